@@ -1,0 +1,42 @@
+# Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: setup demo test lint requirements clean
+
+PYTHON ?= python3.11
+VENV := .venv
+UV := $(VENV)/bin/uv
+UV_VERSION := 0.13.9
+STAMP := $(VENV)/.installed
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export UV_LINK_MODE ?= copy
+
+setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
+
+$(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.toml Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "make setup: $(PYTHON) was not found; install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet uv==$(UV_VERSION); }
+	@echo "setup: installing the pinned packages (about a minute, once)"
+	@$(UV) pip install --quiet -r requirements.txt -r requirements-dev.txt
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(VENV)/bin/python -m counterpoise.java_runtime --check >/dev/null 2>&1 || $(UV) pip install --quiet -r requirements-java.txt
+	@touch $(STAMP)
+
+demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
+	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
+
+test: setup  ## every test; tests/README.md has the time budget of each suite
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: setup  ## style, types, and the import contracts of the house
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+requirements: setup  ## compile the pinned lists anew from the .in files
+	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements.in -o requirements.txt
+	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements-dev.in -o requirements-dev.txt
+
+clean:  ## what the demo and the tests left in this folder
+	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,131 @@
+"""Apache Kafka's jars, fetched once from Maven Central with the Ivy that ships inside pyspark.
+
+    classpath = kafka_jars("4.3.1") / "*"
+
+They are kept in `~/.cache/counterpoise/kafka/<version>/` (XDG_CACHE_HOME is honoured), whole or not at all. Set
+COUNTERPOISE_MAVEN_REPOSITORY to the address of a mirror to fetch from there.
+
+Limits: Kafka 4.x, whose log binding is log4j 2. Kafka Connect is left out: nothing here needs its forty jars.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from counterpoise.errors import CounterpoiseError
+from counterpoise.java_runtime import cache_directory, java_executable
+
+KAFKA_VERSION = "4.3.1"
+MIRROR = "COUNTERPOISE_MAVEN_REPOSITORY"
+COMPLETE = ".complete"
+DOWNLOAD_TIMEOUT_SECONDS = 600
+
+# Ivy asks for sources and javadoc of every module unless told otherwise: that alone is half of the time.
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="maven"/>
+  <property name="ivy.maven.lookup.sources" value="false"/>
+  <property name="ivy.maven.lookup.javadoc" value="false"/>
+  <caches defaultCacheDir={cache}/>
+  <resolvers><ibiblio name="maven" m2compatible="true" {root}/></resolvers>
+</ivysettings>
+"""
+
+# Kafka's POMs name log4j-core 2.25.4 and slf4j 1.7; log4j-slf4j-impl joins the two. Without it brokers log nothing.
+_MODULES = """\
+<ivy-module version="2.0">
+  <info organisation="local" module="kafka"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev={version} conf="default->default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev={version} conf="default->default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default->default"/>
+    <exclude org="org.apache.kafka" module="connect-runtime"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+class KafkaDownloadError(CounterpoiseError):
+    """Kafka's jars could not be fetched; the message has Ivy's last words."""
+
+    retryable = True
+
+
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The directory with the jars of this Kafka version; the first call fetches them (45 MB, about a minute).
+
+    Raises KafkaDownloadError, and NoJavaError from the search for a Java.
+    """
+    directory = cache_directory() / "kafka" / version
+    if (directory / COMPLETE).exists():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(directory.parent / f".{version}.lock"):
+        if not (directory / COMPLETE).exists():
+            _fetch(version, directory)
+    return directory
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Wait for our turn; the system lets go of the lock even when its holder is killed."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(version: str, directory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=directory.parent) as scratch_name:
+        scratch = Path(scratch_name)
+        _run_ivy(version, scratch)
+        jars = scratch / "jars"
+        for module in ("kafka_2.13", "kafka-tools"):
+            if not (jars / f"{module}-{version}.jar").exists():
+                raise KafkaDownloadError(f"Kafka {version} was fetched without {module}-{version}.jar; try again")
+        (jars / COMPLETE).touch()
+        shutil.rmtree(directory, ignore_errors=True)
+        jars.rename(directory)
+
+
+def _run_ivy(version: str, scratch: Path) -> None:
+    mirror = os.environ.get(MIRROR)
+    settings = _SETTINGS.format(
+        cache=quoteattr(str(scratch / "ivy")), root=f"root={quoteattr(mirror)}" if mirror else ""
+    )
+    (scratch / "ivysettings.xml").write_text(settings)
+    (scratch / "ivy.xml").write_text(_MODULES.format(version=quoteattr(version)))
+    command = [java_executable(), "-jar", _ivy_jar(), "-settings", "ivysettings.xml", "-ivy", "ivy.xml"]
+    command += ["-confs", "default", "-types", "jar", "bundle"]
+    command += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
+    try:
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise KafkaDownloadError(f"Kafka {version} was not fetched in {DOWNLOAD_TIMEOUT_SECONDS} s; try again") from error
+    if done.returncode != 0:
+        raise KafkaDownloadError(
+            f"Kafka {version} could not be fetched from {mirror or 'Maven Central'}:\n{_complaints(done.stdout + done.stderr)}\n"
+            f"Check the network, or name a mirror in {MIRROR}."
+        )
+
+
+def _complaints(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines()]
+    telling = [line for line in lines if any(word in line for word in ("not found", "Exception", "ERROR", "WARN", "unresolved"))]
+    return "\n".join(f"  {line}" for line in (telling or lines)[-12:])
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    places = spec.submodule_search_locations if spec else None
+    jars = sorted(Path(next(iter(places))).glob("jars/ivy-*.jar")) if places else []
+    if not jars:
+        raise KafkaDownloadError("no jars/ivy-*.jar inside pyspark; install pyspark from requirements.txt")
+    return jars[-1]

@@ -1,0 +1,85 @@
+"""A photograph of one cluster: Arrow tables, since a million partitions is ordinary here.
+
+    snapshot.live_broker_ids, snapshot.partitions.num_rows
+
+Registered brokers include the fenced (dead) ones; live ones do not. `model/document.py` turns a snapshot into
+the cluster document and back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+import pyarrow as pa
+
+from counterpoise.model.tables import SNAPSHOT_TABLES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class ClusterSnapshot:
+    """One look at a cluster. `tables` has every name of `SNAPSHOT_TABLES`, each with that schema.
+
+    `cluster` is our name for it, `cluster_id` Kafka's ("" when a document without one was read). `observed_at` is
+    None for documents that do not tell.
+    """
+
+    snapshot_id: str
+    cluster: str
+    cluster_id: str
+    observed_at: datetime | None
+    tables: Mapping[str, pa.Table] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name, schema in SNAPSHOT_TABLES.items():
+            if not self.tables[name].schema.equals(schema):
+                raise ValueError(f"table {name} has the columns {self.tables[name].schema.names}, not {schema.names}")
+
+    @property
+    def brokers(self) -> pa.Table:
+        return self.tables["brokers"]
+
+    @property
+    def topics(self) -> pa.Table:
+        return self.tables["topics"]
+
+    @property
+    def partitions(self) -> pa.Table:
+        return self.tables["partitions"]
+
+    @property
+    def replicas(self) -> pa.Table:
+        return self.tables["replicas"]
+
+    @cached_property
+    def registered_broker_ids(self) -> tuple[int, ...]:
+        return tuple(sorted(self.brokers["broker_id"].to_pylist()))
+
+    @cached_property
+    def live_broker_ids(self) -> tuple[int, ...]:
+        rows = zip(self.brokers["broker_id"].to_pylist(), self.brokers["is_fenced"].to_pylist(), strict=True)
+        return tuple(sorted(broker_id for broker_id, is_fenced in rows if not is_fenced))
+
+    @cached_property
+    def racks(self) -> Mapping[int, str | None]:
+        """Rack by registered broker; None where the broker names none."""
+        return dict(zip(self.brokers["broker_id"].to_pylist(), self.brokers["rack"].to_pylist(), strict=True))
+
+    @cached_property
+    def topic_ids(self) -> Mapping[str, str | None]:
+        return dict(zip(self.topics["topic"].to_pylist(), self.topics["topic_id"].to_pylist(), strict=True))
+
+    @cached_property
+    def idle_broker_ids(self) -> tuple[int, ...]:
+        """Live brokers that hold no replica: a new broker gets none until somebody moves some there."""
+        holding = set(self.replicas["broker_id"].unique().to_pylist())
+        return tuple(b for b in self.live_broker_ids if b not in holding)

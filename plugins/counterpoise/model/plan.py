@@ -1,0 +1,244 @@
+"""The plan: **what** is to move, and nothing about how or when. Write-once canonical JSON with a fingerprint.
+
+    plan = RebalancePlan(...)
+    text = plan.to_json()                       # byte for byte the same for the same plan
+    RebalancePlan.from_json(text).fingerprint   # "sha256:..." over all the rest of the document
+
+Only integers and strings, keys sorted, no time stamps: the same input gives the same bytes. A document whose
+fingerprint does not match its content was edited and is refused.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+from counterpoise.errors import InputError
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.policy import BalancePolicy
+
+FORMAT: Final = "counterpoise-plan/1"
+
+
+class Goal(StrEnum):
+    ADD_BROKERS = "add-brokers"  # old brokers receive nothing
+    REMOVE_BROKERS = "remove-brokers"  # the named brokers end up empty
+    LEADERS = "leaders"  # no byte moves: replicas are reordered, leaders elected
+    REBALANCE = "rebalance"
+
+
+GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    goal: Goal
+    broker_ids: tuple[int, ...] = ()
+    policy: BalancePolicy = field(default_factory=BalancePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's change. `replicas_after == replicas_before` means: only elect the preferred leader."""
+
+    topic: str
+    partition: int
+    topic_id: str  # "" when the snapshot did not tell
+    replicas_before: tuple[int, ...]  # ordered: the first is the preferred leader
+    replicas_after: tuple[int, ...]
+    leader_before: int  # -1: none
+    size_bytes: int  # of one replica
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas_after if b not in self.replicas_before)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas_before if b not in self.replicas_after)
+
+    @property
+    def copied_bytes(self) -> int:
+        return self.size_bytes * len(self.adding)
+
+    @property
+    def changes_leader(self) -> bool:
+        return self.leader_before != self.replicas_after[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigure:
+    """Leaders, replicas and bytes of one broker before and after the plan."""
+
+    broker_id: int
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """What ANY plan that reaches the goal has to copy, and how even leaders can be at best."""
+
+    replicas: int
+    bytes: int
+    leaders_max_minus_min: int
+
+
+@dataclass(frozen=True)
+class RebalancePlan:
+    cluster: str
+    cluster_id: str
+    snapshot_id: str
+    goal: Goal
+    broker_ids: tuple[int, ...]
+    policy_digest: str
+    moves: tuple[Move, ...]  # by topic, then partition
+    figures: tuple[BrokerFigure, ...]  # by broker id, every registered broker
+    lower_bound: LowerBound
+    reason: str = ""  # why nothing moves, when nothing does
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.moves
+
+    @property
+    def copied_replicas(self) -> int:
+        return sum(len(move.adding) for move in self.moves)
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(move.copied_bytes for move in self.moves)
+
+    @property
+    def leader_changes(self) -> int:
+        return sum(move.changes_leader for move in self.moves)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self._content())
+
+    @cached_property
+    def bytes_over_busiest_link(self) -> int:
+        """The most bytes that one broker has to send or to receive: with the rate, this gives the expected time.
+
+        The sender is taken to be the leader before the move, as Kafka's followers fetch from leaders.
+        """
+        sent: dict[int, int] = {}
+        received: dict[int, int] = {}
+        for move in self.moves:
+            if move.adding and move.leader_before >= 0:
+                sent[move.leader_before] = sent.get(move.leader_before, 0) + move.copied_bytes
+            for broker_id in move.adding:
+                received[broker_id] = received.get(broker_id, 0) + move.size_bytes
+        return max([0, *sent.values(), *received.values()])
+
+    def to_json(self) -> str:
+        """The document, one move per line so that two plans can be compared with a text tool."""
+        content = self._content()
+        moves = content.pop("moves")
+        head = [f"  {_canonical(key)}: {_canonical(value)}," for key, value in sorted(content.items())]
+        rows = ",\n".join(f"    {_canonical(row)}" for row in moves)
+        body = f'  "moves": [\n{rows}\n  ]' if moves else '  "moves": []'
+        return "\n".join(["{", f'  "fingerprint": {_canonical(self.fingerprint)},', *head, body, "}", ""])
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "plan") -> "RebalancePlan":
+        """Reads a document back. Raises InputError when it is no plan or was edited after it was made."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
+        claimed = document.pop("fingerprint", None)
+        actual = fingerprint_of(document)
+        if claimed != actual:
+            raise InputError(
+                f"{where}: was edited after it was made: it says {claimed}, its content is {actual}. Make a new plan."
+            )
+        try:
+            return cls._from_content(document)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"{where}: a field is missing or malformed ({type(error).__name__}: {error})") from None
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "cluster": self.cluster,
+            "cluster_id": self.cluster_id,
+            "snapshot_id": self.snapshot_id,
+            "goal": str(self.goal),
+            "broker_ids": list(self.broker_ids),
+            "policy_digest": self.policy_digest,
+            "figures": [{name: getattr(figure, name) for name in BrokerFigure.__slots__} for figure in self.figures],
+            "lower_bound": {name: getattr(self.lower_bound, name) for name in LowerBound.__slots__},
+            "reason": self.reason,
+            "warnings": list(self.warnings),
+            "moves": [_move_content(move) for move in self.moves],
+        }
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any]) -> "RebalancePlan":
+        return cls(
+            cluster=content["cluster"],
+            cluster_id=content["cluster_id"],
+            snapshot_id=content["snapshot_id"],
+            goal=Goal(content["goal"]),
+            broker_ids=tuple(content["broker_ids"]),
+            policy_digest=content["policy_digest"],
+            moves=tuple(_move_from(row) for row in content["moves"]),
+            figures=tuple(BrokerFigure(**row) for row in content["figures"]),
+            lower_bound=LowerBound(**content["lower_bound"]),
+            reason=content["reason"],
+            warnings=tuple(content["warnings"]),
+        )
+
+
+def fingerprint_of(content: Mapping[str, Any]) -> str:
+    """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the fingerprint itself)."""
+    return "sha256:" + hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _move_content(move: Move) -> dict[str, Any]:
+    return {
+        "topic": move.topic,
+        "partition": move.partition,
+        "topic_id": move.topic_id,
+        "replicas_before": list(move.replicas_before),
+        "replicas_after": list(move.replicas_after),
+        "leader_before": move.leader_before,
+        "size_bytes": move.size_bytes,
+    }
+
+
+def _move_from(row: Mapping[str, Any]) -> Move:
+    return Move(
+        topic=row["topic"],
+        partition=row["partition"],
+        topic_id=row["topic_id"],
+        replicas_before=tuple(row["replicas_before"]),
+        replicas_after=tuple(row["replicas_after"]),
+        leader_before=row["leader_before"],
+        size_bytes=row["size_bytes"],
+    )
+
+
+def sorted_moves(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Moves in the order that a plan keeps: by topic, then partition."""
+    return tuple(sorted(moves, key=lambda move: (move.topic, move.partition)))

@@ -1,0 +1,69 @@
+"""The run: what became of a plan. Its legal state changes live in one table.
+
+    RunState.RUNNING in TRANSITIONS[RunState.APPROVED]
+
+At most one run per cluster is open; a newer plan supersedes one that nobody has started.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+
+class RunState(StrEnum):
+    PROPOSED = "proposed"  # waits for a yes or a no
+    APPROVED = "approved"
+    RUNNING = "running"  # may have changed the cluster
+    SETTLING = "settling"  # starts nothing new; waits for what is in flight, then restores
+    DONE = "done"
+    HALTED = "halted"  # stopped for a reason, and settled; may be executed again
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+
+
+OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED, RunState.RUNNING, RunState.SETTLING})
+
+# A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left behind.
+TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
+    RunState.PROPOSED: frozenset({RunState.APPROVED, RunState.REJECTED, RunState.SUPERSEDED}),
+    RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
+    RunState.RUNNING: frozenset({RunState.SETTLING}),
+    RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
+    RunState.HALTED: frozenset({RunState.RUNNING}),
+    RunState.DONE: frozenset(),
+    RunState.REJECTED: frozenset(),
+    RunState.SUPERSEDED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    run_id: str
+    cluster: str
+    fingerprint: str
+    plan_uri: str  # relative to the store
+    state: RunState
+    reason: str  # why it halted, was rejected or superseded; "" otherwise
+    opened_at: datetime  # UTC
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is, as the cluster and the ledger tell it."""
+
+    moves_done: int
+    moves_total: int
+    moves_in_flight: int
+    copied_bytes: int
+    total_bytes: int  # that the plan copies
+    elections_left: int
+
+    @property
+    def share(self) -> float:
+        """0.0 to 1.0: by bytes where the plan copies any, else by moves."""
+        if self.total_bytes:
+            return min(1.0, self.copied_bytes / self.total_bytes)
+        return self.moves_done / self.moves_total if self.moves_total else 1.0

@@ -1,0 +1,149 @@
+"""The schemas of every table we keep: Parquet, Spark and the data expectations derive from these.
+
+    pa.table(columns, schema=PARTITIONS)
+
+Sizes are bytes of one replica, rates bytes per second, times UTC. A null means "not known", never zero.
+`SCHEMA_VERSION` grows when a column is added; columns are never renamed or given another meaning.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+_UTC = pa.timestamp("us", tz="UTC")
+_BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+
+BROKERS: Final = pa.schema(
+    [
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("host", pa.string()),
+        pa.field("port", pa.int32()),
+        pa.field("rack", pa.string()),
+        pa.field("is_fenced", pa.bool_(), nullable=False),  # registered, but not live
+        pa.field("disk_total_bytes", pa.int64()),  # over its log dirs (KIP-827); dirs on one file system count once
+        pa.field("disk_usable_bytes", pa.int64()),
+    ]
+)
+
+TOPICS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string()),
+        pa.field("is_internal", pa.bool_(), nullable=False),
+        pa.field("partition_count", pa.int32(), nullable=False),
+        pa.field("min_insync_replicas", pa.int32()),
+    ]
+)
+
+PARTITIONS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("leader", pa.int32()),  # null: no leader
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("replicas", _BROKER_IDS, nullable=False),  # ordered; the first is the preferred leader
+        pa.field("isr", _BROKER_IDS),
+        pa.field("adding_replicas", _BROKER_IDS, nullable=False),  # of a reassignment under way, else empty
+        pa.field("removing_replicas", _BROKER_IDS, nullable=False),
+        pa.field("size_bytes", pa.int64()),  # of the leader's copy, else of the largest copy
+        pa.field("bytes_in_per_second", pa.int64()),
+        pa.field("earliest_offset", pa.int64()),
+        pa.field("latest_offset", pa.int64()),
+    ]
+)
+
+REPLICAS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),  # 0 is the preferred leader
+        pa.field("is_leader", pa.bool_(), nullable=False),
+        pa.field("in_sync", pa.bool_()),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("log_dir", pa.string()),
+    ]
+)
+
+LISTENERS: Final = pa.schema(
+    [
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("security_protocol", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),  # as advertised to clients that came the way we did
+        pa.field("port", pa.int32(), nullable=False),
+    ]
+)
+
+QUORUM: Final = pa.schema(
+    [
+        pa.field("node_id", pa.int32(), nullable=False),
+        pa.field("role", pa.string(), nullable=False),  # leader, voter or observer
+        pa.field("log_end_offset", pa.int64()),
+        pa.field("last_caught_up_at", _UTC),  # by the quorum leader's clock
+    ]
+)
+
+SNAPSHOTS: Final = pa.schema(
+    [
+        pa.field("snapshot_id", pa.string(), nullable=False),
+        pa.field("cluster", pa.string(), nullable=False),  # our name for it
+        pa.field("cluster_id", pa.string(), nullable=False),  # Kafka's
+        pa.field("observed_at", _UTC, nullable=False),
+        pa.field("schema_version", pa.int32(), nullable=False),
+        pa.field(
+            "files",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("table", pa.string(), nullable=False),
+                        pa.field("path", pa.string(), nullable=False),  # relative to the store
+                        pa.field("row_count", pa.int64(), nullable=False),
+                    ]
+                )
+            ),
+            nullable=False,
+        ),
+    ]
+)
+
+SNAPSHOT_TABLES: Final = {
+    "brokers": BROKERS,
+    "topics": TOPICS,
+    "partitions": PARTITIONS,
+    "replicas": REPLICAS,
+    "listeners": LISTENERS,
+    "quorum": QUORUM,
+}
+
+# Results of the Spark job `leader_balance`: one row per snapshot and registered broker, idle brokers as zeros.
+BROKER_BALANCE: Final = pa.schema(
+    [
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("snapshot_id", pa.string(), nullable=False),
+        pa.field("observed_at", _UTC, nullable=False),
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("rack", pa.string()),
+        pa.field("is_fenced", pa.bool_(), nullable=False),
+        pa.field("leaders", pa.int64(), nullable=False),
+        pa.field("preferred_leaders", pa.int64(), nullable=False),  # partitions that name it first
+        pa.field("leaders_not_preferred", pa.int64(), nullable=False),  # it leads, though another one is named first
+        pa.field("replicas", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+
+# One row per snapshot and topic: how unevenly the brokers lead it.
+TOPIC_BALANCE: Final = pa.schema(
+    [
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("snapshot_id", pa.string(), nullable=False),
+        pa.field("observed_at", _UTC, nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition_count", pa.int64(), nullable=False),
+        pa.field("most_leaders", pa.int64(), nullable=False),  # on one broker
+        pa.field("fewest_leaders", pa.int64(), nullable=False),  # over all live brokers, idle ones included
+        pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy of the topic
+    ]
+)

@@ -1,0 +1,88 @@
+"""Bytes, rates and durations, as people write them and as we print them back.
+
+    parse_rate("50MB/s") == 50_000_000
+    format_bytes(1_500_000) == "1.5 MB"
+
+Kafka's throttles are in bytes per second and people who mean megabytes write "10": a rate without a unit is
+refused with both readings named. Decimal units (kB, MB, GB, TB) are powers of 1000, binary ones (KiB ...) of 1024.
+"""
+
+import re
+from datetime import timedelta
+
+from counterpoise.errors import InputError
+
+_FACTORS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*")
+_DURATION = re.compile(r"\s*(?P<number>\d+)\s*(?P<unit>[smhd])\s*")
+_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+LOWEST_RATE_BYTES_PER_SECOND = 1_000
+HIGHEST_RATE_BYTES_PER_SECOND = 100 * 10**9
+
+
+def parse_rate(text: str, *, where: str = "rate") -> int:
+    """Bytes per second of `50MB/s`, `512KiB/s`. Raises InputError, naming `where`, for anything else."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InputError(f"{where}: {text!r} is not a rate; write it like 50MB/s")
+    number, unit = match["number"], match["unit"].lower()
+    if not unit:
+        raise InputError(f"{where}: {text!r} has no unit: {number} B/s or {number} MB/s? Write the one you mean")
+    if unit not in _FACTORS:
+        raise InputError(
+            f"{where}: unknown unit {match['unit']!r} in {text!r}; use B, kB, MB, GB or KiB, MiB, GiB, and /s"
+        )
+    if match["per"] is None:
+        raise InputError(f"{where}: {text!r} is an amount, not a rate; did you mean {text.strip()}/s?")
+    rate = int(float(number) * _FACTORS[unit])
+    if not LOWEST_RATE_BYTES_PER_SECOND <= rate <= HIGHEST_RATE_BYTES_PER_SECOND:
+        raise InputError(
+            f"{where}: {text.strip()} is {rate} bytes per second; it must lie between "
+            f"{format_rate(LOWEST_RATE_BYTES_PER_SECOND)} and {format_rate(HIGHEST_RATE_BYTES_PER_SECOND)}"
+        )
+    return rate
+
+
+def parse_duration(text: str, *, where: str = "duration") -> timedelta:
+    """A duration of `90s`, `30m`, `24h`, `7d`. Raises InputError, naming `where`, for anything else, and for zero."""
+    match = _DURATION.fullmatch(text)
+    if match is None or int(match["number"]) == 0:
+        raise InputError(f"{where}: {text!r} is not a duration; write it like 30m, 24h or 7d")
+    return timedelta(**{_DURATION_UNITS[match["unit"]]: int(match["number"])})
+
+
+def format_bytes(count: float) -> str:
+    """`1.5 MB` of 1500000: decimal units, three significant digits at most."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(size) < 999.5 or unit == "TB":
+            return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 99.95 else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable: the last unit always returns")
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """`50.0 MB/s` of 50000000."""
+    return f"{format_bytes(bytes_per_second)}/s"
+
+
+def format_seconds(seconds: float) -> str:
+    """`2 h 5 min`, `1 min 30 s`, `12 s`: two units at most."""
+    total = round(seconds)
+    days, rest = divmod(total, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (secs, "s")]
+    shown = [f"{count} {unit}" for count, unit in parts if count][:2]
+    return " ".join(shown) or "0 s"
