@@ -11,6 +11,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigResource
+
 
 class RunState(StrEnum):
     PROPOSED = "proposed"  # waits for a yes or a no
@@ -67,3 +70,33 @@ class Progress:
         if self.total_bytes:
             return min(1.0, self.copied_bytes / self.total_bytes)
         return self.moves_done / self.moves_total if self.moves_total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedKey:
+    """A config key that a run changes: what was there before, and what of it is ours."""
+
+    resource: ConfigResource
+    key: str
+    topic_id: str  # "" for brokers
+    before_value: str | None  # None: not set at this resource
+    ours: str  # the rate, or the comma-separated list entries that we added
+    during_value: str | None = None
+    after_value: str | None = None
+    restored_at: datetime | None = None
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    topic_partition: TopicPartition
+    submitted_at: datetime
+    answered_at: datetime | None
+    done_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: datetime
+    kind: str
+    text: str

@@ -1,0 +1,73 @@
+"""Opens the ledger's database and brings its schema up to date.
+
+    engine = open_database("sqlite:///var/ledger.db")
+
+SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of failing midway.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from counterpoise.errors import InputError, LedgerError
+
+_LOCK_WAIT_SECONDS = 30
+_ADVISORY_LOCK = 0x436F756E  # any number that only our migrations use
+
+
+def open_database(url: str) -> sa.Engine:
+    """An engine over a database with the newest schema. Raises InputError for a bad URL, LedgerError otherwise."""
+    try:
+        parsed = sa.make_url(url)
+        is_sqlite = parsed.get_backend_name() == "sqlite"
+        engine = sa.create_engine(parsed, connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {})
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise InputError(f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db") from None
+    where = parsed.render_as_string(hide_password=True)
+    try:
+        if is_sqlite:
+            _prepare_sqlite(engine, parsed.database)
+        _migrate(engine, where)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error).split("\n")[0]
+        raise LedgerError(f"the ledger {where} cannot be opened: {reason}") from None
+    return engine
+
+
+def _prepare_sqlite(engine: sa.Engine, path: str | None) -> None:
+    if path and path != ":memory:":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+
+    @sa.event.listens_for(engine, "connect")
+    def _no_implicit_transactions(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin_immediate(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _migrate(engine: sa.Engine, where: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    scripts = ScriptDirectory.from_config(config)
+    head = scripts.get_current_head()
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == head:
+            return
+        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+            raise LedgerError(
+                f"the ledger {where} was made by a newer Counterpoise (schema {current}); update this one"
+            )
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

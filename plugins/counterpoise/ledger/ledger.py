@@ -1,0 +1,214 @@
+"""The ledger: which clusters, plans, approvals and runs there are. What happens inside one run is in `journal.py`.
+
+    ledger = Ledger.open("sqlite:///var/ledger.db", clock)
+    run = ledger.propose(plan, "plans/abc.json", requested_by="alice")
+    ledger.record_decision(Approval(run.run_id, plan.fingerprint, Decision.GRANTED, ...))
+    ledger.change_state(run.run_id, RunState.RUNNING)
+
+Every method is one transaction. Raises LedgerError when the database cannot be reached.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from counterpoise.errors import InputError, LedgerError, RunConflictError, WrongClusterError
+from counterpoise.ledger.database import open_database
+from counterpoise.ledger.journal import Journal
+from counterpoise.ledger.schema import approvals, clusters, events, plans, runs
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import OPEN_STATES, TRANSITIONS, Run, RunState
+
+_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
+
+
+class Ledger:
+    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    @classmethod
+    def open(cls, url: str, clock: Callable[[], datetime]) -> "Ledger":
+        return cls(open_database(url), clock)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def pin_cluster(self, name: str, cluster_id: str) -> None:
+        """Remembers which cluster a name means. Raises WrongClusterError when another one answers under it."""
+        with self._transaction() as connection:
+            pinned = connection.scalar(sa.select(clusters.c.cluster_id).where(clusters.c.name == name))
+            if pinned is None:
+                connection.execute(clusters.insert().values(name=name, cluster_id=cluster_id))
+            elif pinned != cluster_id:
+                raise WrongClusterError(
+                    f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, but {name} was "
+                    f"{pinned} until now. Check the bootstrap addresses; a rebuilt cluster needs a new name."
+                )
+
+    def record_snapshot(self, name: str, snapshot_id: str, observed_at: datetime) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                clusters.update()
+                .where(clusters.c.name == name)
+                .values(last_snapshot_id=snapshot_id, last_observed_at=observed_at)
+            )
+
+    def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
+        """Opens a run for a plan; an earlier one that nobody has started is superseded.
+
+        The same plan proposed again while its run still waits is the same run. Raises RunConflictError while another
+        run is under way on this cluster.
+        """
+        now = self._clock()
+        with self._transaction() as connection:
+            for row in self._open_rows(connection, plan.cluster):
+                if row.fingerprint == plan.fingerprint:
+                    return _run(row)
+                if row.state in _UNDER_WAY:
+                    raise RunConflictError(
+                        f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its end before a new plan"
+                    )
+                self._set_state(connection, row.run_id, RunState.SUPERSEDED, f"superseded by {plan.fingerprint}", now)
+            if connection.scalar(sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)) is None:
+                connection.execute(
+                    plans.insert().values(
+                        fingerprint=plan.fingerprint, cluster=plan.cluster, plan_uri=plan_uri, recorded_at=now
+                    )
+                )
+            run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+            connection.execute(
+                runs.insert().values(
+                    run_id=run_id,
+                    cluster=plan.cluster,
+                    fingerprint=plan.fingerprint,
+                    state=RunState.PROPOSED,
+                    reason="",
+                    requested_by=requested_by,
+                    opened_at=now,
+                )
+            )
+            self._add_event(connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now)
+        return self.run(run_id)
+
+    def run(self, run_id: str) -> Run:
+        """Raises InputError for an unknown id."""
+        with self._transaction() as connection:
+            row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
+        if row is None:
+            raise InputError(f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs")
+        return _run(row)
+
+    def runs(self, *, cluster: str | None = None, fingerprint: str | None = None) -> tuple[Run, ...]:
+        """Newest first."""
+        query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
+        if cluster is not None:
+            query = query.where(runs.c.cluster == cluster)
+        if fingerprint is not None:
+            query = query.where(runs.c.fingerprint == fingerprint)
+        with self._transaction() as connection:
+            return tuple(_run(row) for row in connection.execute(query))
+
+    def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
+        """Raises RunConflictError when the run's present state does not lead there, or another run is open."""
+        with self._transaction() as connection:
+            self._set_state(connection, run_id, to, reason, self._clock())
+
+    def record_decision(self, approval: Approval) -> None:
+        """Keeps a yes, a no or a silence, and changes the run's state with it, in one transaction."""
+        granted = approval.decision is Decision.GRANTED
+        with self._transaction() as connection:
+            connection.execute(
+                approvals.insert().values(
+                    run_id=approval.run_id,
+                    fingerprint=approval.fingerprint,
+                    decision=approval.decision,
+                    by=approval.by,
+                    reason=approval.reason,
+                    at=approval.at,
+                    rate_bytes_per_second=approval.rate_bytes_per_second,
+                    expires_at=approval.expires_at,
+                )
+            )
+            state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == approval.run_id))
+            if not (granted and state in (RunState.APPROVED, RunState.HALTED)):  # a yes may be renewed
+                target = RunState.APPROVED if granted else RunState.REJECTED
+                self._set_state(connection, approval.run_id, target, "" if granted else approval.reason, approval.at)
+            text = f"{approval.decision} by {approval.by}: {approval.reason}"
+            self._add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
+
+    def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
+        """Every decision on a run, oldest first."""
+        query = sa.select(approvals).where(approvals.c.run_id == run_id).order_by(approvals.c.id)
+        with self._transaction() as connection:
+            return tuple(
+                Approval(
+                    run_id=row.run_id,
+                    fingerprint=row.fingerprint,
+                    decision=Decision(row.decision),
+                    by=row.by,
+                    reason=row.reason,
+                    at=row.at,
+                    rate_bytes_per_second=row.rate_bytes_per_second,
+                    expires_at=row.expires_at,
+                )
+                for row in connection.execute(query)
+            )
+
+    def journal(self, run_id: str) -> Journal:
+        return Journal(run_id, self._transaction, self._clock)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error).split("\n")[0]
+            where = self._engine.url.render_as_string(hide_password=True)
+            raise LedgerError(f"the ledger {where} did not answer: {reason}") from error
+
+    @staticmethod
+    def _select_runs() -> sa.Select[Any]:
+        return sa.select(runs, plans.c.plan_uri).join(plans, runs.c.fingerprint == plans.c.fingerprint)
+
+    def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
+        query = self._select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
+        return list(connection.execute(query))
+
+    def _set_state(self, connection: sa.Connection, run_id: str, to: RunState, reason: str, now: datetime) -> None:
+        allowed_from = [state for state, targets in TRANSITIONS.items() if to in targets]
+        try:
+            changed = connection.execute(
+                runs.update()
+                .where(runs.c.run_id == run_id, runs.c.state.in_(allowed_from))
+                .values(state=to, reason=reason, closed_at=None if to in OPEN_STATES else now)
+            ).rowcount
+        except sa.exc.IntegrityError:
+            raise RunConflictError(f"run {run_id} cannot become {to}: another run is open on this cluster") from None
+        if not changed:
+            state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
+            raise RunConflictError(f"run {run_id} is {state or 'not in the ledger'}; it cannot become {to}")
+        self._add_event(connection, run_id, str(to), reason, now)
+
+    @staticmethod
+    def _add_event(connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime) -> None:
+        connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
+
+
+def _run(row: sa.Row[Any]) -> Run:
+    return Run(
+        run_id=row.run_id,
+        cluster=row.cluster,
+        fingerprint=row.fingerprint,
+        plan_uri=row.plan_uri,
+        state=RunState(row.state),
+        reason=row.reason,
+        opened_at=row.opened_at,
+        closed_at=row.closed_at,
+    )

@@ -1,0 +1,128 @@
+"""The ledger's tables. The migrations in `migrations/versions` make them; a test holds the two together."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+from counterpoise.model.run import OPEN_STATES
+
+metadata = sa.MetaData(naming_convention={"pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"})
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Times are stored as UTC without a zone, and come back with one: SQLite keeps no zones."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value.astimezone(UTC).replace(tzinfo=None) if value else None
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value else None
+
+
+OPEN_STATES_SQL: Final = "state IN ({})".format(", ".join(f"'{state}'" for state in sorted(OPEN_STATES)))
+
+clusters = sa.Table(
+    "clusters",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("cluster_id", sa.Text, nullable=False),  # Kafka's; pinned when first seen
+    sa.Column("last_snapshot_id", sa.Text),
+    sa.Column("last_observed_at", UtcDateTime),
+)
+
+plans = sa.Table(
+    "plans",
+    metadata,
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("plan_uri", sa.Text, nullable=False),  # relative to the store
+    sa.Column("recorded_at", UtcDateTime, nullable=False),
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, sa.ForeignKey("plans.fingerprint"), nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, default=""),
+    sa.Column("requested_by", sa.Text, nullable=False),
+    sa.Column("opened_at", UtcDateTime, nullable=False),
+    sa.Column("closed_at", UtcDateTime),
+    sa.Column("step_holder", sa.Text),
+    sa.Column("step_until", sa.BigInteger, nullable=False, default=0),  # seconds since 1970, by the database's clock
+    sa.Index(
+        "one_open_run_per_cluster",
+        "cluster",
+        unique=True,
+        sqlite_where=sa.text(OPEN_STATES_SQL),
+        postgresql_where=sa.text(OPEN_STATES_SQL),
+    ),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("rate_bytes_per_second", sa.BigInteger),
+    sa.Column("expires_at", UtcDateTime),
+)
+
+touched_keys = sa.Table(
+    "touched_keys",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("resource_type", sa.Text, primary_key=True),
+    sa.Column("resource_name", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("topic_id", sa.Text, nullable=False),  # "" for brokers
+    sa.Column("before_value", sa.Text),  # null: was not set at this resource
+    sa.Column("ours", sa.Text, nullable=False),  # the rate, or the list entries that we added
+    sa.Column("during_value", sa.Text),  # read back from the cluster while it was ours
+    sa.Column("after_value", sa.Text),  # read back after it was restored
+    sa.Column("touched_at", UtcDateTime, nullable=False),
+    sa.Column("restored_at", UtcDateTime),
+    sa.Column("outcome", sa.Text, nullable=False, default=""),  # restored, changed by others, topic gone, ...
+)
+
+moves = sa.Table(
+    "moves",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True),
+    sa.Column("submitted_at", UtcDateTime, nullable=False),  # written before the call
+    sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
+    sa.Column("done_at", UtcDateTime),  # seen in the cluster
+)
+
+elections = sa.Table(
+    "elections",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True),
+    sa.Column("attempts", sa.Integer, nullable=False),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False, index=True),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+)

@@ -1,0 +1,62 @@
+"""What a run report shows: plain values that `pipeline` gathers from the ledger, the plan and two snapshots.
+
+RunReport(run=run, plan=plan, approval=approval, before=..., after=..., copied_bytes=..., ...)
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from counterpoise.model.approval import Approval
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """What a broker held when it was looked at."""
+
+    broker_id: int
+    leaders: int
+    replicas: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleKey:
+    """One config key that the run touched; None means "was not set". `after` is as read back from the cluster."""
+
+    resource: str  # as people say it: "broker 4", "topic orders"
+    key: str
+    before: str | None
+    during: str | None
+    after: str | None
+    owed: bool = False  # the broker is dead, so that the key could not be put back yet
+
+    @property
+    def is_restored(self) -> bool:
+        return not self.owed and self.before == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One line of the ledger's append-only events."""
+
+    at: datetime  # UTC
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that a run report says. `after` is empty when the cluster could not be looked at afterwards."""
+
+    run: Run
+    plan: RebalancePlan
+    approval: Approval | None
+    before: tuple[BrokerLoad, ...]  # by broker id
+    after: tuple[BrokerLoad, ...]
+    copied_bytes: int  # of the moves that are done
+    moves_done: int
+    throttle_keys: tuple[ThrottleKey, ...]
+    events: tuple[RunEvent, ...]  # oldest first
+    problems: tuple[str, ...] = ()  # what verification found; empty when all is as planned

@@ -1,0 +1,5 @@
+"""Files: the store for history, results, plans and reports."""
+
+from counterpoise.storage.store import Store
+
+__all__ = ["Store"]
