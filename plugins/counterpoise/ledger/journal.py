@@ -94,9 +94,10 @@ class Journal:
             step.release()
 
     def touching(self, keys: Iterable[TouchedKey]) -> None:
-        """The intent to change keys, with their earlier values. A key's first earlier value stays for good.
+        """The intent to change keys, with their earlier values.
 
-        List entries that had to be added again join the ones that are ours already.
+        While a key is ours its first earlier value stays, and list entries that are added again join ours; a key
+        that was restored since (the run halted and was started again) begins anew.
         """
         with self._transaction() as connection:
             known = {(t.resource, t.key): t for t in self._touched(connection)}
@@ -104,9 +105,14 @@ class Journal:
                 earlier = known.get((touched.resource, touched.key))
                 if earlier is None:
                     connection.execute(touched_keys.insert().values(**self._key(touched), **self._intent(touched)))
+                elif earlier.restored_at is not None:
+                    anew = {"during_value": None, "after_value": None, "restored_at": None}
+                    self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:
-                    ours = touched.ours if touched.topic_id == "" else _joined(earlier.ours, touched.ours)
-                    self._update_key(connection, touched, ours=ours, restored_at=None, outcome="")
+                    is_rate = touched.resource.type is ConfigResourceType.BROKER
+                    self._update_key(
+                        connection, touched, ours=touched.ours if is_rate else _joined(earlier.ours, touched.ours)
+                    )
 
     def touched(self) -> tuple[TouchedKey, ...]:
         with self._transaction() as connection:
