@@ -48,6 +48,10 @@ class RunConflictError(RefusedError):
     retryable = True
 
 
+class StepTakenError(RunConflictError):
+    """Another process holds the run's step lock; if it died, the lock ends by itself soon."""
+
+
 class HaltedError(RefusedError):
     """The run stopped itself for a reason that a person has to look at."""
 

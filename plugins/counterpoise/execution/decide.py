@@ -90,9 +90,7 @@ class Finish:
 Command = Throttle | Submit | Elect | Cancel | RestoreOrder | Restore | Wait | Halt | Finish
 
 
-def next_command(
-    plan: RebalancePlan, seen: Observation, target: ThrottleTarget, limits: MovementPolicy
-) -> Command:
+def next_command(plan: RebalancePlan, seen: Observation, target: ThrottleTarget, limits: MovementPolicy) -> Command:
     """The next thing to do for a run that may move."""
     by_state = moves_by_state(plan.moves, seen)
     if halt := _reason_to_halt(by_state, seen):
@@ -221,7 +219,7 @@ def _restoration(seen: Observation) -> Command:
     for touched in unrestored:
         if touched not in owed and (change := restoring(touched, seen.configs)):
             keys.append((touched, change))
-    return Restore(tuple(keys)),) if keys else (Finish(owed)
+    return Restore(tuple(keys)) if keys else Finish(owed)
 
 
 def _is_out_of_reach(touched: TouchedKey, seen: Observation) -> bool:

@@ -16,13 +16,13 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.errors import RunConflictError
+from counterpoise.errors import RunConflictError, StepTakenError
 from counterpoise.ledger.schema import elections, events, moves, runs, touched_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import Event, Submission, TouchedKey
 
-STEP_SECONDS: Final = 60  # longer than any one call to the cluster may take
+STEP_SECONDS: Final = 30  # longer than any one call to the cluster may take
 
 
 class Step:
@@ -74,7 +74,7 @@ class Journal:
 
     @contextmanager
     def step(self) -> Iterator[Step]:
-        """Takes the step lock. Raises RunConflictError when another copy holds it."""
+        """Takes the step lock. Raises StepTakenError when another copy holds it."""
         holder = uuid.uuid4().hex
         with self._transaction() as connection:
             now = database_seconds(connection)
@@ -84,7 +84,7 @@ class Journal:
                 .values(step_holder=holder, step_until=now + STEP_SECONDS)
             ).rowcount
         if not taken:
-            raise RunConflictError(
+            raise StepTakenError(
                 f"run {self.run_id}: another process is at work on it; if that one died, try again in {STEP_SECONDS} s"
             )
         step = Step(self.run_id, holder, self._transaction)

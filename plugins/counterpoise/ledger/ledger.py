@@ -136,7 +136,9 @@ class Ledger:
                 )
             )
             state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == approval.run_id))
-            if not (granted and state in (RunState.APPROVED, RunState.HALTED)):  # a yes may be renewed
+            is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
+            is_moot = not granted and state == RunState.SUPERSEDED
+            if not is_renewed and not is_moot:
                 target = RunState.APPROVED if granted else RunState.REJECTED
                 self._set_state(connection, approval.run_id, target, "" if granted else approval.reason, approval.at)
             text = f"{approval.decision} by {approval.by}: {approval.reason}"

@@ -28,6 +28,7 @@ class Goal(StrEnum):
     REMOVE_BROKERS = "remove-brokers"  # the named brokers end up empty
     LEADERS = "leaders"  # no byte moves: replicas are reordered, leaders elected
     REBALANCE = "rebalance"
+    IMPORTED = "imported"  # as a reassignment JSON asked for
 
 
 GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS})

@@ -1,0 +1,1 @@
+"""The command line: the same wiring as the Dags, usable without Airflow."""

@@ -1,0 +1,79 @@
+"""What several commands share: sites, files, JSON output."""
+
+import argparse
+import gzip
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+from counterpoise.errors import InputError, StoreError
+from counterpoise.installation import Site, open_bootstrap_site, open_site
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.document import from_document_text
+from counterpoise.model.plan import RebalancePlan
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    where = parser.add_mutually_exclusive_group(required=required)
+    where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    where.add_argument("--bootstrap", metavar="A,B", help="bootstrap addresses host:port, tried in order (plaintext)")
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON for machines instead of tables")
+
+
+def site_for(arguments: argparse.Namespace, plan: RebalancePlan | None = None) -> tuple[Site, str]:
+    """The site and the cluster's name in it: from --bootstrap, from --cluster, or from the plan."""
+    if arguments.bootstrap:
+        return open_bootstrap_site(arguments.bootstrap, plan.cluster if plan else None)
+    site = open_site()
+    name = arguments.cluster or (plan.cluster if plan else "")
+    site.cluster(name)
+    if plan and name != plan.cluster:
+        raise InputError(f"--cluster {name}: the plan is for cluster {plan.cluster}")
+    return site, name
+
+
+def read_text(path: Path, what: str) -> str:
+    """A text file, gzipped when its name ends in .gz. Raises InputError."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{what} {path}: cannot be read ({reason})") from None
+
+
+def write_text(path: Path, text: str, what: str) -> None:
+    """Whole or not at all; gzipped, without a time stamp, when the name ends in .gz. Raises StoreError."""
+    data = gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        raise StoreError(f"{what} {path}: cannot be written ({error.strerror})") from None
+
+
+def read_state(path: Path) -> ClusterSnapshot:
+    return from_document_text(read_text(path, "cluster document"), where=str(path))
+
+
+def read_plan(path: Path) -> RebalancePlan:
+    return RebalancePlan.from_json(read_text(path, "plan"), where=str(path))
+
+
+def parse_broker_ids(text: str) -> tuple[int, ...]:
+    """`7,8`. Raises InputError for anything else; whether these brokers exist is the planner's question."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise InputError(f"--brokers {text!r}: write broker ids like 7,8")
+    return tuple(int(part) for part in parts)
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2, sort_keys=True, ensure_ascii=False)
+    sys.stdout.write("\n")

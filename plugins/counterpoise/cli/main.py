@@ -1,0 +1,54 @@
+"""`counterpoise`: arguments in, one of four exit codes out.
+
+    counterpoise plan --state cluster.json.gz --goal add-brokers --brokers 7,8 --out plan.json
+
+0 done, 1 the answer is "no" (nothing to do, refused, not as planned), 2 usage or input error, 3 cluster trouble.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from counterpoise.cli import planning, reports, running
+from counterpoise.errors import CounterpoiseError
+
+_EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
+where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUNTERPOISE_CONNECTIONS
+(config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="counterpoise",
+        description="Keeps Apache Kafka clusters in balance: photograph, plan, approve, move throttled, verify.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for room in (planning, running, reports):
+        room.add_commands(commands)
+    return parser
+
+
+def main(argv: Sequence[str], *, console: Console | None = None) -> int:
+    """Runs one command; every error of ours becomes one message on stderr and an exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments, console or Console(highlight=False, soft_wrap=not sys.stdout.isatty())))
+    except CounterpoiseError as error:
+        print(f"counterpoise {arguments.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"counterpoise {arguments.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))

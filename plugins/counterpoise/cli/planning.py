@@ -1,0 +1,175 @@
+"""Commands before anything runs: snapshot, plan, show, export, import."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from counterpoise import pipeline
+from counterpoise.cli import tables
+from counterpoise.cli.common import (
+    add_cluster_arguments,
+    add_json_argument,
+    parse_broker_ids,
+    print_json,
+    read_plan,
+    read_state,
+    read_text,
+    site_for,
+    write_text,
+)
+from counterpoise.errors import InputError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.document import to_document
+from counterpoise.model.plan import Goal, RebalancePlan
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
+from counterpoise.units import parse_rate
+
+_NOTHING_TO_MOVE = 1
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "snapshot",
+        help="photograph a cluster; reads only",
+        description="Photographs a cluster's metadata: brokers, topics, partitions, sizes, offsets. Reads only. With "
+        "--cluster the photograph also joins the history that the reports are made from.",
+    )
+    add_cluster_arguments(parser)
+    parser.add_argument("--out", type=Path, metavar="X.json[.gz]", help="write the cluster document here")
+    add_json_argument(parser)
+    parser.set_defaults(run=_snapshot)
+
+    parser = commands.add_parser(
+        "plan",
+        help="make a plan; changes nothing",
+        description="Makes a plan from a cluster document, or from a photograph taken now. Showing it is the dry run. "
+        "Exit code 1 when nothing needs to move (the plan then says why, and is written all the same).",
+    )
+    _add_state_arguments(parser)
+    parser.add_argument("--goal", required=True, metavar="GOAL", help=f"one of: {', '.join(_planned_goals())}")
+    parser.add_argument("--brokers", default="", metavar="7,8", help="the brokers to add or to remove")
+    _add_output_arguments(parser)
+    parser.set_defaults(run=_plan)
+
+    parser = commands.add_parser(
+        "show", help="show a plan", description="Shows a plan: what moves, and what it is good for."
+    )
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("--rate", metavar="50MB/s", help="say how long the plan takes at this rate")
+    add_json_argument(parser)
+    parser.set_defaults(run=_show)
+
+    parser = commands.add_parser(
+        "export",
+        help="a plan as Kafka's reassignment JSON",
+        description="Writes a plan, or the way back from it, as the JSON that kafka-reassign-partitions reads.",
+    )
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
+    parser.add_argument("--out", type=Path, metavar="R.json", help="write here instead of to the terminal")
+    parser.set_defaults(run=_export)
+
+    parser = commands.add_parser(
+        "import",
+        help="a plan from Kafka's reassignment JSON",
+        description="Makes a plan that does what a reassignment JSON (of kafka-reassign-partitions, say) asks for, so "
+        "that it can be checked, approved and run safely. Exit code 1 when it asks for nothing new.",
+    )
+    parser.add_argument("reassignment", type=Path, metavar="R.json", help="the reassignment JSON")
+    _add_state_arguments(parser)
+    _add_output_arguments(parser)
+    parser.set_defaults(run=_import)
+
+
+def _planned_goals() -> list[str]:
+    return [str(goal) for goal in Goal if goal is not Goal.IMPORTED]
+
+
+def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--state", type=Path, metavar="X.json[.gz]", help="a cluster document; no cluster is needed")
+    where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    where.add_argument("--bootstrap", metavar="A,B", help="bootstrap addresses host:port, tried in order (plaintext)")
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="PLAN.json", help="write the plan here")
+    parser.add_argument("--reassignment-json", type=Path, metavar="R.json", help="also write Kafka's reassignment JSON")
+    add_json_argument(parser)
+
+
+def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
+    site, name = site_for(arguments)
+    with site:
+        if arguments.bootstrap:
+            taken = pipeline.photograph(site, name, site.clock())
+        else:
+            where = pipeline.snapshot(site, name, site.clock())
+            taken = site.archive.read_snapshot(name, where["snapshot_id"])
+    if arguments.out:
+        write_text(arguments.out, json.dumps(to_document(taken), ensure_ascii=False) + "\n", "cluster document")
+    if arguments.json:
+        print_json(tables.snapshot_summary(taken))
+    else:
+        tables.print_snapshot(console, taken, arguments.out)
+    return 0
+
+
+def _plan(arguments: argparse.Namespace, console: Console) -> int:
+    broker_ids = parse_broker_ids(arguments.brokers) if arguments.brokers else ()
+    if arguments.goal not in _planned_goals():
+        raise InputError(f"--goal {arguments.goal!r} is unknown; there are: {', '.join(_planned_goals())}")
+    taken, policy = _state(arguments)
+    return _write_plan(pipeline.plan_from(taken, arguments.goal, broker_ids, policy), arguments, console)
+
+
+def _import(arguments: argparse.Namespace, console: Console) -> int:
+    path = arguments.reassignment
+    wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
+    taken, policy = _state(arguments)
+    return _write_plan(pipeline.plan_of_assignment(taken, wanted, policy), arguments, console)
+
+
+def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
+    if arguments.state:
+        return read_state(arguments.state), BalancePolicy()
+    site, name = site_for(arguments)
+    with site:
+        policy = site.cluster(name).policy.balance
+        if arguments.bootstrap:
+            return pipeline.photograph(site, name, site.clock()), policy
+        where = pipeline.snapshot(site, name, site.clock())
+        return site.archive.read_snapshot(name, where["snapshot_id"]), policy
+
+
+def _write_plan(plan: RebalancePlan, arguments: argparse.Namespace, console: Console) -> int:
+    write_text(arguments.out, plan.to_json(), "plan")
+    if arguments.reassignment_json:
+        write_text(arguments.reassignment_json, to_reassignment_json(plan), "reassignment")
+    if arguments.json:
+        print_json(tables.plan_summary(plan))
+    else:
+        tables.print_plan(console, plan, written_to=arguments.out)
+    return _NOTHING_TO_MOVE if plan.is_empty else 0
+
+
+def _show(arguments: argparse.Namespace, console: Console) -> int:
+    plan = read_plan(arguments.plan)
+    rate = parse_rate(arguments.rate, where="--rate") if arguments.rate else None
+    if arguments.json:
+        print_json(tables.plan_summary(plan))
+    else:
+        tables.print_plan(console, plan, rate=rate)
+    return 0
+
+
+def _export(arguments: argparse.Namespace, console: Console) -> int:
+    text = to_reassignment_json(read_plan(arguments.plan), undo=arguments.undo)
+    if arguments.out:
+        write_text(arguments.out, text, "reassignment")
+    else:
+        console.out(text, end="")
+    return 0

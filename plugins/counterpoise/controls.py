@@ -1,0 +1,40 @@
+"""What people say: yes, no. Each writes a row of the ledger, never the cluster; the next look at the run obeys.
+
+record_decision(site, run_id, fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4", rate="50MB/s")
+"""
+
+from counterpoise.approval import check_approver
+from counterpoise.errors import StalePlanError
+from counterpoise.installation import Site
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.units import parse_rate
+
+
+def record_decision(
+    site: Site, run_id: str, fingerprint: str, *, decision: Decision, by: str, reason: str, rate: str | None
+) -> Approval:
+    """Writes down a yes, a no or a silence about exactly this plan.
+
+    Raises InputError for a yes with an unusable rate, RefusedError for one from somebody who may not approve,
+    StalePlanError for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
+    """
+    run = site.ledger.run(run_id)
+    if run.fingerprint != fingerprint:
+        raise StalePlanError(f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was granted")
+    policy = site.cluster(run.cluster).policy.approval
+    granted = decision is Decision.GRANTED
+    if granted:
+        check_approver(policy, by)
+    now = site.clock()
+    approval = Approval(
+        run_id=run_id,
+        fingerprint=fingerprint,
+        decision=decision,
+        by=by,
+        reason=reason,
+        at=now,
+        rate_bytes_per_second=parse_rate(rate or "", where="rate") if granted else None,
+        expires_at=now + policy.expires_after if granted else None,
+    )
+    site.ledger.record_decision(approval)
+    return approval

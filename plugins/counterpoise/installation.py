@@ -1,0 +1,210 @@
+"""The wiring's ground: builds the adapters once, and hands them out.
+
+    with open_site(connections=AirflowConnections()) as site:
+        with site.reader("orders-eu") as cluster: ...      # cannot change anything
+        with site.operator("orders-eu") as cluster: ...
+
+Where things lie comes from environment variables (`settings.Locations`), the same natively and in containers.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, Self
+
+import yaml
+
+from counterpoise.archive import Archive
+from counterpoise.discovery import discover
+from counterpoise.errors import InputError, WrongClusterError
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
+from counterpoise.ledger import Ledger
+from counterpoise.model.policy import ClusterPolicy
+from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
+from counterpoise.storage import Store
+
+
+class Connections(Protocol):
+    """Where librdkafka settings come from: Airflow, or file and environment."""
+
+    def settings_for(self, connection_id: str) -> Mapping[str, object]:
+        """Raises InputError for an unknown id."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileConnections:
+    """Connections of the command line: AIRFLOW_CONN_<ID> as Airflow itself reads it (JSON), else a YAML file of
+    `id: {librdkafka settings}`. Secrets stay in there."""
+
+    path: Path
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    def settings_for(self, connection_id: str) -> Mapping[str, object]:
+        variable = f"AIRFLOW_CONN_{connection_id.upper()}"
+        if text := self.environment.get(variable):
+            return _extra_of(text, variable)
+        listed = self._listed()
+        if connection_id not in listed:
+            raise InputError(
+                f"connection {connection_id!r} is neither in {self.path} nor in the variable {variable}; "
+                'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
+            )
+        if not isinstance(listed[connection_id], dict):
+            raise InputError(f"{self.path}: {connection_id} must be a mapping of librdkafka settings")
+        return dict(listed[connection_id])
+
+    def _listed(self) -> Mapping[str, dict[str, object]]:
+        try:
+            listed = yaml.safe_load(self.path.read_text()) or {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            mark = getattr(error, "problem_mark", None)  # the message itself would show the line, secrets included
+            raise InputError(f"{self.path} cannot be read{f' (line {mark.line + 1})' if mark else ''}") from None
+        if not isinstance(listed, dict):
+            raise InputError(f"{self.path}: must map connection ids to librdkafka settings")
+        return listed
+
+
+def _extra_of(text: str, variable: str) -> Mapping[str, object]:
+    try:
+        document = json.loads(text)
+        extra = document["extra"]
+        extra = json.loads(extra) if isinstance(extra, str) else extra
+    except (ValueError, KeyError, TypeError):
+        extra = None
+    if not isinstance(extra, dict):
+        raise InputError(
+            f'{variable} must be JSON like {{"conn_type": "kafka", "extra": {{"bootstrap.servers": "..."}}}}'
+        )
+    return extra
+
+
+def now_utc() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Site:
+    """Settings, connections, archive, ledger and clock of one installation. Archive and ledger open on first use."""
+
+    locations: Locations
+    connections: Connections
+    clock: Callable[[], datetime] = now_utc
+    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None  # default: the real clients
+    known_clusters: Settings | None = None  # default: the file that `locations` names
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self.known_clusters or read_settings(self.locations.config)
+
+    @cached_property
+    def archive(self) -> Archive:
+        return Archive(Store(self.locations.store))
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger.open(self.locations.ledger, self.clock)
+
+    def cluster(self, name: str) -> ClusterSettings:
+        return self.settings.cluster(name)
+
+    @contextmanager
+    def reader(self, name: str) -> Iterator[ClusterReader]:
+        """Raises ClusterUnreachableError, WrongClusterError, InputError."""
+        with self._connected(name, self.cluster(name).connection_id) as admin:
+            yield admin
+
+    @contextmanager
+    def operator(self, name: str) -> Iterator[ClusterAdmin]:
+        """As `reader`, with the connection that may change the cluster."""
+        with self._connected(name, self.cluster(name).operator_connection_id) as admin:
+            yield admin
+
+    def security_protocol(self, name: str) -> str:
+        return self._connection(self.cluster(name).connection_id).security_protocol
+
+    def close(self) -> None:
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _connection(self, connection_id: str) -> ConnectionSettings:
+        return ConnectionSettings.parse(
+            self.connections.settings_for(connection_id), where=f"connection {connection_id}"
+        )
+
+    @contextmanager
+    def _connected(self, name: str, connection_id: str) -> Iterator[ClusterAdmin]:
+        admin = (self.connect_to or connect_by_discovery)(self._connection(connection_id))
+        try:
+            self._check_identity(name, admin.describe_cluster().cluster_id)
+            yield admin
+        finally:
+            admin.close()
+
+    def _check_identity(self, name: str, cluster_id: str) -> None:
+        pinned = self.cluster(name).pinned_cluster_id
+        if pinned and pinned != cluster_id:
+            raise WrongClusterError(
+                f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, but "
+                f"{self.settings.where} pins {pinned}. Check the bootstrap addresses. Nothing was changed."
+            )
+        self.ledger.pin_cluster(name, cluster_id)
+
+
+def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
+    """Walks the bootstrap list until an address answers, and starts there. Raises ClusterUnreachableError."""
+    return connect(settings.starting_with(discover(settings).answered_by))
+
+
+def open_site(
+    *,
+    connections: Connections | None = None,
+    known_clusters: Settings | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Site:
+    """The site that the environment describes; by default with the command line's connections."""
+    locations = Locations.from_environment(environment)
+    return Site(
+        locations,
+        connections or FileConnections(locations.connections, environment),
+        known_clusters=known_clusters,
+    )
+
+
+@dataclass(frozen=True)
+class _OneConnection:
+    """Plaintext, no login: what `--bootstrap` can say. Anything more belongs in a connection."""
+
+    addresses: str
+
+    def settings_for(self, connection_id: str) -> Mapping[str, object]:
+        return {"bootstrap.servers": self.addresses}
+
+
+def open_bootstrap_site(addresses: str, name: str | None = None) -> tuple[Site, str]:
+    """A site with one cluster that no file names, and its name: the one given, else the cluster's own id."""
+    connections = _OneConnection(addresses)
+    if name is None:
+        settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
+        admin = connect_by_discovery(settings)
+        try:
+            name = admin.describe_cluster().cluster_id
+        finally:
+            admin.close()
+    cluster = ClusterSettings(name, "bootstrap", "bootstrap", None, ClusterPolicy())
+    return open_site(connections=connections, known_clusters=Settings("the command line", {name: cluster})), name

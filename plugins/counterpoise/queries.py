@@ -1,0 +1,82 @@
+"""What pages, the command line and metrics read: runs, their progress, reports. Reads only, and never a cluster.
+
+list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, run_id)
+"""
+
+from dataclasses import dataclass
+
+from counterpoise.archive import plan_report_name, run_report_name
+from counterpoise.installation import Site
+from counterpoise.model.approval import Approval
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Event, Run, RunState, TouchedKey
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run as people ask for it. `owed` are config keys of dead brokers that are still to be restored."""
+
+    run: Run
+    approval: Approval | None
+    moves_done: int
+    moves_submitted: int
+    touched: tuple[TouchedKey, ...]
+
+    @property
+    def owed(self) -> tuple[TouchedKey, ...]:
+        ended = self.run.state in (RunState.DONE, RunState.HALTED)
+        return tuple(key for key in self.touched if ended and key.restored_at is None)
+
+
+def run_status(site: Site, run_id: str) -> RunStatus:
+    run = site.ledger.run(run_id)
+    journal = site.ledger.journal(run_id)
+    submissions = journal.submissions().values()
+    approvals = site.ledger.approvals_of(run_id)
+    return RunStatus(
+        run=run,
+        approval=approvals[-1] if approvals else None,
+        moves_done=sum(submission.done_at is not None for submission in submissions),
+        moves_submitted=len(submissions),
+        touched=journal.touched(),
+    )
+
+
+def runs(site: Site, *, cluster: str | None = None, most: int = 20) -> tuple[RunStatus, ...]:
+    """Newest first."""
+    return tuple(run_status(site, run.run_id) for run in site.ledger.runs(cluster=cluster)[:most])
+
+
+def latest_run_of(site: Site, fingerprint: str) -> Run | None:
+    found = site.ledger.runs(fingerprint=fingerprint)
+    return found[0] if found else None
+
+
+def events(site: Site, run_id: str) -> tuple[Event, ...]:
+    return site.ledger.journal(run_id).events()
+
+
+def plan_of(site: Site, run_id: str) -> RebalancePlan:
+    run = site.ledger.run(run_id)
+    return site.archive.read_plan(run.plan_uri, run.fingerprint)
+
+
+def has_results(site: Site, cluster: str) -> bool:
+    return any(s["cluster"] == cluster for finished in site.archive.rounds() for s in finished["snapshots"])
+
+
+def list_reports(site: Site) -> list[str]:
+    return list(site.archive.report_names())
+
+
+def report(site: Site, name: str) -> str:
+    """A report's HTML. Raises InputError for one that is not there."""
+    return site.archive.read_report(name)
+
+
+def plan_report(site: Site, run_id: str) -> str:
+    return report(site, plan_report_name(site.ledger.run(run_id).cluster, run_id))
+
+
+def run_report(site: Site, run_id: str) -> str:
+    return report(site, run_report_name(site.ledger.run(run_id).cluster, run_id))

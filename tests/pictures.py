@@ -1,0 +1,104 @@
+"""Clusters as pictures, so that a test shows what it is about.
+
+    cluster("orders-0: 1 2 3", racks="1=a 2=b 3=c")
+    cluster(
+        '''
+        orders-0: 1 2 3 @2 size=1000
+        orders-1: 2 3 1 rate=50
+        stock-0: 4 2 3 1 +4 -1
+        ''',
+        racks="1=a 2=b !3=c 4",
+    )
+
+A line is `topic-partition: replicas`, then in any order `@leader` (the first live one by default, `@none` for
+no leader), `size=BYTES` of one replica, `rate=BYTES_PER_SECOND`; of a reassignment under way `+adding`, `-removing`.
+`racks` lists all registered brokers with their rack, if they have one; `!` marks a fenced (dead) one.
+"""
+
+import json
+from dataclasses import dataclass
+
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.document import from_document_text
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPicture:
+    broker_id: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPicture:
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    leader: int | None
+    size_bytes: int | None
+    bytes_in_per_second: int | None
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def cluster(picture: str = "", *, racks: str, name: str = "picture", cluster_id: str = "picture-id") -> ClusterSnapshot:
+    """The snapshot that a picture shows; topics get the id `id-of-<topic>`."""
+    brokers = read_brokers(racks)
+    partitions = read_partitions(picture, brokers)
+    document = {
+        "cluster": name,
+        "cluster_id": cluster_id,
+        "brokers": [{"id": b.broker_id, "rack": b.rack, "fenced": b.is_fenced} for b in brokers],
+        "topics": [{"name": topic, "id": f"id-of-{topic}"} for topic in sorted({p.topic for p in partitions})],
+        "partitions": [
+            [p.topic, p.partition, list(p.replicas), p.leader, p.size_bytes, p.bytes_in_per_second] for p in partitions
+        ],
+        "moving": [
+            [p.topic, p.partition, list(p.adding), list(p.removing)] for p in partitions if p.adding or p.removing
+        ],
+    }
+    return from_document_text(json.dumps(document), where="picture")
+
+
+def read_brokers(racks: str) -> tuple[BrokerPicture, ...]:
+    """The brokers of `1=a 2=b !3=c 4`."""
+    brokers = []
+    for word in racks.split():
+        broker_id, _, rack = word.removeprefix("!").partition("=")
+        brokers.append(BrokerPicture(int(broker_id), rack or None, word.startswith("!")))
+    return tuple(brokers)
+
+
+def read_partitions(picture: str, brokers: tuple[BrokerPicture, ...]) -> tuple[PartitionPicture, ...]:
+    """The partitions of a picture, one per line."""
+    live = {broker.broker_id for broker in brokers if not broker.is_fenced}
+    return tuple(_partition(line, live) for line in picture.splitlines() if line.strip())
+
+
+def _partition(line: str, live: set[int]) -> PartitionPicture:
+    name, _, rest = line.strip().rpartition(":")
+    topic, _, partition = name.rpartition("-")
+    words = rest.split()
+    replicas = tuple(int(word) for word in words if word.isdigit())
+    numbers = dict(word.split("=") for word in words if "=" in word)
+    leaders = [word.removeprefix("@") for word in words if word.startswith("@")]
+    adding = tuple(int(word) for word in words if word.startswith("+"))
+    leader = next((broker_id for broker_id in replicas if broker_id in live and broker_id not in adding), None)
+    if leaders:
+        leader = None if leaders[0] == "none" else int(leaders[0])
+    return PartitionPicture(
+        topic=topic,
+        partition=int(partition),
+        replicas=replicas,
+        leader=leader,
+        size_bytes=int(numbers["size"]) if "size" in numbers else None,
+        bytes_in_per_second=int(numbers["rate"]) if "rate" in numbers else None,
+        adding=adding,
+        removing=tuple(-int(word) for word in words if word.startswith("-")),
+    )
+
+
+def simulated(picture: str = "", *, racks: str, cluster_id: str = "picture-id") -> SimulatedCluster:
+    """A simulated cluster that looks like the picture, with its clock at 0."""
+    return SimulatedCluster.like(cluster(picture, racks=racks, cluster_id=cluster_id))

@@ -1,0 +1,97 @@
+"""A run on the simulated cluster, with a ledger of its own and the cluster's clock: what execution tests share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from counterpoise.execution import Driver, Orders
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run import Run, RunState
+from counterpoise.planning import make_plan
+from tests.pictures import cluster, simulated
+
+START = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+FOUR_BROKERS = "1=a 2=b 3=c 4=d"
+SKEWED = "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8)) + "\nstock-0: 2 1 3 size=1000000"
+
+
+@dataclass
+class SimulatedRun:
+    """A plan for the simulated cluster, its ledger, and as many drivers as a test wants."""
+
+    cluster: SimulatedCluster
+    ledger: Ledger
+    plan: RebalancePlan
+    rate: int = 1_000_000
+    limits: MovementPolicy = field(default_factory=MovementPolicy)
+    log: list[str] = field(default_factory=list)
+    run_id: str = ""
+
+    @classmethod
+    def make(
+        cls,
+        folder: Path,
+        picture: str = SKEWED,
+        *,
+        racks: str = FOUR_BROKERS,
+        request: PlanRequest | None = None,
+        approve: bool = True,
+    ) -> "SimulatedRun":
+        plan = make_plan(cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,)))
+        made = cls(simulated(picture, racks=racks), None, plan)  # type: ignore[arg-type]
+        made.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", made.clock)
+        made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
+        if approve:
+            made.ledger.record_decision(made.approval())
+        return made
+
+    def clock(self) -> datetime:
+        return START + timedelta(seconds=self.cluster.now)
+
+    def approval(self, decision: Decision = Decision.GRANTED) -> Approval:
+        now = self.clock()
+        return Approval(
+            self.run_id, self.plan.fingerprint, decision, "alice", "test", now, self.rate, now + timedelta(hours=24)
+        )
+
+    def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
+        orders = Orders(self.run_id, self.plan, self.rate, self.limits)
+        return Driver(admin or self.cluster, ledger or self.ledger, orders, self.clock, self.log.append)
+
+    @property
+    def run(self) -> Run:
+        return self.ledger.run(self.run_id)
+
+    def go(self, driver: Driver | None = None, *, most_steps: int = 500) -> RunState:
+        """Open, move, settle; the state it ends in. Raises whatever the driver raises."""
+        driver = driver or self.driver()
+        driver.open()
+        self.repeat(driver.step, most_steps)
+        self.repeat(driver.settle_step, most_steps)
+        return self.run.state
+
+    def repeat(self, step: Callable[[], float | None], most_steps: int = 500) -> None:
+        for _ in range(most_steps):
+            wait = step()
+            if wait is None:
+                return
+            self.cluster.advance(wait)
+        raise AssertionError(f"not over after {most_steps} steps; it said: {self.log[-3:]}")
+
+    def placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
+        return {
+            f"{topic.topic}-{p.partition}": (p.replicas, p.leader)
+            for topic in self.cluster.describe_topics()
+            for p in topic.partitions
+        }
+
+    def planned_placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
+        planned = {str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves}
+        return self.placement() | planned

@@ -1,0 +1,377 @@
+"""Runs on the simulated cluster: promises 2 to 7, with a crash at every single call."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.errors import ClusterError, HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from counterpoise.model.plan import Goal, PlanRequest
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
+from counterpoise.model.run import RunState
+from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun
+
+ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
+BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
+BROKER_4 = ConfigResource(ConfigResourceType.BROKER, "4")
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+MUTATING = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
+
+
+def set_config(cluster: SimulatedCluster, resource: ConfigResource, key: str, value: str) -> None:
+    cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
+
+
+def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:
+    return {resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values}
+
+
+def times_submitted(cluster: SimulatedCluster) -> Counter[TopicPartition]:
+    """How often each partition was asked to go somewhere."""
+    submitted: Counter[TopicPartition] = Counter()
+    for call in cluster.calls:
+        if call.name == "alter_reassignments":
+            submitted.update(tp for tp, target in call.argument.items() if target is not None)  # type: ignore[attr-defined]
+    return submitted
+
+
+def test_a_run_ends_at_the_plan_with_configs_as_before(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    assert run.go() is RunState.DONE
+    assert run.placement() == run.planned_placement()
+    assert own_configs(run.cluster) == {}
+    assert max(times_submitted(run.cluster).values()) == 1
+
+
+def test_nothing_is_submitted_before_every_throttle_is_in_force(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    submit = run.cluster.alter_reassignments
+    seen: list[dict[str, str]] = []
+
+    def watched(targets: Any) -> Any:
+        seen.append({key: value for values in own_configs(run.cluster).values() for key, value in values.items()})
+        return submit(targets)
+
+    run.cluster.alter_reassignments = watched  # type: ignore[method-assign]
+    run.go()
+    assert seen[0].keys() == {LEADER_RATE, FOLLOWER_RATE, LEADER_LIST, FOLLOWER_LIST}
+    assert seen[0][FOLLOWER_RATE] == "1000000"
+
+
+def test_what_others_had_set_before_is_there_again_afterwards(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    set_config(run.cluster, ORDERS, LEADER_LIST, "7:3,0:1")  # one entry is also ours
+    set_config(run.cluster, ORDERS, FOLLOWER_LIST, "*")
+    set_config(run.cluster, BROKER_1, LEADER_RATE, "500000")  # slower than ours: stays in force
+    set_config(run.cluster, BROKER_4, FOLLOWER_RATE, "90000000")  # faster than ours
+    before = own_configs(run.cluster)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == before
+    keys = {touched.key for touched in run.ledger.journal(run.run_id).touched() if touched.resource == BROKER_1}
+    assert LEADER_RATE not in keys
+
+
+def test_a_rate_that_somebody_changed_meanwhile_is_left_alone_and_named(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    run.repeat(driver.step)
+    set_config(run.cluster, BROKER_4, FOLLOWER_RATE, "777777")
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.DONE
+    assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "777777"}}
+    (changed,) = (t for t in run.ledger.journal(run.run_id).touched() if t.resource == BROKER_4)
+    assert "somebody else" in changed.outcome
+
+
+def test_a_throttle_that_somebody_removed_is_set_again_and_recorded(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.alter_configs([ConfigChange(ORDERS, FOLLOWER_LIST, ConfigOperation.DELETE)])
+    driver.step()
+    assert FOLLOWER_LIST in own_configs(run.cluster)[ORDERS]
+    assert "throttle gap" in {event.kind for event in run.ledger.journal(run.run_id).events()}
+    run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert own_configs(run.cluster) == {}
+
+
+class Crash(BaseException):
+    """Not an Exception: nothing on the way may catch it."""
+
+
+class CrashingProxy:
+    """Passes calls on, and crashes before or after the n-th of the named ones."""
+
+    def __init__(self, target: Any, names: tuple[str, ...], countdown: "Countdown") -> None:
+        self._target, self._names, self._countdown = target, names, countdown
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+        if name not in self._names:
+            return method
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._countdown.tick()
+            result = method(*args, **kwargs)
+            self._countdown.tick()
+            return result
+
+        return counted
+
+
+class Countdown:
+    def __init__(self, ticks: int) -> None:
+        self.left = ticks
+
+    def tick(self) -> None:
+        if self.left == 0:
+            raise Crash
+        self.left -= 1
+
+
+JOURNAL_WRITES = ("touching", "seen_during", "restored", "owed", "submitting", "answered", "done", "electing", "event")
+
+
+def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
+    """One process that dies when the countdown ends."""
+    ledger = CrashingProxy(run.ledger, ("change_state",), countdown)
+    ledger.journal = lambda run_id: CrashingProxy(run.ledger.journal(run_id), JOURNAL_WRITES, countdown)  # type: ignore[attr-defined]
+    admin = CrashingProxy(run.cluster, MUTATING, countdown)
+    run.go(run.driver(admin, ledger))  # type: ignore[arg-type]
+
+
+def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(tmp_path: Path) -> None:
+    crashes = 0
+    while True:
+        folder = tmp_path / str(crashes)
+        folder.mkdir()
+        run = SimulatedRun.make(folder)
+        run.limits = MovementPolicy(max_moves_in_flight=4)
+        set_config(run.cluster, ORDERS, LEADER_LIST, "7:3")
+        before = own_configs(run.cluster)
+        try:
+            crashing_run(run, Countdown(crashes))
+            crashed = False
+        except Crash:
+            crashed = True
+            assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        assert run.placement() == run.planned_placement(), f"crash {crashes}"
+        assert own_configs(run.cluster) == before, f"crash {crashes}"
+        changes = Counter(
+            tp
+            for call in run.cluster.calls
+            if call.name == "alter_reassignments"
+            for tp in call.argument  # type: ignore[attr-defined]
+        )
+        # Submitted again only where the answer was lost before the cluster was asked: never what was under way.
+        assert max(changes.values()) == 1, f"crash {crashes}"
+        if not crashed:
+            break
+        crashes += 1
+    assert crashes > 30, "every write of the run was crashed at"
+
+
+@pytest.mark.parametrize("call", MUTATING)
+def test_a_lost_answer_is_an_unknown_outcome_and_never_done_twice(tmp_path: Path, call: str) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.cluster.lose_answer_of_next(call)
+    try:
+        run.go()
+    except UnknownOutcomeError:
+        assert run.go() is RunState.DONE
+    assert run.run.state is RunState.DONE
+    assert run.placement() == run.planned_placement()
+    assert own_configs(run.cluster) == {}
+    assert max(times_submitted(run.cluster).values()) == 1
+
+
+def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_restored(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    run.cluster.fail_next("alter_reassignments", UnknownOutcomeError("no answer"))
+    with pytest.raises(UnknownOutcomeError):
+        run.repeat(driver.step)
+    assert driver.settle_step() is not None
+    assert own_configs(run.cluster), "the throttle stays on while the move may still come"
+    late = {move.topic_partition: move.replicas_after for move in run.plan.moves if move.adding}
+    run.cluster.alter_reassignments(late)
+    run.repeat(driver.settle_step)
+    assert own_configs(run.cluster) == {}
+    assert not run.cluster.list_reassignments()
+
+
+def test_somebody_elses_reassignment_is_never_touched(tmp_path: Path) -> None:
+    picture = SKEWED + "\nforeign-0: 1 2 3 size=50000000"
+    run = SimulatedRun.make(tmp_path, picture, request=PlanRequest(Goal.LEADERS))
+    driver = run.driver()
+    driver.open()
+    foreign = TopicPartition("foreign", 0)
+    run.cluster.alter_reassignments({foreign: (1, 2, 4)})
+    calls_before = len(run.cluster.calls)
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partitions: foreign-0"):
+        driver.step()
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert not [c for c in run.cluster.calls[calls_before:] if c.name in MUTATING]
+
+
+def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:
+    picture = SKEWED + "\nforeign-0: 1 2 3 size=50000"
+    policy = BalancePolicy(excluded_topics=("foreign",))
+    run = SimulatedRun.make(tmp_path, picture, request=PlanRequest(Goal.ADD_BROKERS, (4,), policy))
+    foreign = TopicPartition("foreign", 0)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.alter_reassignments({foreign: (4, 2, 3)})
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+    run.cluster.alter_reassignments({foreign: (1, 2, 3)})
+    run.cluster.advance(600)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+    assert max(n for tp, n in times_submitted(run.cluster).items() if tp != foreign) == 1
+
+
+@pytest.mark.parametrize(
+    ("drift", "what"),
+    [
+        (lambda c: c.alter_reassignments({TopicPartition("orders", 0): (3, 2, 1)}), "another order"),
+        (lambda c: c.alter_reassignments({TopicPartition("orders", 0): (1, 2, 4)}), "a reassignment of its own"),
+        (lambda c: c.delete_topic("orders"), "a deleted topic"),
+        (lambda c: c.topic_ids.update(orders="another-id"), "a topic made anew"),
+    ],
+    ids=["order", "reassignment", "deleted", "recreated"],
+)
+def test_drift_refuses_and_changes_nothing(
+    tmp_path: Path, drift: Callable[[SimulatedCluster], object], what: str
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    drift(run.cluster)
+    configs, calls = own_configs(run.cluster), len(run.cluster.calls)
+    with pytest.raises(StalePlanError, match=r"orders|reassigning"):
+        run.driver().open()
+    assert run.run.state is RunState.APPROVED, what
+    assert own_configs(run.cluster) == configs
+    assert not [c for c in run.cluster.calls[calls:] if c.name in MUTATING]
+
+
+def test_leaders_and_in_sync_replicas_may_change_without_being_drift(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.cluster.kill_broker(1)
+    run.cluster.advance(30)
+    run.cluster.restart_broker(1)
+    run.cluster.advance(30)
+    assert run.go() is RunState.DONE
+
+
+def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_is_a_debt(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = run.placement()
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.kill_broker(4)
+    with pytest.raises(HaltedError, match="dead: 4"):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert "1 debt(s)" in run.run.reason
+    assert run.placement() == before
+    assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "1000000"}}
+    assert [t.resource for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None] == [BROKER_4]
+
+
+def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, SKEWED + "\n" + "\n".join(f"bills-{p}: 1 2 3 size=3000000" for p in range(8)))
+    topics = {move.topic for move in run.plan.moves if move.adding}
+    assert topics == {"orders", "bills"}
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.delete_topic("orders")
+    run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.DONE
+    assert "skipped" in run.run.reason
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_move_waits_for_kept_replicas_that_are_not_in_sync(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    lagging = next(m for m in run.plan.moves if m.adding)
+    kept = next(b for b in lagging.replicas_before if b in lagging.replicas_after)
+    run.cluster.partitions[lagging.topic_partition].isr.discard(kept)
+    driver = run.driver()
+    driver.open()
+    for _ in range(4):
+        driver.step()
+    assert lagging.topic_partition not in run.cluster.list_reassignments()
+    assert run.cluster.list_reassignments()
+    run.repeat(driver.step)
+    assert run.placement() == run.planned_placement()
+
+
+def test_caps_hold_on_the_cluster_and_on_each_broker(tmp_path: Path) -> None:
+    picture = "\n".join(f"orders-{p}: 1 2 3 size=1000000" for p in range(40))
+    run = SimulatedRun.make(tmp_path, picture, racks=FOUR_BROKERS + " 5=d")
+    run.plan = run.plan.__class__.from_json(run.plan.to_json())
+    run.limits = MovementPolicy(max_moves_in_flight=6, max_moves_in_flight_per_broker=3)
+    driver = run.driver()
+    driver.open()
+    most, most_per_broker = 0, 0
+    while (wait := driver.step()) is not None:
+        moving = run.cluster.list_reassignments().values()
+        most = max(most, len(moving))
+        arriving = Counter(b for reassignment in moving for b in reassignment.adding)
+        most_per_broker = max([most_per_broker, *arriving.values()])
+        run.cluster.advance(wait)
+    assert 0 < most <= 6
+    assert most_per_broker <= 3
+
+
+def test_two_copies_never_look_at_once_and_a_late_one_stops(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+    journal = run.ledger.journal(run.run_id)
+    with journal.step(), pytest.raises(RunConflictError, match="another process"):
+        run.driver().step()
+    with pytest.raises(RunConflictError, match="taken over"), journal.step() as late:
+        late.release()
+        with journal.step():
+            late.check()
+
+
+def test_a_refusal_of_the_whole_batch_is_an_error_with_kafkas_reason(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    del run.cluster.brokers[4]
+    with pytest.raises((ClusterError, HaltedError), match="4"):
+        run.repeat(driver.step)
+
+
+def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:
+    picture = "\n".join(f"orders-{p}: {1 + p % 3} {1 + (p + 1) % 3} {1 + (p + 2) % 3} @1" for p in range(6))
+    run = SimulatedRun.make(tmp_path, picture, racks="1=a 2=b 3=c", request=PlanRequest(Goal.LEADERS))
+    assert {move.replicas_before for move in run.plan.moves} == {move.replicas_after for move in run.plan.moves}
+    assert run.go() is RunState.DONE
+    assert not [call for call in run.cluster.calls if call.name in ("alter_configs", "alter_reassignments")]
+    assert run.placement() == run.planned_placement()
