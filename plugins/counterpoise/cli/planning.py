@@ -31,6 +31,14 @@ _NOTHING_TO_MOVE = 1
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    _add_snapshot(commands)
+    _add_plan(commands)
+    _add_show(commands)
+    _add_export(commands)
+    _add_import(commands)
+
+
+def _add_snapshot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "snapshot",
         help="photograph a cluster; reads only",
@@ -42,6 +50,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json_argument(parser)
     parser.set_defaults(run=_snapshot)
 
+
+def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "plan",
         help="make a plan; changes nothing",
@@ -54,14 +64,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_output_arguments(parser)
     parser.set_defaults(run=_plan)
 
-    parser = commands.add_parser(
-        "show", help="show a plan", description="Shows a plan: what moves, and what it is good for."
-    )
+
+def _add_show(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    description = "Shows a plan: what moves, what it is good for, and how far it is from the least that any plan moves."
+    parser = commands.add_parser("show", help="show a plan", description=description)
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
     parser.add_argument("--rate", metavar="50MB/s", help="say how long the plan takes at this rate")
     add_json_argument(parser)
     parser.set_defaults(run=_show)
 
+
+def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "export",
         help="a plan as Kafka's reassignment JSON",
@@ -72,6 +85,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--out", type=Path, metavar="R.json", help="write here instead of to the terminal")
     parser.set_defaults(run=_export)
 
+
+def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "import",
         help="a plan from Kafka's reassignment JSON",

@@ -14,9 +14,8 @@ from counterpoise.cli import tables
 from counterpoise.cli.common import add_json_argument, print_json, read_plan, site_for
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError, StepTakenError
 from counterpoise.installation import Site, open_site
-from counterpoise.ledger.journal import STEP_SECONDS
 from counterpoise.model.approval import Decision
-from counterpoise.model.run import RunState
+from counterpoise.model.run import STEP_SECONDS, RunState
 from counterpoise.units import format_bytes, format_rate
 
 
@@ -175,7 +174,9 @@ def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console)
         _repeat(driver.settle_step, log)
 
 
-def _repeat(step: Callable[[], float | None], log: Callable[[str], None], show: Callable[[], None] | None = None) -> None:
+def _repeat(
+    step: Callable[[], float | None], log: Callable[[str], None], show: Callable[[], None] | None = None
+) -> None:
     """Steps until there is nothing left. The lock of a process that was killed is waited for; a live one's is not."""
     give_up_at = time.monotonic() + 2 * STEP_SECONDS
     wait_seconds: float | None = 0.0

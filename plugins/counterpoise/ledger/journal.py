@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Final
 
 import sqlalchemy as sa
 
@@ -20,9 +19,8 @@ from counterpoise.errors import RunConflictError, StepTakenError
 from counterpoise.ledger.schema import elections, events, moves, runs, touched_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.run import Event, Submission, TouchedKey
+from counterpoise.model.run import STEP_SECONDS, Event, Submission, TouchedKey
 
-STEP_SECONDS: Final = 30  # longer than any one call to the cluster may take
 
 
 class Step:

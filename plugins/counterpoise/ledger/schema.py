@@ -121,8 +121,9 @@ events = sa.Table(
     "events",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False, index=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Index("ix_events_run_id", "run_id"),
 )

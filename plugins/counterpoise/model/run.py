@@ -40,6 +40,8 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.SUPERSEDED: frozenset(),
 }
 
+STEP_SECONDS: Final = 30  # how long a step lock lasts; longer than any one call to the cluster may take
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

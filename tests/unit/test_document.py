@@ -1,0 +1,88 @@
+"""The cluster document: what it keeps, and every way in which it can be wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from counterpoise.errors import InputError
+from counterpoise.model.document import from_document_text, to_document
+
+GOOD: dict[str, Any] = {
+    "brokers": [{"id": 1, "rack": "a"}, {"id": 2, "fenced": True}],
+    "partitions": [["orders", 0, [1, 2], 1, 1000, 50], ["orders", 1, [2, 1], -1]],
+}
+
+
+def problems(**changes: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        from_document_text(json.dumps(GOOD | changes), where="x.json")
+    assert str(caught.value).startswith("x.json: ")
+    return str(caught.value)
+
+
+def test_a_minimal_document_is_enough_and_unknown_keys_are_ignored() -> None:
+    snapshot = from_document_text(json.dumps(GOOD | {"colour": "red"}))
+    assert snapshot.live_broker_ids == (1,)
+    assert snapshot.partitions["leader"].to_pylist() == [1, None]
+    assert snapshot.partitions["size_bytes"].to_pylist() == [1000, None]
+
+
+def test_a_document_comes_back_as_it_was() -> None:
+    full = GOOD | {
+        "cluster": "demo",
+        "cluster_id": "abc",
+        "snapshot_id": "demo-1",
+        "observed_at": "2026-01-31T12:00:00+00:00",
+        "topics": [{"name": "orders", "id": "topic-id", "internal": False, "min_insync_replicas": 2}],
+        "moving": [["orders", 1, [3], [1]]],
+    }
+    once = to_document(from_document_text(json.dumps(full)))
+    assert to_document(from_document_text(json.dumps(once))) == once
+    assert once["moving"] == full["moving"]
+    assert once["topics"][0]["id"] == "topic-id"
+
+
+def test_row_order_does_not_matter() -> None:
+    turned = GOOD | {"partitions": GOOD["partitions"][::-1], "brokers": GOOD["brokers"][::-1]}
+    first, second = from_document_text(json.dumps(GOOD)), from_document_text(json.dumps(turned))
+    assert first.partitions == second.partitions
+    assert first.brokers == second.brokers
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"brokers": [', "[1, 2]", '"text"', "null", "[" * 100_000])
+def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"x\.json: (not JSON|must be a JSON object)"):
+        from_document_text(text, where="x.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"brokers": []}, "at least one broker"),
+        ({"brokers": [{"id": 1}, {"id": 1}, {"id": 2}]}, "broker 1 is listed twice"),
+        ({"brokers": [{"id": -1}, {"id": "2"}, {"id": True}, {"id": 2**31}]}, "6 problem"),
+        ({"brokers": [{"id": 1, "rack": 7}, {"id": 2}]}, "rack must be text"),
+        ({"partitions": {}}, '"partitions" must be a list'),
+        ({"partitions": [["orders", 0, [1], 1]] * 2}, "orders-0 is listed twice"),
+        ({"partitions": [["orders", 0, [], 1]]}, "orders-0 has no replicas"),
+        ({"partitions": [["orders", 0, [1, 1], 1]]}, "names a broker twice"),
+        ({"partitions": [["orders", 0, [1, 9], 1]]}, "unknown brokers [9]"),
+        ({"partitions": [["orders", 0, [1], 2]]}, "leader 2 is none of its replicas"),
+        ({"partitions": [["orders", 0, [1], 1, -5]]}, "its size is -5"),
+        ({"partitions": [["orders", 0, [1], 1, 5, 0.5]]}, "its rate is 0.5"),
+        ({"partitions": [["orders", 0, [1], 1, 2**63]]}, "its size is"),
+        ({"partitions": [["orders", -1, [1], 1], [7, 0, [1], 1], ["orders"], None]}, "4 problem"),
+        ({"observed_at": "yesterday"}, '"observed_at" must be a time'),
+        ({"topics": [{"id": "x"}]}, "needs a name"),
+        ({"moving": [["orders", 0]]}, "moving[0]"),
+    ],
+)
+def test_every_complaint_names_its_place(changes: dict[str, Any], says: str) -> None:
+    assert says in problems(**changes)
+
+
+def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
+    text = problems(partitions=[["orders", n, [9], 9] for n in range(100)])
+    assert "100 problem(s)" in text
+    assert "... and 80 more" in text

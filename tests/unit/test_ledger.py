@@ -1,0 +1,148 @@
+"""The ledger: one open run per cluster, legal state changes only, decisions that last, a schema that is migrated."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from counterpoise.approval import granted_approval
+from counterpoise.errors import InputError, LedgerError, NotApprovedError, RunConflictError, WrongClusterError
+from counterpoise.ledger import Ledger
+from counterpoise.ledger.database import open_database
+from counterpoise.ledger.schema import metadata
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.plan import Goal, LowerBound, RebalancePlan
+from counterpoise.model.run import TRANSITIONS, RunState, TouchedKey
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
+OTHER_PLAN = replace(PLAN, snapshot_id="s2")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", lambda: NOW)
+    yield opened
+    opened.close()
+
+
+def approval(run_id: str, decision: Decision = Decision.GRANTED, **changes: object) -> Approval:
+    yes = Approval(run_id, PLAN.fingerprint, decision, "alice", "because", NOW, 1_000_000, NOW + timedelta(hours=1))
+    return replace(yes, **changes)  # type: ignore[arg-type]
+
+
+def test_migrations_make_exactly_the_tables_that_the_code_uses(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'ledger.db'}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": False})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_a_newer_plan_supersedes_one_that_nobody_started(ledger: Ledger) -> None:
+    first = ledger.propose(PLAN, "p1", requested_by="analysis")
+    second = ledger.propose(OTHER_PLAN, "p2", requested_by="alice")
+    assert ledger.run(first.run_id).state is RunState.SUPERSEDED
+    assert second.state is RunState.PROPOSED
+
+
+def test_the_same_plan_proposed_again_is_the_same_run(ledger: Ledger) -> None:
+    assert ledger.propose(PLAN, "p", requested_by="a") == ledger.propose(PLAN, "p", requested_by="b")
+
+
+def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p1", requested_by="a")
+    ledger.record_decision(approval(run.run_id))
+    ledger.change_state(run.run_id, RunState.RUNNING)
+    with pytest.raises(RunConflictError, match="is running"):
+        ledger.propose(OTHER_PLAN, "p2", requested_by="b")
+    assert ledger.propose(replace(PLAN, cluster="other"), "p3", requested_by="b").state is RunState.PROPOSED
+
+
+def test_the_database_itself_allows_one_open_run_per_cluster(ledger: Ledger, tmp_path: Path) -> None:
+    run = ledger.propose(PLAN, "p1", requested_by="a")
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError):
+        connection.execute(
+            sa.text(
+                "INSERT INTO runs SELECT 'copy', cluster, fingerprint, state, reason, requested_by, opened_at, "
+                "closed_at, step_holder, step_until FROM runs WHERE run_id = :run_id"
+            ),
+            {"run_id": run.run_id},
+        )
+
+
+def test_state_changes_that_the_table_does_not_list_are_refused(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    for target in set(RunState) - TRANSITIONS[RunState.PROPOSED]:
+        with pytest.raises(RunConflictError, match="cannot become"):
+            ledger.change_state(run.run_id, target)
+
+
+def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_noted(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    ledger.propose(OTHER_PLAN, "p2", requested_by="a")
+    ledger.record_decision(approval(run.run_id, Decision.TIMED_OUT))
+    assert ledger.run(run.run_id).state is RunState.SUPERSEDED
+    with pytest.raises(RunConflictError):
+        ledger.record_decision(approval(run.run_id))
+    assert [a.decision for a in ledger.approvals_of(run.run_id)] == [Decision.TIMED_OUT]
+
+
+def test_only_the_last_granted_unexpired_word_on_this_very_plan_counts() -> None:
+    yes = approval("r")
+    assert granted_approval([yes], PLAN.fingerprint, NOW) == yes
+    for given, says in [
+        ([], "was not approved"),
+        ([yes, approval("r", Decision.REJECTED)], "was rejected by alice"),
+        ([approval("r", Decision.TIMED_OUT)], "timed out"),
+        ([approval("r", fingerprint="sha256:other")], "is for plan sha256:other"),
+        ([approval("r", expires_at=NOW)], "expired"),
+    ]:
+        with pytest.raises(NotApprovedError, match=says):
+            granted_approval(given, PLAN.fingerprint, NOW)
+
+
+def test_another_cluster_under_the_same_name_is_refused(ledger: Ledger) -> None:
+    ledger.pin_cluster("demo", "id-1")
+    ledger.pin_cluster("demo", "id-1")
+    with pytest.raises(WrongClusterError, match="id-2"):
+        ledger.pin_cluster("demo", "id-2")
+
+
+def test_the_first_earlier_value_of_a_key_stays_while_it_is_ours(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    journal = ledger.journal(run.run_id)
+    orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
+    journal.touching([TouchedKey(orders, "list", "id", before_value="9:9", ours="0:1")])
+    journal.touching([TouchedKey(orders, "list", "id", before_value="9:9,0:1", ours="1:1")])
+    (touched,) = journal.touched()
+    assert (touched.before_value, touched.ours) == ("9:9", "0:1,1:1")
+    journal.restored(touched, "9:9", "as before")
+    journal.touching([TouchedKey(orders, "list", "id", before_value="8:8", ours="2:2")])
+    (touched,) = journal.touched()
+    assert (touched.before_value, touched.ours, touched.restored_at) == ("8:8", "2:2", None)
+
+
+def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.db'}", lambda: NOW)
+    with pytest.raises(InputError, match="not a database URL"):
+        Ledger.open("ledger.db", lambda: NOW)
+    with pytest.raises(LedgerError) as caught:
+        Ledger.open("postgresql+psycopg://me:hunter2@127.0.0.1:1/x", lambda: NOW)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_ledger_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with open_database(url).begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(LedgerError, match="newer Counterpoise"):
+        open_database(url)

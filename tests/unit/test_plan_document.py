@@ -1,0 +1,86 @@
+"""The plan document and Kafka's reassignment JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from counterpoise.errors import InputError
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.plan import BrokerFigure, Goal, LowerBound, Move, RebalancePlan
+from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
+
+MOVE = Move("orders", 0, "id", (1, 2, 3), (4, 2, 3), 1, 1000)
+PLAN = RebalancePlan(
+    cluster="demo",
+    cluster_id="abc",
+    snapshot_id="s",
+    goal=Goal.ADD_BROKERS,
+    broker_ids=(4,),
+    policy_digest="d",
+    moves=(MOVE, replace(MOVE, partition=1, replicas_after=(2, 1, 3), leader_before=2)),
+    figures=(BrokerFigure(1, 1, 0, 2, 1, 2000, 1000),),
+    lower_bound=LowerBound(1, 1000, 1),
+    warnings=("räcks",),
+)
+
+
+def test_a_plan_reads_back_equal_and_writes_the_same_bytes() -> None:
+    again = RebalancePlan.from_json(PLAN.to_json())
+    assert again == PLAN
+    assert again.to_json() == PLAN.to_json()
+    assert json.loads(PLAN.to_json())["fingerprint"] == PLAN.fingerprint
+
+
+def test_an_edited_plan_is_refused() -> None:
+    for edited in (PLAN.to_json().replace("[4,2,3]", "[2,4,3]"), PLAN.to_json().replace("{", '{"x": 1,', 1)):
+        with pytest.raises(InputError, match="edited after it was made"):
+            RebalancePlan.from_json(edited)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "counterpoise-plan/2"}', '{"format"'])
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"^p\.json: not "):
+        RebalancePlan.from_json(text, where="p.json")
+
+
+def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
+    changed = [
+        replace(PLAN, moves=PLAN.moves[:1]),
+        replace(PLAN, snapshot_id="t"),
+        replace(PLAN, warnings=()),
+        replace(PLAN, lower_bound=LowerBound(1, 1000, 0)),
+    ]
+    assert len({PLAN.fingerprint, *(plan.fingerprint for plan in changed)}) == 5
+
+
+def test_what_a_move_copies_and_which_link_is_busiest() -> None:
+    assert (MOVE.adding, MOVE.removing, MOVE.copied_bytes, MOVE.changes_leader) == ((4,), (1,), 1000, True)
+    assert PLAN.copied_bytes == 1000
+    assert PLAN.bytes_over_busiest_link == 1000
+    assert PLAN.leader_changes == 1
+
+
+def test_reassignment_json_and_the_way_back() -> None:
+    forth = from_reassignment_json(to_reassignment_json(PLAN))
+    back = from_reassignment_json(to_reassignment_json(PLAN, undo=True))
+    assert forth[TopicPartition("orders", 0)] == (4, 2, 3)
+    assert back[TopicPartition("orders", 0)] == (1, 2, 3)
+    assert json.loads(to_reassignment_json(replace(PLAN, moves=()))) == {"version": 1, "partitions": []}
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ("x", "not JSON"),
+        ([], 'no "partitions" list'),
+        ({"version": 2, "partitions": []}, "version is 2"),
+        ({"version": 1, "partitions": [{"topic": "a"}]}, "needs a topic"),
+        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}, "listed twice"),
+        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": []}]}, "one or more broker ids"),
+        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2}, "a-0 is named twice"),
+    ],
+)
+def test_a_malformed_reassignment_is_refused(document: object, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        from_reassignment_json(document if isinstance(document, str) else json.dumps(document))

@@ -1,0 +1,57 @@
+"""Rates and durations as people write them."""
+
+from datetime import timedelta
+
+import pytest
+
+from counterpoise.errors import InputError
+from counterpoise.units import format_bytes, format_rate, format_seconds, parse_duration, parse_rate
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("50MB/s", 50_000_000), ("50 mb / s", 50_000_000), ("1.5GB/s", 1_500_000_000), ("512KiB/s", 524_288)],
+)
+def test_a_rate_is_read_with_its_unit(text: str, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("10", "10 B/s or 10 MB/s"),
+        ("10MB", "10MB/s"),
+        ("10 bananas/s", "unknown unit"),
+        ("-5MB/s", "not a rate"),
+        ("0MB/s", "must lie between"),
+        ("999999GB/s", "must lie between"),
+        ("fast", "not a rate"),
+        ("", "not a rate"),
+    ],
+)
+def test_an_unusable_rate_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"^--rate: .*{says}"):
+        parse_rate(text, where="--rate")
+
+
+def test_what_is_printed_can_be_read_back() -> None:
+    for rate in (1_000, 1_500, 20_000_000, 123_000_000_0):
+        assert parse_rate(format_rate(rate)) == pytest.approx(rate, rel=0.05)
+
+
+def test_durations() -> None:
+    assert parse_duration("90m") == timedelta(minutes=90)
+    for bad in ("0h", "h", "1.5h", "-1d", "tomorrow"):
+        with pytest.raises(InputError, match="not a duration"):
+            parse_duration(bad)
+
+
+def test_numbers_read_well() -> None:
+    assert [format_bytes(n) for n in (0, 999, 1_500, 999_999, 10**9)] == ["0 B", "999 B", "1.5 kB", "1.0 MB", "1.0 GB"]
+    assert [format_seconds(s) for s in (0.2, 59.6, 61, 3_600, 90_061)] == [
+        "0 s",
+        "1 min",
+        "1 min 1 s",
+        "1 h",
+        "1 d 1 h",
+    ]
