@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import yaml
 
@@ -25,10 +25,12 @@ from counterpoise.errors import InputError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
-from counterpoise.ledger import Ledger
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
 from counterpoise.storage import Store
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Ledger
 
 
 class Connections(Protocol):
@@ -111,7 +113,9 @@ class Site:
         return Archive(Store(self.locations.store))
 
     @cached_property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> "Ledger":
+        from counterpoise.ledger import Ledger  # planning needs no database, and starts faster without one
+
         return Ledger.open(self.locations.ledger, self.clock)
 
     def cluster(self, name: str) -> ClusterSettings:
@@ -197,13 +201,13 @@ class _OneConnection:
 
 
 def open_bootstrap_site(addresses: str, name: str | None = None) -> tuple[Site, str]:
-    """A site with one cluster that no file names, and its name: the one given, else the cluster's own id."""
+    """A site with one cluster that no file names, and its name: the one given, else one made of the cluster's id."""
     connections = _OneConnection(addresses)
     if name is None:
         settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
         admin = connect_by_discovery(settings)
         try:
-            name = admin.describe_cluster().cluster_id
+            name = f"kafka-{admin.describe_cluster().cluster_id.lower()}"
         finally:
             admin.close()
     cluster = ClusterSettings(name, "bootstrap", "bootstrap", None, ClusterPolicy())

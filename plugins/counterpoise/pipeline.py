@@ -28,8 +28,8 @@ from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.report import RunReport
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.run import Run, RunState, TouchedKey
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.snapshot import take_snapshot
 from counterpoise.spark_submit import run_job
@@ -110,13 +110,13 @@ def report_balance(site: Site, cluster: str) -> str:
     balance = _balance(site, cluster)
     wanted = analysis.wanted_goal(balance, site.cluster(cluster).policy.balance)
     day = balance.latest.observed_at.date()
-    page = reporting.leader_balance_report(balance, wanted)
+    page = reporting.leader_balance_report(balance, wanted=wanted)
     site.archive.write_report(balance_report_name(cluster, day), page)
     site.archive.write_report(
-        balance_report_name(cluster, suffix="md"), reporting.leader_balance_markdown(balance, wanted)
+        balance_report_name(cluster, suffix="md"), reporting.leader_balance_markdown(balance, wanted=wanted)
     )
     site.archive.write_report(
-        balance_report_name(cluster, suffix="json"), reporting.leader_balance_json(balance, wanted)
+        balance_report_name(cluster, suffix="json"), reporting.leader_balance_json(balance, wanted=wanted)
     )
     return site.archive.write_report(balance_report_name(cluster), page)
 
@@ -164,7 +164,8 @@ def validate(site: Site, run_id: str, fingerprint: str) -> None:
     page = reporting.plan_report(
         made,
         violations=tuple(f"{v.rule}: {v.subject}: {v.message}" for v in violations),
-        data_failures=tuple(str(failure) for failure in data.failures),
+        data_check_failures=tuple(str(failure) for failure in data.failures),
+        data_checks_passed=data.passed,
         rate_bytes_per_second=policy.movement.rate_bytes_per_second,
     )
     site.archive.write_report(plan_report_name(made.cluster, run.run_id), page)
@@ -234,14 +235,28 @@ def report_run(site: Site, run_id: str) -> str:
         run=run,
         plan=made,
         approval=approvals[-1] if approvals else None,
+        before=tuple(
+            BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before) for f in made.figures
+        ),
         after=analysis.broker_loads(fresh),
         copied_bytes=sum(move.copied_bytes for move in made.moves if move.topic_partition in done),
         moves_done=len(done),
-        touched=journal.touched(),
+        throttle_keys=tuple(_throttle_key(touched) for touched in journal.touched()),
         events=journal.events(),
         problems=verification.find_problems(made, fresh, journal.touched()) if run.state is RunState.DONE else (),
     )
     return site.archive.write_report(run_report_name(run.cluster, run_id), reporting.run_report(report))
+
+
+def _throttle_key(touched: TouchedKey) -> ThrottleKey:
+    return ThrottleKey(
+        resource=f"{touched.resource.type} {touched.resource.name}",
+        key=touched.key,
+        before=touched.before_value,
+        during=touched.during_value,
+        after=touched.after_value,
+        owed=touched.restored_at is None,
+    )
 
 
 def verdict(site: Site, run_id: str, task_states: Mapping[str, str | None]) -> None:

@@ -5,10 +5,13 @@ list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, 
 
 from dataclasses import dataclass
 
+from counterpoise import analysis
 from counterpoise.archive import plan_report_name, run_report_name
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval
+from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import Event, Run, RunState, TouchedKey
 
 
@@ -59,6 +62,11 @@ def events(site: Site, run_id: str) -> tuple[Event, ...]:
 def plan_of(site: Site, run_id: str) -> RebalancePlan:
     run = site.ledger.run(run_id)
     return site.archive.read_plan(run.plan_uri, run.fingerprint)
+
+
+def broker_loads(photographed: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
+    """Leaders, replicas and bytes per live broker of one photograph."""
+    return analysis.broker_loads(photographed)
 
 
 def has_results(site: Site, cluster: str) -> bool:

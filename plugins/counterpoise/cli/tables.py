@@ -8,6 +8,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
+from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.measures import evenness
 from counterpoise.model.plan import Move, RebalancePlan
@@ -32,18 +33,15 @@ def snapshot_summary(taken: ClusterSnapshot) -> dict[str, Any]:
 
 
 def print_snapshot(console: Console, taken: ClusterSnapshot, written_to: Path | None) -> None:
-    leaders, replicas, sizes = _counts(taken)
+    loads = {load.broker_id: load for load in queries.broker_loads(taken)}
     table = _table("broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right"))
     for broker_id in taken.registered_broker_ids:
         state = "live" if broker_id in taken.live_broker_ids else "dead"
         state = "idle: holds nothing" if broker_id in taken.idle_broker_ids else state
-        rack = taken.racks[broker_id] or "-"
-        counts = (
-            str(leaders.get(broker_id, 0)),
-            str(replicas.get(broker_id, 0)),
-            format_bytes(sizes.get(broker_id, 0)),
-        )
-        table.add_row(str(broker_id), Text(rack), state, *counts)
+        row: list[str | Text] = [str(broker_id), Text(taken.racks[broker_id] or "-"), state]
+        if load := loads.get(broker_id):
+            row += [str(load.leaders), str(load.replicas), format_bytes(load.bytes)]
+        table.add_row(*row)
     console.print(
         f"cluster {taken.cluster} ({taken.cluster_id}): {len(taken.live_broker_ids)} of "
         f"{len(taken.registered_broker_ids)} brokers live, {taken.topics.num_rows} topics, "
@@ -51,23 +49,13 @@ def print_snapshot(console: Console, taken: ClusterSnapshot, written_to: Path | 
         markup=False,
     )
     console.print(table)
-    spread = evenness([leaders.get(b, 0) for b in taken.live_broker_ids])
+    spread = evenness([load.leaders for load in loads.values()])
     console.print(
         f"leaders per live broker: {spread.minimum} to {spread.maximum} "
         f"(max - min {spread.max_minus_min}, at best {spread.best_max_minus_min})"
     )
     if written_to:
         console.print(f"written to {written_to}", markup=False)
-
-
-def _counts(taken: ClusterSnapshot) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    by_leader = taken.partitions.group_by("leader").aggregate([("topic", "count")])
-    leaders = dict(zip(by_leader["leader"].to_pylist(), by_leader["topic_count"].to_pylist(), strict=True))
-    held = taken.replicas.group_by("broker_id").aggregate([("topic", "count"), ("size_bytes", "sum")])
-    ids = held["broker_id"].to_pylist()
-    replicas = dict(zip(ids, held["topic_count"].to_pylist(), strict=True))
-    sizes = {b: size or 0 for b, size in zip(ids, held["size_bytes_sum"].to_pylist(), strict=True)}
-    return leaders, replicas, sizes
 
 
 def plan_summary(plan: RebalancePlan) -> dict[str, Any]:

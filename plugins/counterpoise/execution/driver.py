@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, HaltedError, StalePlanError, UnknownOutcomeError, WrongClusterError
 from counterpoise.execution import decide
@@ -29,12 +29,14 @@ from counterpoise.execution.throttles import (
     wanted_throttles,
 )
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.ledger import Journal, Ledger, Step
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress, RunState, TouchedKey
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal, Ledger, Step
 
 LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
 READ_BACK_SECONDS: Final = 0.3  # after something was written
@@ -55,7 +57,7 @@ class Driver:
     def __init__(
         self,
         admin: ClusterAdmin,
-        ledger: Ledger,
+        ledger: "Ledger",
         orders: Orders,
         clock: Callable[[], datetime],
         log: Callable[[str], None],
@@ -160,7 +162,7 @@ class Driver:
         strange = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
         return tuple(move for move in self._plan.moves if seen.state_of(move) in strange)
 
-    def _apply(self, command: decide.Command, seen: Observation, step: Step) -> float:
+    def _apply(self, command: decide.Command, seen: Observation, step: "Step") -> float:
         match command:
             case decide.Wait(reason):
                 self._log(reason)
@@ -180,7 +182,7 @@ class Driver:
                 return self._restore(keys, step)
         raise AssertionError(f"{command} is not applied")
 
-    def _throttle(self, changes: tuple[ConfigChange, ...], seen: Observation, step: Step) -> float:
+    def _throttle(self, changes: tuple[ConfigChange, ...], seen: Observation, step: "Step") -> float:
         topic_ids = {tp.topic: partition.topic_id for tp, partition in seen.partitions.items()}
         ours = touches(changes, seen.configs, topic_ids)
         known = {(touched.resource, touched.key) for touched in seen.touched if touched.restored_at is None}
@@ -191,7 +193,7 @@ class Driver:
         self._alter_configs(changes, step)
         return READ_BACK_SECONDS
 
-    def _submit(self, moves: tuple[Move, ...], step: Step) -> float:
+    def _submit(self, moves: tuple[Move, ...], step: "Step") -> float:
         copying = [move for move in moves if move.adding]
         if copying and not self._is_throttled(copying):
             self._log("the throttle has not reached every broker yet")
@@ -203,13 +205,13 @@ class Driver:
         self._journal.answered(partitions)
         return wait if copying else READ_BACK_SECONDS
 
-    def _reassign(self, targets: dict[TopicPartition, tuple[int, ...] | None], step: Step) -> float:
+    def _reassign(self, targets: dict[TopicPartition, tuple[int, ...] | None], step: "Step") -> float:
         step.check()
         results = self._admin.alter_reassignments(targets)
         self._note_errors("reassignment", results)
         return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
 
-    def _elect(self, moves: tuple[Move, ...], step: Step) -> float:
+    def _elect(self, moves: tuple[Move, ...], step: "Step") -> float:
         partitions = [move.topic_partition for move in moves]
         self._journal.electing(partitions)
         self._log(f"electing {_count(moves)}")
@@ -220,12 +222,12 @@ class Driver:
             self._log(str(error))
         return READ_BACK_SECONDS
 
-    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: Step) -> float:
+    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
         self._log(f"restoring {len(keys)} config keys")
         self._alter_configs([change for _, change in keys], step)
         return READ_BACK_SECONDS
 
-    def _alter_configs(self, changes: Sequence[ConfigChange], step: Step) -> None:
+    def _alter_configs(self, changes: Sequence[ConfigChange], step: "Step") -> None:
         step.check()
         self._note_errors("config change", self._admin.alter_configs(changes))
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from counterpoise.execution.observation import Observation, SeenPartition
 from counterpoise.execution.throttles import LIST_KEYS, RATE_KEYS, ThrottleTarget
 from counterpoise.kafka_admin.port import ClusterReader
-from counterpoise.ledger import Journal
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigResource,
@@ -17,9 +17,12 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import RebalancePlan
 
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal
+
 
 def look(
-    reader: ClusterReader, journal: Journal, plan: RebalancePlan, target: ThrottleTarget, now: datetime
+    reader: ClusterReader, journal: "Journal", plan: RebalancePlan, target: ThrottleTarget, now: datetime
 ) -> Observation:
     """Reassignments are read before and after the topics: what is in either list is moving, whatever describe says."""
     cluster = reader.describe_cluster()

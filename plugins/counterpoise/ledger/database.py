@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from counterpoise.errors import InputError, LedgerError
 
@@ -55,6 +51,11 @@ def _prepare_sqlite(engine: sa.Engine, path: str | None) -> None:
 
 
 def _migrate(engine: sa.Engine, where: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
     scripts = ScriptDirectory.from_config(config)

@@ -22,7 +22,6 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import STEP_SECONDS, Event, Submission, TouchedKey
 
 
-
 class Step:
     """A held step lock."""
 

@@ -4,11 +4,10 @@ RunReport(run=run, plan=plan, approval=approval, before=..., after=..., copied_b
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from counterpoise.model.approval import Approval
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import Run
+from counterpoise.model.run import Event, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,6 @@ class ThrottleKey:
 
 
 @dataclass(frozen=True, slots=True)
-class RunEvent:
-    """One line of the ledger's append-only events."""
-
-    at: datetime  # UTC
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything that a run report says. `after` is empty when the cluster could not be looked at afterwards."""
 
@@ -58,5 +48,5 @@ class RunReport:
     copied_bytes: int  # of the moves that are done
     moves_done: int
     throttle_keys: tuple[ThrottleKey, ...]
-    events: tuple[RunEvent, ...]  # oldest first
+    events: tuple[Event, ...]  # oldest first
     problems: tuple[str, ...] = ()  # what verification found; empty when all is as planned

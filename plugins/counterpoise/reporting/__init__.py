@@ -1,0 +1,29 @@
+"""Reporting: values in, text out. Self-contained HTML pages with inline pictures, and the same figures as text.
+
+    html = leader_balance_report(balance, wanted=wanted_goal(balance, policy))
+
+Every word that comes from a cluster (racks, topics, reasons) is taken for hostile and escaped, in pictures too; the
+pages hold no script, and a Content-Security-Policy that would stop one. Same values, same text: no clock is read.
+
+Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one thread at a time.
+"""
+
+from counterpoise.reporting.leader_balance import leader_balance_report
+from counterpoise.reporting.plan_page import plan_report
+from counterpoise.reporting.run_page import run_report
+from counterpoise.reporting.text import (
+    leader_balance_json,
+    leader_balance_markdown,
+    plan_markdown,
+    progress_line,
+)
+
+__all__ = [
+    "leader_balance_json",
+    "leader_balance_markdown",
+    "leader_balance_report",
+    "plan_markdown",
+    "plan_report",
+    "progress_line",
+    "run_report",
+]

@@ -1,0 +1,66 @@
+"""The HTML environment of all pages: escaping on, a missing value is an error, and filters that print units."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+
+def render(template: str, **values: object) -> str:
+    """One page from `templates/`. Everything in `values` is escaped, but for pictures."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "bytes": format_bytes,
+        "rate": format_rate,
+        "duration": format_seconds,
+        "percent": percent,
+        "count": count,
+        "times": times,
+        "when": when,
+        "ids": ids,
+    }
+    return environment
+
+
+def percent(share: float) -> str:
+    """`4.2 %` of 0.042."""
+    return f"{share * 100:.1f} %"
+
+
+def count(number: float) -> str:
+    """`12 500` of 12500, with narrow no-break spaces; one decimal where it is not whole."""
+    text = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def times(ratio: float) -> str:
+    """`1.25 ×` of 1.25."""
+    return f"{ratio:.2f} ×"
+
+
+def when(at: datetime) -> str:
+    """`2026-11-21 15:00:09 UTC`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ids(broker_ids: Iterable[int]) -> str:
+    """`4, 5, 6`, cut after the first twelve."""
+    known = list(broker_ids)
+    shown = ", ".join(map(str, known[:12]))
+    return f"{shown} and {len(known) - 12} more" if len(known) > 12 else shown

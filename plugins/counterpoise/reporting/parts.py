@@ -1,0 +1,58 @@
+"""What the pages share: a figure at the top, a picture in two shapes, and three pictures of before and after."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from counterpoise.model.report import BrokerLoad
+from counterpoise.reporting.charts import Pair, before_after
+from counterpoise.reporting.html import count
+from counterpoise.units import format_bytes
+
+MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at the top of the page; `is_alert` marks the one that asks for a look."""
+
+    title: str
+    value: str
+    note: str
+    is_alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture in two shapes: for a wide page and for a phone. A card has only the latter."""
+
+    narrow: Markup
+    wide: Markup | None = None
+
+
+def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]) -> tuple[tuple[str, Picture], ...]:
+    """Titles and pictures of leaders, replicas and bytes per broker; none without both looks."""
+    if not before or not after:
+        return ()
+    was, now = by_broker(before), by_broker(after)
+    wanted: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("leaders", "Leaders per broker", count),
+        ("replicas", "Replicas per broker", count),
+        ("bytes", "Bytes per broker", format_bytes),
+    )
+    found = []
+    for name, title, unit in wanted:
+        pairs = [Pair(i, _value(was, i, name), _value(now, i, name)) for i in sorted(was.keys() | now.keys())]
+        found.append((title, Picture(before_after(pairs, name=name, label=f"{title}, before and after", unit=unit))))
+    return tuple(found)
+
+
+def by_broker(loads: Sequence[BrokerLoad]) -> Mapping[int, BrokerLoad]:
+    return {load.broker_id: load for load in loads}
+
+
+def _value(loads: Mapping[int, BrokerLoad], broker_id: int, name: str) -> int:
+    """A broker that one of the looks did not know held nothing then."""
+    return int(getattr(loads[broker_id], name)) if broker_id in loads else 0

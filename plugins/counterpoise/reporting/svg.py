@@ -1,0 +1,119 @@
+"""From a matplotlib figure to SVG that sits inside a page: no identity of its own, the page's fonts and colours.
+
+    picture = inline_svg(draw, name="leaders", label="Leaders per broker", width=720, height=200)
+
+Colours are drawn as stand-ins and replaced by CSS variables, so that one picture serves light, dark and print. Text
+stays text (escaped by matplotlib, never read as mathematics). The bytes depend on the figure alone.
+"""
+
+import io
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RACK_COLOURS: Final = 8  # style.css has --rack-0 to --rack-7; more racks than that share colours
+
+INK: Final = "#0a0001"
+MUTED: Final = "#0a0002"
+GRID: Final = "#0a0003"
+FAIR: Final = "#0a0004"
+ALERT: Final = "#0a0005"
+SURFACE: Final = "#0a0006"
+BEFORE: Final = "#0a0007"
+AFTER: Final = "#0a0008"
+NO_RACK: Final = "#0a0009"
+_NAMES: Final = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    FAIR: "fair",
+    ALERT: "alert",
+    SURFACE: "surface",
+    BEFORE: "before",
+    AFTER: "after",
+    NO_RACK: "no-rack",
+} | {f"#0b000{index}": f"rack-{index}" for index in range(RACK_COLOURS)}
+
+# Any: matplotlib types its settings' names one by one.
+_SETTINGS: Final[Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "counterpoise",
+    "text.parse_math": False,  # a rack may be called $a$
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same measures everywhere
+    "font.size": 8.5,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": GRID,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "hatch.linewidth": 1.1,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "path.simplify": True,
+}
+
+
+def rack_colour(index: int | None) -> str:
+    """The stand-in of a rack's colour; None is "no rack"."""
+    return NO_RACK if index is None else f"#0b000{index % RACK_COLOURS}"
+
+
+def inline_svg(draw: "Callable[[Figure], None]", *, name: str, label: str, width: float, height: float) -> Markup:
+    """What `draw` puts on a figure of `width` x `height` units, as markup. `name` keeps its ids apart from others'."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context(_SETTINGS):
+        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+        figure = Figure(figsize=(width / 72, height / 72), layout=layout)
+        draw(figure)
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return Markup(_for_page(buffer.getvalue(), name, label))  # matplotlib escaped every text in it
+
+
+def plain_axes(figure: "Figure", *, grid: str = "x") -> "Axes":
+    """Axes with a light grid across `grid` and no frame."""
+    axes = figure.add_subplot()
+    calm(axes, grid=grid)
+    return axes
+
+
+def calm(axes: "Axes", *, grid: str) -> None:
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, axis="x" if grid == "x" else "y")
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _for_page(svg: str, name: str, label: str) -> str:
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, count=1, flags=re.DOTALL)
+    body = re.sub(r"<style type=\"text/css\">.*?</style>", "", body, count=1, flags=re.DOTALL)
+    view_box = re.search(r'viewBox="([\d. ]+)"', body)
+    assert view_box is not None, "matplotlib always writes a view box"
+    head = f'<svg class="picture" viewBox="{view_box[1]}" role="img" aria-label="{escape(label)}">'
+    body = head + body[body.index(">") + 1 :]
+    body = re.sub(r'(<[^<>]*?\b)id="', rf'\1id="{name}-', body)
+    body = re.sub(r"url\(#", f"url(#{name}-", body)
+    body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
+    body = re.sub(r"font(-family)?: ([\d.]+px )?'DejaVu Sans'[^;\"]*", _page_font, body)
+    return re.sub(r"#0[ab]000\d", lambda found: f"var(--{_NAMES[found[0]]})", body)
+
+
+def _page_font(found: re.Match[str]) -> str:
+    return f"font: {found[2]}var(--font)" if found[2] else "font-family: var(--font)"

@@ -1,0 +1,214 @@
+"""Run a Spark job with the `spark-submit` of the installed pyspark, as a child process that never outlives the caller.
+
+    run_job(Path("spark_jobs/leader_balance.py"), ["--store", uri, "--round", "r1", "--snapshots", "s.json"], log=print)
+
+What the job prints goes to `log` line by line, without Spark's own chatter. Whatever ends this function (also Ctrl-C,
+SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing is written to the current directory.
+
+Limits: POSIX only. Client mode: the driver runs on this machine.
+"""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from counterpoise.errors import CounterpoiseError
+from counterpoise.java_runtime import spark_java_home
+
+_STOP_SECONDS: Final = 10.0
+_LINES_KEPT: Final = 400
+_LINES_TOLD: Final = 15
+
+_LOG4J2: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark %p %c{1}: %m%n%ex{0}
+"""
+
+# Told by the JVM and the launcher before any logging is set up.
+_NOISE: Final = re.compile(
+    r"WARNING: (Using incubator|A restricted method|A terminally deprecated|java\.lang|sun\.misc|Use --|Please)"
+    r"|OpenJDK 64-Bit Server VM warning|SLF4J|Using Spark's|Picked up |:: |\s*$"
+)
+_STACK: Final = re.compile(r"\s+at |\s+File \"|\s+\.\.\. |\s*Traceback |at (org|java|scala|py4j|jdk)\.|\s*\^+\s*$")
+
+# The kernel sends SIGTERM to the child when the parent dies, however it dies; exec keeps that (prctl(2)).
+_LAUNCH: Final = (
+    "import ctypes, os, sys\n"
+    "sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)\n"
+    "os.getppid() == int(sys.argv[1]) or sys.exit(143)\n"
+    "os.execv(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+class SparkJobError(CounterpoiseError):
+    """A Spark job failed; the message ends with its last telling lines, `exit_status` is that of spark-submit."""
+
+    retryable = True
+
+    def __init__(self, message: str, exit_status: int) -> None:
+        self.exit_status = exit_status
+        super().__init__(message)
+
+
+def run_job(
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    log: Callable[[str], None],
+) -> None:
+    """Run `script` to its end. `conf` wins over the settings given here; driver memory is `spark.driver.memory` in it.
+
+    Raises SparkJobError when the job does not end with 0, NoJavaError when there is no Java for Spark.
+    """
+    if not script.is_file():
+        raise SparkJobError(f"{script} is not there", 2)
+    with tempfile.TemporaryDirectory(prefix="counterpoise-spark-") as scratch:
+        command = _command(script.resolve(), arguments, master, conf or {}, Path(scratch))
+        told: deque[str] = deque(maxlen=_LINES_KEPT)
+        with _child(command, _environment(master)) as child:
+            assert child.stdout is not None, "the child is started with a pipe"
+            for line in child.stdout:
+                text = line.rstrip()
+                if _NOISE.match(text):
+                    continue
+                told.append(text)
+                if not _STACK.match(text):
+                    log(text)
+            status = child.wait()
+    if status:
+        raise SparkJobError(_failure(script, status, told), status)
+
+
+def _failure(script: Path, status: int, told: Sequence[str]) -> str:
+    telling = [line for line in told if not _STACK.match(line)][-_LINES_TOLD:]
+    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
+    return "\n".join([f"the Spark job {script.name} {how}", *(f"  {line}" for line in telling)])
+
+
+def _command(script: Path, arguments: Sequence[str], master: str, conf: Mapping[str, str], scratch: Path) -> list[str]:
+    log4j2 = scratch / "log4j2.properties"
+    log4j2.write_text(_LOG4J2, encoding="utf-8")
+    settings = _defaults(master, scratch) | dict(conf)
+    options = f"-Dlog4j2.configurationFile={log4j2.as_uri()} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"
+    key = "spark.driver.extraJavaOptions"
+    settings[key] = f"{options} {conf[key]}" if key in conf else options
+    configured = [word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")]
+    return [str(_spark_home() / "bin" / "spark-submit"), "--master", master, *configured, str(script), *arguments]
+
+
+def _defaults(master: str, scratch: Path) -> dict[str, str]:
+    """Settings for small clusters' histories on one machine. A driver for a remote master must be reachable from it."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(scratch),
+        }
+    return settings
+
+
+def _environment(master: str) -> dict[str, str]:
+    """Our package on the job's path, and the Python that runs this on both sides of it."""
+    plugins = str(Path(__file__).resolve().parents[1])
+    existing = os.environ.get("PYTHONPATH")
+    ours = {
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_HOME": str(_spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": f"{plugins}{os.pathsep}{existing}" if existing else plugins,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if master.startswith("local"):
+        ours["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return {**os.environ, **ours}
+
+
+def _spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SparkJobError("pyspark is not installed here; `make setup` installs it", 2)
+    return Path(spec.origin).parent
+
+
+@contextmanager
+def _child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """The child in a process group of its own; the whole group is gone when the block is left, however it is left."""
+    launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command]
+    with _sigterm_as_exit():
+        child = subprocess.Popen(
+            launcher,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            yield child
+        finally:
+            _end_group(child)
+
+
+def _end_group(child: subprocess.Popen[str]) -> None:
+    """TERM, time for shutdown hooks, then KILL for whatever of the group is left."""
+    if child.poll() is None:
+        _signal_group(child.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=_STOP_SECONDS)
+    _signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+    if child.stdout is not None:
+        child.stdout.close()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # nobody is left in it (macOS says so with EPERM)
+        return
+
+
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """Where SIGTERM would kill this process on the spot, let it leave through the `finally` blocks instead."""
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if not on_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

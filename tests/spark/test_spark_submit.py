@@ -1,0 +1,80 @@
+"""The child process around a Spark job: what it tells, and that it never outlives its caller."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from counterpoise.spark_submit import SparkJobError, run_job
+
+# Waits inside the JVM, as a job does; needs no session, so that it is quick.
+WAITING_JOB = """
+import os
+from pyspark.java_gateway import launch_gateway
+gateway = launch_gateway()
+print("up", os.getpid(), os.getppid(), flush=True)
+gateway.jvm.java.lang.Thread.sleep(600000)
+"""
+
+CALLER = """
+import sys
+from pathlib import Path
+from counterpoise.spark_submit import run_job
+run_job(Path(sys.argv[1]), [], log=lambda line: print(line, flush=True))
+"""
+
+
+def test_a_failing_job_says_why_and_passes_its_settings_on(tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import os, sys\nprint('argument', sys.argv[1])\nprint('ip', os.environ['SPARK_LOCAL_IP'])\n"
+        "from counterpoise.model.tables import BROKERS\nraise SystemExit('the reason')\n"
+    )
+    lines: list[str] = []
+    with pytest.raises(SparkJobError, match=r"(?s)failing\.py ended with exit status 1\n.*the reason") as failure:
+        run_job(script, ["one word"], log=lines.append)
+    assert failure.value.exit_status == 1
+    assert lines[:2] == ["argument one word", "ip 127.0.0.1"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_the_caller(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "waiting.py"
+    script.write_text(WAITING_JOB)
+    command = [sys.executable, "-c", CALLER, str(script)]
+    scratch = os.environ | {"TMPDIR": str(tmp_path)}  # a killed caller cannot clean up
+    with subprocess.Popen(command, env=scratch, stdout=subprocess.PIPE, text=True) as caller:
+        try:
+            assert caller.stdout is not None
+            said = caller.stdout.readline().split()
+            assert said[:1] == ["up"]
+            python, jvm = int(said[1]), int(said[2])
+            caller.send_signal(how)
+            caller.wait(timeout=30)
+            assert _gone_within(20, python, jvm)
+            if how is signal.SIGTERM:
+                assert caller.returncode == 128 + signal.SIGTERM
+                assert list(tmp_path.iterdir()) == [script]
+        finally:
+            caller.kill()
+
+
+def _gone_within(seconds: float, *pids: int) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not any(_is_alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
