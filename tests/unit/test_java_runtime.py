@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from counterpoise import java_runtime
 from counterpoise.java_runtime import NoJavaError, java_executable, spark_java_home
-
 from local_kafka import kafka_jars
 
 ROOT = Path(__file__).parents[2]

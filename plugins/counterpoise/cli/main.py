@@ -19,6 +19,8 @@ _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 
 where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUNTERPOISE_CONNECTIONS
 (config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
 
+_WIDTH_OF_A_FILE = 200
+
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -37,7 +39,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Runs one command; every error of ours becomes one message on stderr and an exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments, console or Console(highlight=False, soft_wrap=not sys.stdout.isatty())))
+        return int(arguments.run(arguments, console or _console()))
     except CounterpoiseError as error:
         print(f"counterpoise {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
@@ -47,6 +49,11 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for any table where there is none."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
 
 
 def run() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
@@ -216,6 +215,8 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
 
 
 def print_markdown(console: Console, text: str) -> None:
+    from rich.markdown import Markdown  # slow to import, and only reports need it
+
     console.print(Markdown(text))
 
 

@@ -1,0 +1,39 @@
+"""Finds a cluster through its bootstrap addresses: the list in order, until one answers, each failure with its reason.
+
+    found = discover(settings)
+    found.attempts, found.answered_by, found.cluster.live_broker_ids
+
+Any broker is a bootstrap server: the first that answers names all others. Limits: addresses after that one are not
+tried; a second look tells whether brokers can also be reached at the endpoints that they advertise.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.probe import Attempt
+from counterpoise.model.kafka import ClusterDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a bootstrap list led to."""
+
+    attempts: tuple[Attempt, ...]  # in order; the last one answered
+    cluster: ClusterDescription
+
+    @property
+    def answered_by(self) -> str:
+        """The address that answered."""
+        return self.attempts[-1].address
+
+
+def discover(settings: ConnectionSettings) -> Discovery:
+    """Try the addresses of `settings` in order. A dead one costs 3 s at most, one that keeps silent some 8 s.
+
+    Raises ClusterUnreachableError with every address and its reason when none answers.
+    """
+    with closing(connect(settings)) as admin:
+        cluster = admin.describe_cluster()
+        return Discovery(admin.attempts, cluster)

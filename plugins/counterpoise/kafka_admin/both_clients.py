@@ -1,0 +1,87 @@
+"""A real cluster behind `ClusterAdmin`, by both Kafka clients.
+
+    admin = BothClients(settings, request_timeout_seconds=15.0)
+    admin.describe_cluster().live_broker_ids
+
+librdkafka walks the bootstrap list: it gives the precise reason where a handshake fails (`probe.py`). kafka-python
+carries the calls (`wire.py`): every one of them needs something that admin clients do not offer, be it a broker of our
+choice, a flag, a message per partition, or to know whether a lost request went out.
+
+Limits: Kafka 2.8 and later.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from counterpoise.kafka_admin import altering, configs, offsets, reading
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.probe import Attempt
+from counterpoise.kafka_admin.wire import Wire
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import (
+    CallResults,
+    ClusterDescription,
+    ConfigChange,
+    ConfigResource,
+    ConfigValue,
+    LogDirDescription,
+    QuorumNode,
+    Reassignment,
+    TopicDescription,
+)
+
+
+class BothClients(ClusterAdmin):
+    """See `ClusterAdmin` for what each method promises. Threads may share one."""
+
+    def __init__(self, settings: ConnectionSettings, request_timeout_seconds: float) -> None:
+        self._settings = settings
+        self._wire = Wire(settings, request_timeout_seconds)
+        self._offsets = offsets.Offsets(self._wire, self.describe_topics)
+
+    def __repr__(self) -> str:
+        return f"BothClients({self._settings!r})"
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The bootstrap addresses tried so far; the last one answered unless all failed."""
+        return self._wire.attempts
+
+    def describe_cluster(self) -> ClusterDescription:
+        return reading.describe_cluster(self._wire)
+
+    def describe_topics(self, topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        found = reading.describe_topics(self._wire, topics)
+        self._offsets.remember(found)
+        return found
+
+    def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
+        return reading.list_reassignments(self._wire)
+
+    def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
+        return reading.describe_log_dirs(self._wire, broker_ids)
+
+    def list_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+        return self._offsets.of(partitions)
+
+    def describe_quorum(self) -> tuple[QuorumNode, ...]:
+        return reading.describe_quorum(self._wire)
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], keys: Sequence[str], *, via_broker: int | None = None
+    ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
+        return configs.describe_configs(self._wire, resources, keys, via_broker)
+
+    def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
+        return configs.alter_configs(self._wire, changes)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> CallResults[TopicPartition]:
+        return altering.alter_reassignments(self._wire, targets)
+
+    def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> CallResults[TopicPartition]:
+        return altering.elect_preferred_leaders(self._wire, partitions)
+
+    def close(self) -> None:
+        self._wire.close()

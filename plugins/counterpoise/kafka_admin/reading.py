@@ -1,0 +1,195 @@
+"""What the cluster is: brokers, topics, reassignments, log dirs and the quorum, as our frozen values.
+
+    topics = describe_topics(wire, None)
+
+Limits: nothing here names a topic to a broker that could create it: creation is switched off in the request, and no
+other kind of metadata request is used.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafka.protocol.metadata import MetadataRequest
+
+from counterpoise.errors import ClusterError
+from counterpoise.kafka_admin.wire import Failure, UnsupportedRequestError, Wire, error_in_words
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import (
+    BrokerDescription,
+    ClusterDescription,
+    LogDirDescription,
+    PartitionDescription,
+    QuorumNode,
+    Reassignment,
+    TopicDescription,
+)
+
+_UNKNOWN_TOPIC: Final = 3
+_LEADER_NOT_AVAILABLE: Final = 5
+_INVALID_TOPIC: Final = 17
+_METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+def describe_cluster(wire: Wire) -> ClusterDescription:
+    """Registered brokers by id. Brokers before 4.0 do not tell about fenced ones (KIP-1073), which are then absent."""
+    answer = wire.read(DescribeClusterRequest(include_fenced_brokers=True), "the brokers")
+    _raise_for(answer.error_code, answer.error_message, "the brokers")
+    brokers = [
+        BrokerDescription(b.broker_id, b.host, b.port, b.rack, bool(getattr(b, "is_fenced", False)))
+        for b in answer.brokers
+    ]
+    return ClusterDescription(answer.cluster_id, tuple(sorted(brokers, key=lambda b: b.broker_id)))
+
+
+def describe_topics(wire: Wire, names: Sequence[str] | None) -> tuple[TopicDescription, ...]:
+    """Topics by name. A name that one broker does not know yet is asked for again, then left out."""
+    if names is None:
+        return _sorted_topics(_metadata(wire, None))
+    found = {topic.name: topic for topic in _metadata(wire, sorted(set(names)))} if names else {}
+    missing = sorted(set(names) - found.keys())
+    if missing:
+        wire.pause(1)
+        found |= {topic.name: topic for topic in _metadata(wire, missing)}
+    return _sorted_topics(list(found.values()))
+
+
+def _metadata(wire: Wire, names: Sequence[str] | None) -> list[Any]:
+    topic_type = MetadataRequest.MetadataRequestTopic
+    topics = None if names is None else [topic_type(name=name) for name in names]
+    answer = wire.read(MetadataRequest(topics=topics, allow_auto_topic_creation=False), "the topics")
+    known = []
+    for topic in answer.topics:
+        if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+            continue
+        if topic.error_code != _LEADER_NOT_AVAILABLE:
+            _raise_for(topic.error_code, None, f"topic {topic.name}")
+        known.append(topic)
+    return known
+
+
+def _sorted_topics(topics: Sequence[Any]) -> tuple[TopicDescription, ...]:
+    return tuple(_topic(topic) for topic in sorted(topics, key=lambda topic: str(topic.name)))
+
+
+def _topic(topic: Any) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            partition=p.partition_index,
+            leader=None if p.leader_id < 0 else p.leader_id,
+            leader_epoch=None if p.leader_epoch is None or p.leader_epoch < 0 else p.leader_epoch,
+            replicas=tuple(p.replica_nodes),
+            isr=tuple(p.isr_nodes),
+        )
+        for p in topic.partitions
+    ]
+    return TopicDescription(
+        topic=topic.name,
+        topic_id=str(topic.topic_id),
+        is_internal=bool(topic.is_internal),
+        partitions=tuple(sorted(partitions, key=lambda p: p.partition)),
+    )
+
+
+def list_reassignments(wire: Wire) -> dict[TopicPartition, Reassignment]:
+    """Every ongoing reassignment (KIP-455), as the controller has it."""
+    timeout_ms = int(wire.request_timeout_seconds * 1000)
+    request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
+    answer = wire.read(request, "the reassignments", wire.controller_id())
+    _raise_for(answer.error_code, answer.error_message, "the reassignments")
+    return {
+        TopicPartition(topic.name, p.partition_index): Reassignment(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+def describe_log_dirs(wire: Wire, broker_ids: Sequence[int] | None) -> tuple[LogDirDescription, ...]:
+    """Log dirs by broker and path, asked of all brokers side by side.
+
+    Raises ClusterError when one gives no answer; without `broker_ids`, one that died meanwhile is left out.
+    """
+    asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else set(broker_ids))
+    answers = wire.read_each([(broker_id, DescribeLogDirsRequest(topics=None)) for broker_id in asked])
+    still_live: frozenset[int] | None = None
+    found: list[LogDirDescription] = []
+    for broker_id, answer in zip(asked, answers, strict=True):
+        if not isinstance(answer, Failure):
+            _raise_for(getattr(answer, "error_code", 0) or 0, None, f"the log dirs of broker {broker_id}")
+            found += [_log_dir(broker_id, result) for result in answer.results]
+            continue
+        if broker_ids is None and still_live is None:
+            still_live = describe_cluster(wire).live_broker_ids
+        if still_live is None or broker_id in still_live:
+            raise ClusterError(f"the log dirs: {wire.name_of(broker_id)} gives no answer: {answer.reason}")
+    return tuple(sorted(found, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
+
+
+def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
+    return LogDirDescription(
+        broker_id=broker_id,
+        path=result.log_dir,
+        error=error_in_words(result.error_code, None) or None,
+        total_bytes=_or_none(getattr(result, "total_bytes", None)),
+        usable_bytes=_or_none(getattr(result, "usable_bytes", None)),
+        # A "future" replica is one on its way to another dir of the same broker: it will take the place of this one.
+        sizes={
+            TopicPartition(topic.name, p.partition_index): p.partition_size
+            for topic in result.topics
+            for p in topic.partitions
+            if not p.is_future_key
+        },
+    )
+
+
+def describe_quorum(wire: Wire) -> tuple[QuorumNode, ...]:
+    """Leader, voters, observers (KIP-595); nothing on a cluster that still has ZooKeeper."""
+    topic_type = DescribeQuorumRequest.TopicData
+    partition = topic_type.PartitionData(partition_index=0)
+    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    try:
+        answer = wire.read(request, "the metadata quorum")
+    except UnsupportedRequestError:
+        return ()
+    _raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")
+    state = answer.topics[0].partitions[0]
+    _raise_for(state.error_code, getattr(state, "error_message", None), "the metadata quorum")
+    voters = [_node(v, "leader" if v.replica_id == state.leader_id else "voter") for v in state.current_voters]
+    nodes = voters + [_node(observer, "observer") for observer in state.observers]
+    order = ("leader", "voter", "observer")
+    return tuple(sorted(nodes, key=lambda node: (order.index(node.role), node.node_id)))
+
+
+def _node(replica: Any, role: str) -> QuorumNode:
+    caught_up = _or_none(getattr(replica, "last_caught_up_timestamp", None))
+    return QuorumNode(replica.replica_id, role, replica.log_end_offset, caught_up)
+
+
+def _or_none(number: int | None) -> int | None:
+    """Kafka says -1 where it does not know."""
+    return None if number is None or number < 0 else number
+
+
+def _raise_for(code: int, message: str | None, what: str) -> None:
+    if code:
+        retry = "; try again" if kafka_errors.for_code(code).retriable else ""
+        raise ClusterError(f"{what}: {error_in_words(code, message)}{retry}")
+
+
+def target_sizes(wire: Wire, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """How many replicas each of `partitions` has, once what is under way has ended; unknown ones are left out."""
+    moving = list_reassignments(wire)
+    sizes: dict[TopicPartition, int] = {}
+    for topic in describe_topics(wire, [partition.topic for partition in partitions]):
+        for p in topic.partitions:
+            key = TopicPartition(topic.topic, p.partition)
+            sizes[key] = len(moving[key].target) if key in moving else len(p.replicas)
+    return {key: sizes[key] for key in partitions if key in sizes}

@@ -1,0 +1,1 @@
+"""Airflow glue: connections, the approval, the stepping operator. The Dags in `dags/` are made of these."""

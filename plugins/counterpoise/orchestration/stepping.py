@@ -1,0 +1,69 @@
+"""An operator that looks, does a little, and waits outside the workers until the next look.
+
+    StepUntilDone(task_id="execute", step="execute_step", retries=3)
+
+A look takes seconds; between looks the task is deferred, so a move of many hours holds no worker. All state is in the
+cluster and the ledger: a look may be repeated, by another process or machine, at any time.
+
+Limits: looks are at least `least_wait_seconds` apart. Below 10 s Airflow may take a task that comes back too quickly
+for one that failed.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk import BaseOperator
+
+from counterpoise.orchestration.handover import planned_run
+from counterpoise.orchestration.site import airflow_site
+
+if TYPE_CHECKING:
+    from counterpoise.pipeline import PlannedRun
+
+LEAST_WAIT_SECONDS: Final = 10.0
+MOMENT_SECONDS: Final = 1.0  # a shorter wait (for a read-back, say) is no reason to leave the worker
+MOST_MOMENTS: Final = 60
+
+Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
+
+
+class StepUntilDone(BaseOperator):
+    """Calls `step(site, run, log)` until it returns None; otherwise it says how many seconds to wait."""
+
+    def __init__(self, *, step: Step, least_wait_seconds: float = LEAST_WAIT_SECONDS, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.step = step
+        self.least_wait_seconds = least_wait_seconds
+
+    def execute(self, context: Any, event: Any = None) -> None:
+        """One look, and more as long as each asks for a moment only. `event` is the time at which the trigger fired."""
+        run = planned_run(context["ti"])
+        with airflow_site() as site:
+            wait_seconds = self.step(site, run, self.log.info)
+            for _ in range(MOST_MOMENTS):
+                if wait_seconds is None or wait_seconds > MOMENT_SECONDS:
+                    break
+                time.sleep(wait_seconds)
+                wait_seconds = self.step(site, run, self.log.info)
+        if wait_seconds is None:
+            return
+        pause = timedelta(seconds=max(wait_seconds, self.least_wait_seconds))
+        self.log.info("The next look is in %.0f s", pause.total_seconds())
+        self.defer(trigger=TimeDeltaTrigger(pause), method_name="execute")
+
+
+def execute_step(site: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
+    """One look of the task `execute`."""
+    from counterpoise import pipeline
+
+    return pipeline.execute_step(site, run["run_id"], run["fingerprint"], log)
+
+
+def settle_step(site: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
+    """One look of the task `settle`."""
+    from counterpoise import pipeline
+
+    return pipeline.settle_step(site, run["run_id"], log)

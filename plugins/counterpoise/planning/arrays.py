@@ -1,0 +1,150 @@
+"""The snapshot as numpy columns, which is what the planner works on.
+
+    cluster = read_cluster(snapshot, policy)
+    cluster.replicas[7]            # brokers of partition 7, as positions in cluster.broker_ids; -1 fills the row
+
+Partitions are in order of topic and number and brokers in order of id, whatever the order of the rows in the
+snapshot: this is where "same input, same plan" begins. Sizes that are not known count as 0.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.policy import BalancePolicy
+
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+NOBODY = -1  # in place of a broker: no leader, or the end of a row of replicas
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterArrays:
+    """One row per broker (`broker_ids`, `racks`, `is_live`, `is_registered`) and one per partition (the rest)."""
+
+    broker_ids: Ints
+    racks: Ints  # a number per rack name; brokers without a rack share one
+    is_live: Flags
+    is_registered: Flags  # false for brokers that only a replica list still names
+
+    topics: pa.Array
+    numbers: Ints
+    replicas: Ints  # two dimensions
+    replica_counts: Ints
+    leaders: Ints
+    size_bytes: Ints
+    is_size_known: Flags
+    is_moving: Flags  # somebody's reassignment is under way
+    is_excluded: Flags  # by the policy
+    is_leaderless: Flags  # offline; never set where the snapshot tells no leaders at all
+
+    @property
+    def broker_count(self) -> int:
+        return len(self.broker_ids)
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def may_change(self) -> Flags:
+        """Partitions that a plan may touch."""
+        return ~(self.is_moving | self.is_excluded | self.is_leaderless)
+
+    @property
+    def may_drain(self) -> Flags:
+        """Partitions whose replicas may leave a broker that is to be emptied."""
+        return ~(self.is_moving | self.is_excluded)
+
+    @property
+    def leaders_now(self) -> Ints:
+        """The leaders; where the snapshot tells none at all, each partition's preferred one."""
+        return self.leaders if (self.leaders >= 0).any() else self.replicas[:, 0]
+
+    def positions(self, broker_ids: tuple[int, ...]) -> Ints:
+        """Where the given brokers are in `broker_ids`; they have to be there."""
+        return np.searchsorted(self.broker_ids, np.array(broker_ids, dtype=np.int64))
+
+    def flags(self, broker_ids: tuple[int, ...]) -> Flags:
+        """One flag per broker: is it one of the given ones?"""
+        return np.isin(self.broker_ids, np.array(broker_ids, dtype=np.int64))
+
+    def name(self, partition: int) -> str:
+        return f"{self.topics[partition].as_py()}-{self.numbers[partition]}"
+
+    def load(self, replicas: Ints, weights: Ints | None = None) -> Ints:
+        """Replicas per broker, or the sum of `weights` (one per partition) over them."""
+        held = replicas >= 0
+        if weights is None:
+            return np.bincount(replicas[held], minlength=self.broker_count).astype(np.int64)
+        owners = replicas[held]
+        total = np.zeros(self.broker_count, dtype=np.int64)
+        np.add.at(total, owners, np.broadcast_to(weights[:, None], replicas.shape)[held])
+        return total
+
+
+def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy) -> ClusterArrays:
+    """The columns of a snapshot, in canonical order."""
+    table = snapshot.partitions
+    table = table.take(pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])).combine_chunks()
+    ids_by_row, counts = _lists(table["replicas"])
+    registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
+    broker_ids = np.union1d(registered, ids_by_row[ids_by_row >= 0])
+    leader_ids = _numbers(table["leader"], missing=NOBODY)
+    is_leaderless = leader_ids < 0
+    return ClusterArrays(
+        broker_ids=broker_ids,
+        racks=_rack_numbers(broker_ids, snapshot),
+        is_live=np.isin(broker_ids, np.array(snapshot.live_broker_ids, dtype=np.int64)),
+        is_registered=np.isin(broker_ids, registered),
+        topics=_one_chunk(table["topic"]),
+        numbers=_numbers(table["partition"], missing=NOBODY),
+        replicas=_positions(broker_ids, ids_by_row),
+        replica_counts=counts,
+        leaders=_positions(broker_ids, leader_ids),
+        size_bytes=_numbers(table["size_bytes"], missing=0),
+        is_size_known=_flags(table["size_bytes"].is_valid()),
+        is_moving=(_lists(table["adding_replicas"])[1] > 0) | (_lists(table["removing_replicas"])[1] > 0),
+        is_excluded=_flags(pc.is_in(table["topic"], value_set=pa.array(policy.excluded_topics, pa.string()))),
+        is_leaderless=is_leaderless & (not is_leaderless.all()),
+    )
+
+
+def _lists(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """A list column as a matrix filled up with -1, and the length of each row."""
+    lists = _one_chunk(column)
+    counts = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    matrix = np.full((len(counts), int(counts.max(initial=1))), NOBODY, dtype=np.int64)
+    inside = np.arange(matrix.shape[1]) < counts[:, None]
+    matrix[inside] = lists.flatten().to_numpy(zero_copy_only=False)
+    return matrix, counts
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _numbers(column: pa.ChunkedArray, *, missing: int) -> Ints:
+    filled = pc.fill_null(column.cast(pa.int64()), missing)
+    return np.asarray(_one_chunk(filled).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _flags(column: pa.ChunkedArray) -> Flags:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _positions(broker_ids: Ints, ids: Ints) -> Ints:
+    found = np.searchsorted(broker_ids, ids)
+    return np.where(ids < 0, NOBODY, found)
+
+
+def _rack_numbers(broker_ids: Ints, snapshot: ClusterSnapshot) -> Ints:
+    names = [snapshot.racks.get(int(broker_id)) for broker_id in broker_ids]
+    numbers = {name: number for number, name in enumerate(sorted({name or "" for name in names}))}
+    return np.array([numbers[name or ""] for name in names], dtype=np.int64)

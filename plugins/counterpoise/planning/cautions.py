@@ -1,0 +1,217 @@
+"""What the person who approves should know: plain sentences, each with a count and some names.
+
+    warnings_of(situation)     # ("2 partitions are being reassigned already and are left alone: a-0, a-1", ...)
+
+A caution is a small function from a situation to a sentence or None; `CAUTIONS` is all of them, in print order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from counterpoise.model.plan import Goal, PlanRequest
+from counterpoise.planning.arrays import ClusterArrays, Ints
+from counterpoise.planning.outcome import Outcome
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.racks import badly_racked
+from counterpoise.planning.roles import Roles
+from counterpoise.planning.targets import ByteBand, byte_band, count_targets
+
+_MOST_NAMES = 5
+_USUAL_REPLICATION_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """A request, what it found and what came of it."""
+
+    request: PlanRequest
+    cluster: ClusterArrays
+    roles: Roles
+    before: Placement
+    after: Placement
+    outcome: Outcome
+
+
+def warnings_of(situation: Situation) -> tuple[str, ...]:
+    """All sentences that apply."""
+    sentences = (caution(situation) for caution in CAUTIONS)
+    return tuple(sentence for sentence in sentences if sentence is not None)
+
+
+def best_counts(situation: Situation) -> Ints:
+    """Replicas per broker that stays, if every one of them could give and take: the most even the racks allow."""
+    staying = situation.roles.staying
+    anyone = Roles(takers=staying, givers=staying, leaving=situation.roles.leaving, staying=staying)
+    return count_targets(situation.after, anyone)[staying]
+
+
+def band_after(situation: Situation) -> ByteBand:
+    return byte_band(situation.after, situation.roles, situation.request.policy.bytes_tolerance_percent)
+
+
+def out_of_band(situation: Situation) -> Ints:
+    """Positions of the brokers whose bytes are outside the tolerated band in the end."""
+    band, held = band_after(situation), situation.after.bytes_held
+    return np.flatnonzero(situation.roles.staying & ((held < band.lowest) | (held > band.highest)))
+
+
+def is_worse(reached: Ints, best: Ints) -> bool:
+    """Are counts per broker clearly less even than the best possible? A hundredth of the mean more does not matter."""
+    return int(np.ptp(reached)) > max(1, int(np.ptp(best))) + int(reached.mean()) // 100
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 partition is` or `3 partitions are`: give the words with their verb."""
+    return f"{count} {one if count == 1 else many or one}"
+
+
+def _partitions(situation: Situation, which: Ints, one: str, many: str) -> str | None:
+    """A sentence that names the first few partitions; None when there are none."""
+    if not len(which):
+        return None
+    names = ", ".join(situation.cluster.name(int(partition)) for partition in which[:_MOST_NAMES])
+    more = f" and {len(which) - _MOST_NAMES} more" if len(which) > _MOST_NAMES else ""
+    return f"{counted(len(which), f'partition {one}', f'partitions {many}')}: {names}{more}"
+
+
+def _brokers(situation: Situation, which: Ints) -> str:
+    ids = [str(situation.cluster.broker_ids[at]) for at in which[:_MOST_NAMES]]
+    more = f" and {len(which) - _MOST_NAMES} more" if len(which) > _MOST_NAMES else ""
+    return f"broker{'s' if len(which) > 1 else ''} {', '.join(ids)}{more}"
+
+
+def _under_reassignment(situation: Situation) -> str | None:
+    left_alone = "being reassigned already and left alone"
+    which = np.flatnonzero(situation.cluster.is_moving)
+    return _partitions(situation, which, f"is {left_alone}", f"are {left_alone}")
+
+
+def _without_leader(situation: Situation) -> str | None:
+    cluster = situation.cluster
+    if cluster.partition_count and not (cluster.leaders >= 0).any():
+        return "the snapshot tells no leaders; each partition's first replica is taken for its leader"
+    return _partitions(
+        situation,
+        np.flatnonzero(cluster.is_leaderless),
+        "has no leader; bring one of its brokers back",
+        "have no leader; bring one of their brokers back",
+    )
+
+
+def _excluded(situation: Situation) -> str | None:
+    count = int(situation.cluster.is_excluded.sum())
+    return (
+        f"{counted(count, 'partition is', 'partitions are')} left alone by the policy (excluded topics)"
+        if count
+        else None
+    )
+
+
+def _on_dead_brokers(situation: Situation) -> str | None:
+    dead = np.flatnonzero(~situation.cluster.is_live & (situation.after.counts > 0))
+    if not len(dead):
+        return None
+    count = int(situation.after.counts[dead].sum())
+    return f"{counted(count, 'replica stays', 'replicas stay')} on {_brokers(situation, dead)}, not live now"
+
+
+def _few_replicas(situation: Situation) -> str | None:
+    which = np.flatnonzero(situation.cluster.replica_counts < _USUAL_REPLICATION_FACTOR)
+    return _partitions(
+        situation,
+        which,
+        "has fewer than 3 replicas; one broker less may stop it",
+        "have fewer than 3 replicas; one broker less may stop them",
+    )
+
+
+def _unknown_sizes(situation: Situation) -> str | None:
+    unknown = np.flatnonzero(~situation.cluster.is_size_known)
+    if len(unknown) and len(unknown) == situation.cluster.partition_count:
+        return "no partition size is known; bytes count as 0, so the plan goes by counts alone"
+    counts_as = "has no known size and counts as 0 bytes", "have no known size and count as 0 bytes"
+    return _partitions(situation, unknown, *counts_as)
+
+
+def _racks_not_cured(situation: Situation) -> str | None:
+    which = badly_racked(situation.after, situation.roles.staying)
+    if situation.request.goal is Goal.REBALANCE:
+        end = "though the racks would allow better"
+    else:
+        end = "though the racks would allow better; goal rebalance can cure that"
+    return _partitions(
+        situation,
+        which,
+        f"has more replicas in one rack than needed, {end}",
+        f"have more replicas in one rack than needed, {end}",
+    )
+
+
+def _uneven_racks(situation: Situation) -> str | None:
+    best = best_counts(situation)
+    low, high = int(best.min(initial=1 << 60)), int(best.max(initial=0))
+    if high - low <= 1 or situation.request.goal is Goal.LEADERS:
+        return None
+    return (
+        f"replicas per broker cannot be more even than {low} to {high}: the racks have different numbers of brokers "
+        "and each needs its part of every partition; a broker more in the smallest rack would help"
+    )
+
+
+def _counts_not_reached(situation: Situation) -> str | None:
+    if situation.request.goal is Goal.LEADERS:
+        return None
+    staying, counts = situation.roles.staying, situation.after.counts
+    best, reached = best_counts(situation), counts[staying]
+    if not is_worse(reached, best):
+        return None
+    return (
+        f"replicas per broker will be {reached.min()} to {reached.max()}; {best.min()} to {best.max()} is possible, "
+        "but not by the moves this goal allows" + _offer_rebalance(situation)
+    )
+
+
+def _bytes_outside_band(situation: Situation) -> str | None:
+    which = out_of_band(situation)
+    if situation.request.goal is Goal.LEADERS or not len(which):
+        return None
+    percent = situation.request.policy.bytes_tolerance_percent
+    return (
+        f"{_brokers(situation, which)} will hold bytes more than {percent} % away from the fair share; "
+        "the partition sizes or the moves this goal allows leave no better" + _offer_rebalance(situation)
+    )
+
+
+def _offer_rebalance(situation: Situation) -> str:
+    return "" if situation.request.goal is Goal.REBALANCE else "; goal rebalance may do more"
+
+
+def _leaders_uneven(situation: Situation) -> str | None:
+    leaders = situation.outcome.leaders
+    led = np.bincount(leaders[leaders >= 0], minlength=situation.cluster.broker_count)[situation.roles.staying]
+    if np.ptp(led) <= 1:
+        return None
+    idle = int((led == 0).sum())
+    few = f"; {counted(idle, 'broker leads', 'brokers lead')} nothing" if idle else ""
+    return (
+        f"leaders per broker will be {led.min()} to {led.max()}{few}: the replica sets allow no better"
+        + _offer_rebalance(situation)
+    )
+
+
+CAUTIONS: Final[tuple[Callable[[Situation], str | None], ...]] = (
+    _under_reassignment,
+    _without_leader,
+    _excluded,
+    _on_dead_brokers,
+    _few_replicas,
+    _unknown_sizes,
+    _racks_not_cured,
+    _uneven_racks,
+    _counts_not_reached,
+    _bytes_outside_band,
+    _leaders_uneven,
+)

@@ -1,0 +1,77 @@
+"""A plan that somebody else made: Kafka's reassignment JSON, held against a snapshot.
+
+    plan = plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2, 3)}, policy)
+
+The replicas are taken exactly as asked, order included; nothing is improved. What it copies is therefore also the
+least that reaches it.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from counterpoise.errors import InputError
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.plan import Goal, LowerBound, RebalancePlan
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.planning.arrays import NOBODY, ClusterArrays, Ints, read_cluster
+from counterpoise.planning.outcome import Outcome, figures_of, moves_of
+
+Wanted = Mapping[TopicPartition, tuple[int, ...]]
+
+
+def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePolicy) -> RebalancePlan:
+    """Raises InputError, with every complaint, for unknown partitions or brokers and a changed number of replicas."""
+    cluster = read_cluster(snapshot, policy)
+    rows = {
+        TopicPartition(topic, number): row
+        for row, (topic, number) in enumerate(zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True))
+    }
+    complaints = [c for key, replicas in sorted(wanted.items()) if (c := _complaint(key, replicas, rows, cluster))]
+    if complaints:
+        raise InputError(
+            "\n".join([f"reassignment: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints[:20])])
+        )
+    outcome = _outcome(cluster, {rows[key]: replicas for key, replicas in wanted.items()})
+    moves = moves_of(snapshot, outcome)
+    copied = sum(len(move.adding) for move in moves)
+    leaders_at_best = 0 if cluster.partition_count % len(snapshot.live_broker_ids) == 0 else 1
+    return RebalancePlan(
+        cluster=snapshot.cluster,
+        cluster_id=snapshot.cluster_id,
+        snapshot_id=snapshot.snapshot_id,
+        goal=Goal.IMPORTED,
+        broker_ids=(),
+        policy_digest=policy.digest,
+        moves=moves,
+        figures=figures_of(outcome),
+        lower_bound=LowerBound(copied, sum(move.copied_bytes for move in moves), leaders_at_best),
+        reason="" if moves else "every partition is already where the reassignment wants it",
+    )
+
+
+def _complaint(
+    key: TopicPartition, replicas: tuple[int, ...], rows: Mapping[TopicPartition, int], cluster: ClusterArrays
+) -> str | None:
+    if key not in rows:
+        return f"{key} does not exist"
+    row = rows[key]
+    if len(replicas) != cluster.replica_counts[row]:
+        return f"{key} has {cluster.replica_counts[row]} replicas, not {len(replicas)}: their number would change"
+    if unknown := sorted(set(replicas) - set(cluster.broker_ids[cluster.is_live].tolist())):
+        return f"{key}: {unknown} are no live brokers"
+    if cluster.is_moving[row]:
+        return f"{key} is being reassigned right now; wait for its end"
+    return None
+
+
+def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> Outcome:
+    replicas: Ints = cluster.replicas.copy()
+    is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
+    for row, broker_ids in wanted.items():
+        replicas[row] = NOBODY
+        replicas[row, : len(broker_ids)] = cluster.positions(broker_ids)
+        is_wanted[row] = True
+    is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
+    is_named = (replicas != cluster.replicas).any(axis=1) | (is_wanted & is_led_by_another)
+    return Outcome(cluster, replicas, is_named)

@@ -1,0 +1,77 @@
+"""Water levels: the most even way to share whole units out, when each broker and each rack has its bounds.
+
+    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], current=[2, 7, 1]) == [2, 4, 4]
+
+Pour the total into vessels that stand side by side: all get the same level, except where a vessel's bottom is higher
+or its rim lower. The units that do not divide go to those who hold most now, which is what moves least.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from counterpoise.planning.arrays import Ints
+
+UNBOUNDED = 1 << 60
+
+
+def fill(total: int, lower: Ints, upper: Ints, current: Ints) -> Ints:
+    """Shares that sum to `total` (or to the nearest sum the bounds allow), as even as the bounds allow."""
+    upper = np.maximum(lower, upper)
+    level = _highest(lambda at: _sum(np.clip(at, lower, upper)), total, lower, upper)
+    shares = np.asarray(np.clip(level, lower, upper), dtype=np.int64)
+    rest = total - int(shares.sum())
+    can_rise = np.flatnonzero((lower <= level) & (level < upper))
+    shares[_holding_most(can_rise, current)[: max(0, rest)]] += 1
+    return shares
+
+
+def fill_racks(
+    total: int, lower: Ints, upper: Ints, current: Ints, racks: Ints, rack_lower: Ints, rack_upper: Ints
+) -> Ints:
+    """As `fill`, with bounds for the sum over each rack as well (`rack_lower[rack]`, ...)."""
+    upper = np.maximum(lower, upper)
+    members = [racks == rack for rack in range(len(rack_lower))]
+    floors = np.array([max(int(rack_lower[r]), int(lower[m].sum())) for r, m in enumerate(members)], dtype=np.int64)
+    floors = np.minimum(floors, [min(UNBOUNDED, _sum(upper[m])) for m in members])
+    rims = np.maximum(floors, rack_upper)
+
+    def sums(level: int) -> Ints:
+        shares = np.clip(level, lower, upper)
+        natural = np.array([min(UNBOUNDED, _sum(shares[m])) for m in members], dtype=np.int64)
+        return np.asarray(np.clip(natural, floors, rims), dtype=np.int64)
+
+    level = _highest(lambda at: _sum(sums(at)), total, lower, upper)
+    rack_totals = sums(level)
+    rise = sums(level + 1) - rack_totals
+    rest = total - int(rack_totals.sum())
+    for broker in _holding_most(np.flatnonzero((lower <= level) & (level < upper)), current):
+        if rest > 0 and rise[racks[broker]] > 0:
+            rack_totals[racks[broker]] += 1
+            rise[racks[broker]] -= 1
+            rest -= 1
+    shares = np.zeros_like(lower)
+    for rack, inside in enumerate(members):
+        shares[inside] = fill(int(rack_totals[rack]), lower[inside], upper[inside], current[inside])
+    return shares
+
+
+def _sum(values: Ints) -> int:
+    """Exact: levels tried on the way can be so high that a sum of them leaves 64 bits."""
+    return sum(values.tolist())
+
+
+def _highest(total_at: Callable[[int], int], total: int, lower: Ints, upper: Ints) -> int:
+    """The highest level whose total is no more than `total`: totals rise with the level."""
+    low, high = int(lower.min(initial=0)), max(total, int(lower.max(initial=0))) + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if total_at(middle) <= total:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _holding_most(brokers: Ints, current: Ints) -> Ints:
+    return brokers[np.lexsort((brokers, -current[brokers]))]

@@ -1,0 +1,223 @@
+"""Photographs a cluster: all that a planner, an audit and the history need, as Arrow tables. Never writes.
+
+    snapshot = take_snapshot(reader, cluster="payments", snapshot_id="payments-20260131T1200", observed_at=when)
+
+A cluster moves while it is looked at. Reassignments are read before and after the topics, and a partition seen in
+either counts as moving; what else does not fit together (a size without a partition, say) is left out.
+
+Limits: one look, some requests per broker; rates are not known from one look, so `bytes_in_per_second` stays null.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.kafka import (
+    ClusterDescription,
+    ConfigResource,
+    ConfigResourceType,
+    LogDirDescription,
+    PartitionDescription,
+    QuorumNode,
+    Reassignment,
+    TopicDescription,
+)
+from counterpoise.model.tables import BROKERS, LISTENERS, PARTITIONS, QUORUM, REPLICAS, TOPICS
+
+_MIN_ISR: Final = "min.insync.replicas"
+_SAME_DISK_PER_MILLE: Final = 2
+
+# What a broker holds of a partition: bytes, and the directory they are in.
+Copies = Mapping[tuple[str, int, int], tuple[int, str]]
+
+
+def take_snapshot(
+    reader: ClusterReader,
+    *,
+    cluster: str,
+    snapshot_id: str,
+    observed_at: datetime,
+    security_protocol: str = "PLAINTEXT",
+) -> ClusterSnapshot:
+    """The cluster as `reader` shows it now. `observed_at` (UTC) and `snapshot_id` are the caller's, never the clock's.
+
+    `security_protocol` is how the reader came: the endpoints that brokers advertise are those for that way.
+    Raises what the reader raises: ClusterUnreachableError, ClusterError.
+    """
+    description = reader.describe_cluster()
+    before = reader.list_reassignments()
+    topics = reader.describe_topics()
+    moving = {**reader.list_reassignments(), **before}
+    log_dirs = reader.describe_log_dirs()
+    copies = _copies(log_dirs)
+    partitions = [
+        (TopicPartition(topic.topic, partition.partition), partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+    offsets = reader.list_offsets([key for key, partition in partitions if partition.leader is not None])
+    return ClusterSnapshot(
+        snapshot_id=snapshot_id,
+        cluster=cluster,
+        cluster_id=description.cluster_id,
+        observed_at=observed_at,
+        tables={
+            "brokers": _brokers(description, log_dirs),
+            "topics": _topics(topics, _min_insync_replicas(reader, topics)),
+            "partitions": _partitions(partitions, moving, copies, offsets),
+            "replicas": _replicas(partitions, copies),
+            "listeners": _listeners(description, security_protocol),
+            "quorum": _quorum(reader.describe_quorum()),
+        },
+    )
+
+
+def _min_insync_replicas(reader: ClusterReader, topics: Sequence[TopicDescription]) -> dict[str, int]:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in topics]
+    configs = reader.describe_configs(resources, [_MIN_ISR])
+    known = {resource.name: values.get(_MIN_ISR) for resource, values in configs.items()}
+    return {topic: int(value.value) for topic, value in known.items() if value is not None and value.value}
+
+
+def _copies(log_dirs: Sequence[LogDirDescription]) -> Copies:
+    return {
+        (key.topic, key.partition, log_dir.broker_id): (size, log_dir.path)
+        for log_dir in log_dirs
+        for key, size in log_dir.sizes.items()
+    }
+
+
+def _brokers(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
+    disks = {broker.broker_id: _disk(log_dirs, broker.broker_id) for broker in description.brokers}
+    columns = {
+        "broker_id": [b.broker_id for b in description.brokers],
+        "host": [b.host for b in description.brokers],
+        "port": [b.port for b in description.brokers],
+        "rack": [b.rack for b in description.brokers],
+        "is_fenced": [b.is_fenced for b in description.brokers],
+        "disk_total_bytes": [disks[b.broker_id][0] for b in description.brokers],
+        "disk_usable_bytes": [disks[b.broker_id][1] for b in description.brokers],
+    }
+    return pa.table(columns, schema=BROKERS)
+
+
+def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | None, int | None]:
+    """Total and usable bytes of a broker's disks. Dirs that tell the same lie on one file system and count once.
+
+    "The same" allows for what is written between two answers. Two equal disks with equally much on them are taken for
+    one, too; that errs on the safe side.
+    """
+    usable_by_total: dict[int, list[int]] = {}
+    for d in log_dirs:
+        if d.broker_id == broker_id and d.total_bytes is not None and d.usable_bytes is not None:
+            usable_by_total.setdefault(d.total_bytes, []).append(d.usable_bytes)
+    disks = [
+        (total, usable)
+        for total, usables in usable_by_total.items()
+        for usable in _apart(usables, total * _SAME_DISK_PER_MILLE // 1000)
+    ]
+    if not disks:
+        return None, None
+    return sum(total for total, _ in disks), sum(usable for _, usable in disks)
+
+
+def _apart(numbers: Sequence[int], distance: int) -> list[int]:
+    """The numbers, with those that lie closer than `distance` above another one left out."""
+    kept: list[int] = []
+    for number in sorted(numbers):
+        if not kept or number - kept[-1] > distance:
+            kept.append(number)
+    return kept
+
+
+def _topics(topics: Sequence[TopicDescription], min_insync_replicas: Mapping[str, int]) -> pa.Table:
+    columns = {
+        "topic": [topic.topic for topic in topics],
+        "topic_id": [topic.topic_id for topic in topics],
+        "is_internal": [topic.is_internal for topic in topics],
+        "partition_count": [len(topic.partitions) for topic in topics],
+        "min_insync_replicas": [min_insync_replicas.get(topic.topic) for topic in topics],
+    }
+    return pa.table(columns, schema=TOPICS)
+
+
+def _partitions(
+    partitions: Sequence[tuple[TopicPartition, PartitionDescription]],
+    moving: Mapping[TopicPartition, Reassignment],
+    copies: Copies,
+    offsets: Mapping[TopicPartition, tuple[int, int]],
+) -> pa.Table:
+    still = Reassignment((), (), ())
+    ends = [offsets.get(key, (None, None)) for key, _ in partitions]
+    columns = {
+        "topic": [key.topic for key, _ in partitions],
+        "partition": [key.partition for key, _ in partitions],
+        "leader": [p.leader for _, p in partitions],
+        "leader_epoch": [p.leader_epoch for _, p in partitions],
+        "replicas": [p.replicas for _, p in partitions],
+        "isr": [p.isr for _, p in partitions],
+        "adding_replicas": [moving.get(key, still).adding for key, _ in partitions],
+        "removing_replicas": [moving.get(key, still).removing for key, _ in partitions],
+        "size_bytes": [_size(key, p, copies) for key, p in partitions],
+        "bytes_in_per_second": pa.nulls(len(partitions), pa.int64()),
+        "earliest_offset": [earliest for earliest, _ in ends],
+        "latest_offset": [latest for _, latest in ends],
+    }
+    return pa.table(columns, schema=PARTITIONS)
+
+
+def _size(key: TopicPartition, partition: PartitionDescription, copies: Copies) -> int | None:
+    """Of the leader's copy; without one, of the largest: the others may still be catching up."""
+    if partition.leader is not None and (copy := copies.get((key.topic, key.partition, partition.leader))):
+        return copy[0]
+    found = (copies.get((key.topic, key.partition, broker_id)) for broker_id in partition.replicas)
+    return max((copy[0] for copy in found if copy is not None), default=None)
+
+
+def _replicas(partitions: Sequence[tuple[TopicPartition, PartitionDescription]], copies: Copies) -> pa.Table:
+    counts = [len(p.replicas) for _, p in partitions]
+
+    def repeated(values: Sequence[Any]) -> list[Any]:
+        return list(chain.from_iterable([value] * count for value, count in zip(values, counts, strict=True)))
+
+    topics = repeated([key.topic for key, _ in partitions])
+    numbers = repeated([key.partition for key, _ in partitions])
+    broker_ids = list(chain.from_iterable(p.replicas for _, p in partitions))
+    held = [copies.get(place) for place in zip(topics, numbers, broker_ids, strict=True)]
+    columns = {
+        "topic": topics,
+        "partition": numbers,
+        "broker_id": broker_ids,
+        "position": list(chain.from_iterable(range(count) for count in counts)),
+        "is_leader": [broker_id == p.leader for _, p in partitions for broker_id in p.replicas],
+        "in_sync": [broker_id in p.isr for _, p in partitions for broker_id in p.replicas],
+        "size_bytes": [None if copy is None else copy[0] for copy in held],
+        "log_dir": [None if copy is None else copy[1] for copy in held],
+    }
+    return pa.table(columns, schema=REPLICAS)
+
+
+def _listeners(description: ClusterDescription, security_protocol: str) -> pa.Table:
+    columns = {
+        "broker_id": [b.broker_id for b in description.brokers],
+        "security_protocol": [security_protocol] * len(description.brokers),
+        "host": [b.host for b in description.brokers],
+        "port": [b.port for b in description.brokers],
+    }
+    return pa.table(columns, schema=LISTENERS)
+
+
+def _quorum(nodes: Sequence[QuorumNode]) -> pa.Table:
+    times = [node.last_caught_up_ms for node in nodes]
+    columns = {
+        "node_id": [node.node_id for node in nodes],
+        "role": [node.role for node in nodes],
+        "log_end_offset": [node.log_end_offset for node in nodes],
+        "last_caught_up_at": [None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in times],
+    }
+    return pa.table(columns, schema=QUORUM)

@@ -1,0 +1,1 @@
+"""Pages behind Airflow's login."""

@@ -1,0 +1,24 @@
+"""What Counterpoise adds to Airflow: its reports, behind Airflow's login.
+
+Limits: the api-server reads this at its start; after a change, restart it.
+"""
+
+from airflow.plugins_manager import AirflowPlugin
+from counterpoise import installation
+from counterpoise.web.app import build_app
+
+
+class CounterpoisePlugin(AirflowPlugin):
+    """Pages, and where Airflow shows them."""
+
+    name = "counterpoise"
+    fastapi_apps = [{"app": build_app(installation.open_site), "url_prefix": "/counterpoise", "name": "counterpoise"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012 - Airflow's own form
+        {
+            "name": "Balance reports",
+            "href": "/counterpoise/reports",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "balance-reports",
+        }
+    ]

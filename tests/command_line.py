@@ -1,0 +1,61 @@
+"""The command line as a person types it: in this process, with its exit code and what it printed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from counterpoise.cli.main import main
+
+
+@dataclass(frozen=True)
+class Typed:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class CommandLine:
+    """`environment` is what the commands see besides what is there; nothing of the person's own settings leaks in."""
+
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+    environment: dict[str, str]
+
+    @classmethod
+    def in_folder(cls, folder: Path, capture: pytest.CaptureFixture[str]) -> "CommandLine":
+        environment = {
+            "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+            "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
+            "COUNTERPOISE_STORE": str(folder / "store"),
+            "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
+        }
+        return cls(folder, capture, environment)
+
+    def configure(self, bootstrap: str, *, cluster: str = "demo", extra: str = "") -> None:
+        (self.folder / "clusters.yaml").write_text(f"clusters:\n  {cluster}:\n    connection: kafka\n{extra}")
+        (self.folder / "connections.yaml").write_text(f'kafka: {{bootstrap.servers: "{bootstrap}"}}\n')
+
+    def type(self, *words: str | Path) -> Typed:
+        self.capture.readouterr()
+        with self._environment():
+            try:
+                code = main([str(word) for word in words])
+            except SystemExit as usage:  # argparse's own way to end
+                code = int(usage.code or 0)
+        captured = self.capture.readouterr()
+        return Typed(code, captured.out, captured.err)
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)

@@ -1,0 +1,121 @@
+"""What every Dag has to be like, whoever writes the next one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.standard.operators.hitl import HITLOperator
+
+ROOT = Path(__file__).parents[2]
+DAG_IDS = {"kafka_snapshot", "kafka_leader_balance", "kafka_rebalance"}
+MOST_LINES = 120
+HEAVY = ("great_expectations", "pyspark", "matplotlib", "ortools", "confluent_kafka", "kafka", "counterpoise.pipeline")
+
+
+@pytest.fixture(scope="module")
+def bag() -> DagBag:
+    return DagBag(dag_folder=ROOT / "dags")
+
+
+@pytest.fixture(scope="module")
+def rebalance(bag: DagBag) -> Any:
+    return bag.dags["kafka_rebalance"]
+
+
+def test_every_file_is_imported_without_errors(bag: DagBag) -> None:
+    assert bag.import_errors == {}
+    assert set(bag.dags) == DAG_IDS
+
+
+def test_a_file_has_the_name_of_its_dag(bag: DagBag) -> None:
+    assert {dag_id: Path(dag.fileloc).stem for dag_id, dag in bag.dags.items()} == {name: name for name in DAG_IDS}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda path: path.name)
+def test_dag_files_are_thin(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+def test_nothing_heavy_is_imported_to_read_the_dags() -> None:
+    script = (
+        "import json, sys\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        f"assert DagBag(dag_folder={str(ROOT / 'dags')!r}).import_errors == {{}}\n"
+        f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: DagBag) -> None:
+    # In a mapped group a reject does not stop what follows.
+    approvals = [task for dag in bag.dags.values() for task in dag.tasks if isinstance(task, HITLOperator)]
+    assert [task.task_id for task in approvals] == ["approve"]
+    for task in approvals:
+        assert list(task.iter_mapped_task_groups()) == []
+        assert task.retries == 0
+        assert task.defaults == ["Reject"]
+
+
+def test_all_that_moves_can_be_repeated(rebalance: Any) -> None:
+    assert all(rebalance.get_task(task_id).retries >= 1 for task_id in ("open_run", "execute", "settle"))
+
+
+def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(bag: DagBag, rebalance: Any) -> None:
+    teardowns = {task.task_id for task in rebalance.tasks if task.is_teardown}
+    assert teardowns == {"settle", "report", "verdict"}
+    # Elsewhere it would make a failed move look like a successful run.
+    deciding = [task.task_id for dag in bag.dags.values() for task in dag.tasks if task.on_failure_fail_dagrun]
+    assert deciding == ["verdict"]
+    assert rebalance.get_task("verdict").downstream_task_ids == set()
+    assert {task.task_id for task in rebalance.get_task("settle").upstream_list if task.is_setup} == {"open_run"}
+
+
+def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
+    order = [task.task_id for task in rebalance.topological_sort()]
+    assert order == ["plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report", "verdict"]
+
+
+def test_an_open_question_does_not_hold_up_other_clusters(rebalance: Any) -> None:
+    assert rebalance.max_active_runs >= 100
+
+
+LIST_PLUGINS = """
+import json, sys
+from airflow import plugins_manager
+plugins, errors = plugins_manager._get_plugins()
+names = sorted(plugin.name for plugin in plugins if plugin.source and "counterpoise" in str(plugin.source))
+print(json.dumps({"names": names, "errors": errors, "top": sorted(
+    name for name, module in list(sys.modules.items())
+    if "." not in name and "/counterpoise/" in str(getattr(module, "__file__", ""))
+)}))
+"""
+
+
+def _plugins_in(folder: Path, home: Path) -> dict[str, Any]:
+    """What Airflow makes of a plugins folder, in a process of its own."""
+
+    environment = {**os.environ, "AIRFLOW__CORE__PLUGINS_FOLDER": str(folder), "AIRFLOW_HOME": str(home)}
+    command = [sys.executable, "-c", LIST_PLUGINS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_airflow_reads_our_plugin_and_leaves_the_package_alone(tmp_path: Path) -> None:
+    assert _plugins_in(ROOT / "plugins", tmp_path) == {"names": ["counterpoise"], "errors": {}, "top": ["counterpoise"]}
+
+
+def test_without_the_ignore_file_it_would_not(tmp_path: Path) -> None:
+    copy = tmp_path / "plugins"
+    shutil.copytree(ROOT / "plugins", copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    (copy / ".airflowignore").unlink()
+    assert {"errors", "units"} <= set(_plugins_in(copy, tmp_path)["top"])

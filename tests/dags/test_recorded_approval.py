@@ -1,0 +1,142 @@
+"""Every way in which a question can end leaves a row in the ledger, or grants nothing."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+
+from counterpoise import pipeline
+from counterpoise.installation import Site, open_site
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import RunState
+from counterpoise.orchestration.approval import NOBODY, RecordedApproval
+from tests.pictures import cluster
+
+CLUSTERS = """\
+clusters:
+  demo:
+    connection: kafka_demo
+    policy:
+      movement: {rate: 20MB/s}
+      approval: {approvers: [alice, bob], wait_for: 2h}
+"""
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
+
+
+class Task:
+    """What the operator uses of its task instance."""
+
+    id = "a-task-instance"
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_pull(self, task_ids: str) -> Any:
+        assert task_ids == "plan"
+        return self._run
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
+    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
+    monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    return open_site()
+
+
+@pytest.fixture
+def run(site: Site) -> pipeline.PlannedRun:
+    photographed = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
+    made = pipeline.plan_from(photographed, "add-brokers", [3], site.cluster("demo").policy.balance)
+    return pipeline.submit_plan(site, made, requested_by="analysis")
+
+
+def answer(run: pipeline.PlannedRun, option: str, user: str | None, **params: str) -> Task:
+    """Resumes the task as Airflow does when an answer, or the end of the time, has come."""
+    task = Task(run)
+    event = {
+        "chosen_options": [option],
+        "params_input": params,
+        "responded_at": datetime.now(UTC),
+        "responded_by_user": {"id": user, "name": user} if user else None,
+        "timedout": user is None,
+    }
+    operator: Any = RecordedApproval(task_id="approve")
+    operator.execute_complete({"ti": task, "task": operator}, event)
+    return task
+
+
+def test_the_question_has_the_plan_the_rate_and_those_who_may_answer(
+    run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: asked.update(detail)
+    )
+    operator: Any = RecordedApproval(task_id="approve")
+    with pytest.raises(TaskAwaitingInput) as parked:
+        operator.execute({"task_instance": Task(run), "ti": Task(run)})
+    assert parked.value.timeout == timedelta(hours=2)
+    assert "demo" in asked["subject"]
+    assert run["fingerprint"] in asked["body"]
+    assert f"/counterpoise/runs/{run['run_id']}/plan" in asked["body"]
+    assert asked["params"]["rate"]["value"] == "20.0MB/s"
+    assert [user["id"] for user in asked["assigned_users"]] == ["alice", "bob"]
+    assert asked["defaults"] == ["Reject"]
+
+
+def test_a_yes_grants_the_rate(site: Site, run: pipeline.PlannedRun) -> None:
+    task = answer(run, "Approve", "alice", rate="5MB/s", reason="broker 3 joined")
+    (approval,) = site.ledger.approvals_of(run["run_id"])
+    assert (approval.decision, approval.by, approval.reason) == (Decision.GRANTED, "alice", "broker 3 joined")
+    assert approval.rate_bytes_per_second == 5_000_000
+    assert approval.fingerprint == run["fingerprint"]
+    assert site.ledger.run(run["run_id"]).state is RunState.APPROVED
+    assert task.pushed["decision"]["by"] == "alice"
+
+
+def test_a_no_is_recorded_with_who_and_why(site: Site, run: pipeline.PlannedRun) -> None:
+    answer(run, "Reject", "bob", rate="5MB/s", reason="not this week")
+    (approval,) = site.ledger.approvals_of(run["run_id"])
+    assert (approval.decision, approval.by, approval.reason) == (Decision.REJECTED, "bob", "not this week")
+    assert site.ledger.run(run["run_id"]).state is RunState.REJECTED
+
+
+def test_silence_is_a_no_by_nobody(site: Site, run: pipeline.PlannedRun) -> None:
+    answer(run, "Reject", None, rate="20MB/s", reason="")
+    (approval,) = site.ledger.approvals_of(run["run_id"])
+    assert (approval.decision, approval.by) == (Decision.TIMED_OUT, NOBODY)
+    assert site.ledger.run(run["run_id"]).state is RunState.REJECTED
+
+
+def test_silence_never_grants_whatever_the_default_says(site: Site, run: pipeline.PlannedRun) -> None:
+    answer(run, "Approve", None, rate="20MB/s", reason="")
+    assert site.ledger.run(run["run_id"]).state is RunState.REJECTED
+
+
+@pytest.mark.parametrize("rate", ["10", "", "fast", "-5MB/s", "10MB"])
+def test_a_yes_with_an_unusable_rate_grants_nothing_and_says_why(
+    site: Site, run: pipeline.PlannedRun, rate: str
+) -> None:
+    with pytest.raises(AirflowFailException, match="rate"):
+        answer(run, "Approve", "alice", rate=rate, reason="x")
+    assert site.ledger.run(run["run_id"]).state is RunState.PROPOSED
+
+
+def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(site: Site, run: pipeline.PlannedRun) -> None:
+    with pytest.raises(AirflowFailException, match="mallory may not approve"):
+        answer(run, "Approve", "mallory", rate="5MB/s", reason="x")
+    assert site.ledger.run(run["run_id"]).state is RunState.PROPOSED
+
+
+def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(site: Site, run: pipeline.PlannedRun) -> None:
+    for _ in range(2):
+        answer(run, "Approve", "alice", rate="5MB/s", reason="x")
+    assert site.ledger.run(run["run_id"]).state is RunState.APPROVED

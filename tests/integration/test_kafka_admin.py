@@ -1,0 +1,399 @@
+"""Both Kafka clients against real brokers, and the simulated cluster against the real one."""
+
+import base64
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import local_kafka
+from counterpoise.discovery import discover
+from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigValue,
+    Reassignment,
+)
+from counterpoise.snapshot import take_snapshot
+from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
+from local_processes import free_ports, wait_until
+from tests.pictures import simulated
+
+MB = 1_000_000
+SECONDS = 20.0
+LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+THROTTLE_KEYS = (LEADER_LIST, FOLLOWER_LIST, LEADER_RATE, FOLLOWER_RATE)
+SET, DELETE, APPEND, SUBTRACT = (ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT"))
+TopicTool, ConfigTool = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
+
+Wait = Callable[[float], None]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Four brokers, the fourth with two log dirs; all leaders of `orders` on broker 1; topics appear when asked for."""
+    brokers = [BrokerSpec(n, rack) for n, rack in ((1, "a"), (2, "b"), (3, "c"))]
+    brokers.append(BrokerSpec(4, "d", log_dirs=2))
+    properties = {"auto.create.topics.enable": "true", "broker.session.timeout.ms": "6000"}
+    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers, properties) as cluster:
+        topics = [
+            TopicSpec("orders", [(1, 2, 3)] * 6, configs={"min.insync.replicas": "2"}),
+            TopicSpec("moves", [(1, 2, 3)] * 2),
+            TopicSpec("pairs", [(1, 2)]),
+            TopicSpec("lonely", [(4,)]),
+        ]
+        create_topics(cluster.bootstrap_string, topics)
+        fill(cluster.bootstrap_string, "orders", {0: 4 * MB, 1: MB})
+        fill(cluster.bootstrap_string, "moves", {0: 12 * MB, 1: MB})
+        fill(cluster.bootstrap_string, "pairs", {0: 4 * MB})
+        yield cluster
+
+
+@pytest.fixture
+def admin(kafka: LocalKafka) -> Iterator[BothClients]:
+    with closing(connect(settings(kafka.bootstrap_string))) as made:
+        yield made
+
+
+def settings(bootstrap: str, **extra: str) -> ConnectionSettings:
+    given = {key.replace("_", "."): value for key, value in extra.items()}
+    return ConnectionSettings.parse({"bootstrap.servers": bootstrap} | given)
+
+
+def topic(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, name)
+
+
+def broker(broker_id: int) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+
+
+def change(admin: ClusterAdmin, resource: ConfigResource, key: str, op: ConfigOperation, value: str = "") -> str:
+    return admin.alter_configs([ConfigChange(resource, key, op, value)]).errors.get(resource, "")
+
+
+def told(admin: ClusterAdmin, resource: ConfigResource, key: str) -> ConfigValue | None:
+    return admin.describe_configs([resource], [key])[resource].get(key)
+
+
+def freeze(kafka: LocalKafka, broker_id: int) -> None:
+    """Freeze a broker and wait until none of its threads runs: one that is late could still answer."""
+    kafka.freeze_broker(broker_id)
+    threads = Path(f"/proc/{kafka.processes[broker_id].pid}/task")
+
+    def all_stopped() -> bool:
+        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
+        return set(states) <= {"T", "t"}
+
+    wait_until(all_stopped, f"broker {broker_id} to stand still", SECONDS)
+
+
+def changed_records(kafka: LocalKafka) -> list[str]:
+    """The types of all metadata records that say something, from the controller's own log."""
+    log = kafka.home(1).log_directories[0] / "__cluster_metadata-0" / f"{0:020d}.log"
+    tool = "org.apache.kafka.tools.DumpLogSegments"
+    output = kafka.tool(tool, "--cluster-metadata-decoder", "--files", str(log)).stdout
+    payloads = [line.partition("payload: ")[2] for line in output.splitlines() if "payload: " in line]
+    return [kind for text in payloads if (kind := json.loads(text)["type"]) != "NO_OP_RECORD"]
+
+
+# -- reading
+
+
+def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalKafka) -> None:
+    dead = f"127.0.0.1:{free_ports(1)[0]}"
+    found = discover(settings(f"{dead},{kafka.bootstrap_string}"))
+    assert [attempt.address for attempt in found.attempts] == [dead, kafka.bootstrap[0]]
+    assert "refused" in found.attempts[0].reason
+    assert found.answered_by == kafka.bootstrap[0]
+    assert found.cluster.cluster_id == kafka.cluster_id
+    assert {b.broker_id: b.rack for b in found.cluster.brokers} == {1: "a", 2: "b", 3: "c", 4: "d"}
+
+
+def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(kafka: LocalKafka, admin: BothClients) -> None:
+    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    assert (taken.cluster_id, taken.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
+    rows = [row for row in taken.partitions.to_pylist() if row["topic"] == "orders"]
+    assert [(row["leader"], row["replicas"], sorted(row["isr"])) for row in rows] == [(1, [1, 2, 3], [1, 2, 3])] * 6
+    assert [(row["earliest_offset"], row["latest_offset"]) for row in rows[:3]] == [(0, 400), (0, 100), (0, 0)]
+    assert 4 * MB <= rows[0]["size_bytes"] <= 4.2 * MB
+    topics = {row["topic"]: row for row in taken.topics.to_pylist()}
+    described = kafka.tool(
+        TopicTool, "--bootstrap-server", kafka.bootstrap[0], "--describe", "--topic", "orders"
+    ).stdout
+    shown_id = base64.urlsafe_b64encode(uuid.UUID(topics["orders"]["topic_id"]).bytes).decode().rstrip("=")
+    assert f"TopicId: {shown_id}" in described
+    assert (topics["orders"]["min_insync_replicas"], topics["pairs"]["min_insync_replicas"]) == (2, 1)
+    disks = {row["broker_id"]: row["disk_total_bytes"] for row in taken.brokers.to_pylist()}
+    assert disks[4] == disks[1]  # two dirs, one file system
+    quorum = taken.tables["quorum"].to_pylist()
+    assert [row["role"] for row in quorum] == ["leader", "voter", "voter", "observer"]
+    assert quorum[3]["node_id"] == 4
+
+
+def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: LocalKafka, admin: BothClients) -> None:
+    before = changed_records(kafka)
+    ghost = TopicPartition("ghost", 0)
+    for _ in range(2):
+        assert admin.describe_topics(["ghost"]) == ()
+        assert admin.list_offsets([ghost, TopicPartition("orders", 99)]) == {}
+        assert admin.describe_configs([topic("ghost"), broker(1)], THROTTLE_KEYS) == {broker(1): {}}
+        assert admin.describe_configs([topic("ghost")], THROTTLE_KEYS, via_broker=2) == {}
+        take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+        assert admin.list_reassignments() == {}
+    discover(settings(kafka.bootstrap_string))
+    assert changed_records(kafka) == before
+    assert "ghost" not in {found.topic for found in admin.describe_topics()}
+    # The proof that this cluster would have: another client asks for metadata by name.
+    AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics("other-ghost", timeout=SECONDS)
+    wait_until(lambda: bool(admin.describe_topics(["other-ghost"])), "the topic made by asking for it", SECONDS)
+
+
+def test_a_topic_config_is_read_from_the_broker_that_was_named(kafka: LocalKafka, admin: BothClients) -> None:
+    """A frozen broker alone is asked, and does not answer, though any other could."""
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as impatient:
+        assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+        freeze(kafka, 4)
+        try:
+            with pytest.raises(ClusterError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"):
+                impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+            assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=3)
+        finally:
+            kafka.thaw_broker(4)
+    kafka.wait_until_ready()
+
+
+# -- changing
+
+
+def look(admin: ClusterAdmin, key: TopicPartition, wait: Wait) -> tuple[object, ...]:
+    """What the cluster says of a partition, after a moment for brokers to hear of the last change."""
+    wait(0.3)
+    (found,) = admin.describe_topics([key.topic])
+    p = found.partitions[key.partition]
+    moving = admin.list_reassignments().get(key)
+    return p.replicas, p.leader, tuple(sorted(p.isr)), moving
+
+
+def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
+    """A story of moves that are throttled to a standstill, and all that is seen on the way."""
+    orders, pairs = TopicPartition("orders", 0), TopicPartition("pairs", 0)
+    seen: list[object] = []
+
+    def submit(key: TopicPartition, target: tuple[int, ...] | None) -> None:
+        refusal = admin.alter_reassignments({key: target}).errors.get(key, "")
+        seen.extend([(target, refusal.partition(":")[0]), look(admin, key, wait)])
+
+    brokers = [broker(n) for n in (1, 2, 3, 4)]
+    stop = [ConfigChange(b, FOLLOWER_RATE, SET, "0") for b in brokers]
+    stop += [ConfigChange(topic(name), FOLLOWER_LIST, SET, "*") for name in ("orders", "pairs")]
+    assert not admin.alter_configs(stop).errors
+    wait(1.0)
+    for target in [(4, 2, 3), (4, 2, 3), (2, 4, 3), None, (1, 2, 3)]:  # again, another order, cancel, order back
+        submit(orders, target)
+    for target in [(4, 2, 3), (1, 2, 3), None, None]:  # going back hangs; cancelled; nothing left to cancel
+        submit(orders, target)
+    for target in [(1, 4, 3), (1, 4, 2), (1, 2, 3, 4), None, (1, 2, 3)]:  # another target; a larger one
+        submit(orders, target)
+    for target in [(3, 1, 2), (1, 2), (1, 2, 2), (1, 2, 9), (1, 2, 3)]:  # order alone; refusals
+        submit(orders, target)
+        seen.append(admin.elect_preferred_leaders([orders]).errors)
+    for target in [(1, 3), (1, 4), None, (1, 2)]:  # ends with one replica too many
+        submit(pairs, target)
+    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in stop])
+    return seen
+
+
+def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: BothClients) -> None:
+    picture = "\n".join([*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"])
+    model = simulated(picture, racks="1=a 2=b 3=c 4=d")
+    expected = reassignments(model, model.advance)
+    assert reassignments(admin, time.sleep) == expected
+
+
+def test_for_older_brokers_the_replication_factor_is_compared_here(
+    admin: BothClients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoise.kafka_admin.wire.Wire.highest_version", lambda *_: 0)
+    key, other = TopicPartition("moves", 1), TopicPartition("moves", 0)
+    results = admin.alter_reassignments({key: (1, 2), other: (1, 2, 3)})
+    assert results.accepted == (other,)
+    assert "it would change the replication factor from 3 to 2" in results.errors[key]
+    assert admin.alter_reassignments({key: (1, 2)}).accepted == ()
+
+
+def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
+    """Every operation on a list and on a rate, with what is told afterwards."""
+    steps = [
+        *((topic("orders"), LEADER_LIST, op, value) for op, value in LIST_STEPS),
+        *((broker(1), LEADER_RATE, op, value) for op, value in RATE_STEPS),
+    ]
+    seen: list[object] = []
+    for resource, key, op, value in steps:
+        refusal = change(admin, resource, key, op, value)
+        wait(0.2)
+        seen.append((str(op), value, refusal.partition(":")[0], told(admin, resource, key)))
+    good, bad = ConfigChange(broker(1), LEADER_RATE, SET, "5"), ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5")
+    ghost = ConfigChange(topic("ghost"), LEADER_LIST, SET, "*")
+    results = admin.alter_configs([good, bad, ghost])
+    wait(0.3)
+    seen.append({resource: text.partition(":")[0] for resource, text in results.errors.items()})
+    seen.append(told(admin, broker(1), LEADER_RATE))
+    return seen
+
+
+LIST_STEPS = [
+    (APPEND, "0:1,0:2"),
+    (APPEND, "0:2,0:3"),
+    (APPEND, "*"),
+    (SUBTRACT, "0:1,0:2,0:3"),
+    (DELETE, ""),
+    (SUBTRACT, "0:1"),
+    (DELETE, ""),
+    (DELETE, ""),
+    (SET, "*"),
+    (APPEND, "0:1"),
+    (SET, "none"),
+    (SET, ""),
+    (SET, "7:77,7:77"),
+    (DELETE, ""),
+]
+RATE_STEPS = [(SET, "-5"), (SET, "abc"), (SET, "0"), (SET, "5"), (APPEND, "5"), (DELETE, ""), (DELETE, "")]
+
+
+def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: BothClients) -> None:
+    model = simulated("orders-0: 1 2 3", racks="1 2 3 4")
+    expected = config_story(model, model.advance)
+    assert config_story(admin, time.sleep) == expected
+
+
+def test_configs_of_many_resources_are_changed_and_restored_exactly(kafka: LocalKafka, admin: BothClients) -> None:
+    change(admin, topic("moves"), FOLLOWER_LIST, SET, "")  # set, though empty: another thing than unset
+    resources = [topic("moves"), topic("orders"), *(broker(n) for n in (1, 2, 3, 4))]
+
+    def empty_but_set() -> bool:
+        return told(admin, topic("moves"), FOLLOWER_LIST) == ConfigValue("", ConfigSource.DYNAMIC_TOPIC)
+
+    wait_until(empty_but_set, "the empty list", SECONDS)
+    before = admin.describe_configs(resources, THROTTLE_KEYS)
+    changes = [ConfigChange(r, LEADER_RATE, SET, "1000000") for r in resources[2:]]
+    changes += [ConfigChange(r, FOLLOWER_RATE, SET, "1000000") for r in resources[2:]]
+    changes += [ConfigChange(r, FOLLOWER_LIST, APPEND, "0:4") for r in resources[:2]]
+    results = admin.alter_configs([*changes, ConfigChange(broker(99), LEADER_RATE, SET, "1")])
+    assert set(results.accepted) == set(resources)
+    assert "not live" in results.errors[broker(99)]
+
+    def all_told() -> bool:
+        now = admin.describe_configs(resources, THROTTLE_KEYS)
+        lists = [now[r][FOLLOWER_LIST].value for r in resources[:2]]
+        rates = [now[r].get(key) for r in resources[2:] for key in (LEADER_RATE, FOLLOWER_RATE)]
+        return lists == ["0:4"] * 2 and rates == [ConfigValue("1000000", ConfigSource.DYNAMIC_BROKER)] * 8
+
+    wait_until(all_told, "the throttles", SECONDS)
+    undo = [ConfigChange(c.resource, c.key, DELETE) for c in changes if c.resource != topic("moves")]
+    admin.alter_configs([*undo, ConfigChange(topic("moves"), FOLLOWER_LIST, SUBTRACT, "0:4")])
+    wait_until(lambda: admin.describe_configs(resources, THROTTLE_KEYS) == before, "the configs as before", SECONDS)
+    change(admin, topic("moves"), FOLLOWER_LIST, DELETE)
+    where = ("--bootstrap-server", kafka.bootstrap[0], "--describe", "--entity-type", "brokers")
+    described = kafka.tool(ConfigTool, *where).stdout
+    assert "Dynamic configs for broker 1" in described and "throttled" not in described
+
+
+def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(admin: BothClients) -> None:
+    key, rate = TopicPartition("moves", 0), 2 * MB
+    changes = [ConfigChange(broker(n), k, SET, str(rate)) for n in (1, 2, 3, 4) for k in (LEADER_RATE, FOLLOWER_RATE)]
+    changes.append(ConfigChange(topic("moves"), LEADER_LIST, SET, "0:1,0:2,0:3"))
+    changes.append(ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "0:4"))
+    assert not admin.alter_configs(changes).errors
+    wait_until(lambda: told(admin, broker(4), FOLLOWER_RATE) is not None, "the rate at broker 4", SECONDS)
+    wait_until(lambda: told(admin, broker(1), LEADER_RATE) is not None, "the rate at broker 1", SECONDS)
+    began = time.monotonic()
+    assert admin.alter_reassignments({key: (4, 2, 3)}).accepted == (key,)
+    assert admin.list_reassignments() == {key: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))}
+    sizes: list[int] = []
+
+    def is_done() -> bool:
+        sizes.append(sum(d.sizes.get(key, 0) for d in admin.describe_log_dirs([4])))
+        return not admin.list_reassignments()
+
+    wait_until(is_done, "the move", 60.0)
+    # 12 MB at 2 MB/s, though Kafka lets the first windows run faster; without a throttle, tenths of a second.
+    assert time.monotonic() - began > 2.0
+    assert any(0 < size < 12 * MB for size in sizes)
+    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+    assert admin.elect_preferred_leaders([key]).errors == {}
+
+    def leads() -> bool:
+        return admin.describe_topics(["moves"])[0].partitions[0].leader == 4
+
+    wait_until(leads, "broker 4 to lead", SECONDS)
+    assert (
+        "UNKNOWN_TOPIC"
+        in admin.elect_preferred_leaders([TopicPartition("ghost", 0)]).errors[TopicPartition("ghost", 0)]
+    )
+
+
+# -- brokers in trouble; last, since it takes the fourth one away
+
+
+def test_a_change_without_an_answer_is_unknown_and_happens_when_the_broker_wakes(kafka: LocalKafka) -> None:
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5)) as impatient:
+        impatient.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
+        freeze(kafka, 4)
+        try:
+            changes = [ConfigChange(broker(n), LEADER_RATE, SET, "7000000") for n in (1, 4)]
+            with pytest.raises(UnknownOutcomeError, match="broker 4"):
+                impatient.alter_configs(changes)
+        finally:
+            kafka.thaw_broker(4)
+        kafka.wait_until_ready()
+        brokers = [broker(1), broker(4)]
+
+        def both_have_it() -> bool:
+            return all(impatient.describe_configs(brokers, [LEADER_RATE])[b] for b in brokers)
+
+        wait_until(both_have_it, "the change, on broker 4 too", SECONDS)
+        impatient.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+
+
+def test_a_killed_broker_is_described_as_fenced_and_fails_fast(kafka: LocalKafka, admin: BothClients) -> None:
+    lonely = TopicPartition("lonely", 0)
+    assert admin.list_offsets([lonely]) == {lonely: (0, 0)}
+    kafka.kill_broker(4)
+    with pytest.raises(ClusterError, match=r"broker 4 .*ECONNREFUSED"):
+        admin.describe_configs([broker(4)], [LEADER_RATE])
+    assert "ECONNREFUSED" in change(admin, broker(4), LEADER_RATE, SET, "1")
+    wait_until(lambda: 4 not in admin.describe_cluster().live_broker_ids, "broker 4 to be fenced", SECONDS)
+    assert [b.is_fenced for b in admin.describe_cluster().brokers] == [False, False, False, True]
+    with pytest.raises(ClusterError, match="broker 4"):
+        admin.describe_log_dirs([4])
+    assert admin.list_offsets([lonely, TopicPartition("orders", 1)]) == {TopicPartition("orders", 1): (0, 100)}
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
+    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    assert (taken.registered_broker_ids, taken.live_broker_ids) == ((1, 2, 3, 4), (1, 2, 3))
+    row = next(row for row in taken.partitions.to_pylist() if row["topic"] == "lonely")
+    assert (row["leader"], row["size_bytes"], row["latest_offset"]) == (None, None, None)
+
+
+def test_a_connection_outlives_the_broker_that_it_began_with(kafka: LocalKafka) -> None:
+    with closing(connect(settings(kafka.bootstrap[2]))) as admin:
+        assert admin.describe_cluster().cluster_id == kafka.cluster_id
+        kafka.kill_broker(3)
+        for _ in range(3):
+            assert admin.describe_topics(["orders"])[0].topic == "orders"

@@ -1,0 +1,127 @@
+"""Both Kafka clients at secured listeners of a real broker, and what is said of every usual mistake there."""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+import local_kafka
+from counterpoise.discovery import discover
+from counterpoise.errors import ClusterUnreachableError
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from local_processes import free_ports
+
+
+def settings(bootstrap: str, **extra: str) -> ConnectionSettings:
+    given = {key.replace("_", "."): value for key, value in extra.items()}
+    return ConnectionSettings.parse({"bootstrap.servers": bootstrap} | given)
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    """Addresses by security protocol; `ca` is the certificate that signs the broker's."""
+
+    addresses: dict[str, str]
+    ca: Path
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    folder = tmp_path_factory.mktemp("secured")
+    ca = make_certificate(folder)
+    ports = dict(zip(("SASL_PLAINTEXT", "SSL", "SASL_SSL"), free_ports(3), strict=True))
+    with local_kafka.running(folder / "kafka", 1) as cluster:
+        file = cluster.home(1).properties_file
+        properties = dict(line.split("=", 1) for line in file.read_text().splitlines())
+        for protocol, port in ports.items():
+            for key in ("listeners", "advertised.listeners"):
+                properties[key] += f",{protocol}://127.0.0.1:{port}"
+            properties["listener.security.protocol.map"] += f",{protocol}:{protocol}"
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            properties[f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"] = (
+                f'{module} required user_me="hush-hush";'
+            )
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(folder / "broker.pem")}
+        properties["sasl.enabled.mechanisms"] = "PLAIN"
+        cluster.stop_broker(1)
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        cluster.restart_broker(1)
+        addresses = {protocol: f"127.0.0.1:{port}" for protocol, port in ports.items()}
+        yield SecuredBroker(addresses | {"PLAINTEXT": cluster.home(1).address}, ca)
+
+
+def make_certificate(folder: Path) -> Path:
+    """A self-signed certificate for 127.0.0.1; `broker.pem` has it with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a broker of a test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public = certificate.public_bytes(Encoding.PEM)
+    (folder / "broker.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + public)
+    (folder / "ca.pem").write_bytes(public)
+    return folder / "ca.pem"
+
+
+SASL = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hush-hush"}
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL", "SASL_SSL"])
+def test_both_clients_pass_a_secured_listener(
+    secured: SecuredBroker, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    extra = {"security_protocol": protocol} | (SASL if "SASL" in protocol else {})
+    extra |= {"ssl_ca_location": str(secured.ca)} if "SSL" in protocol else {}
+    with closing(connect(settings(secured.addresses[protocol], **extra))) as admin:
+        assert [d.broker_id for d in admin.describe_log_dirs()] == [1]
+        assert admin.describe_cluster().brokers[0].port == int(secured.addresses[protocol].rpartition(":")[2])
+    assert "hush-hush" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("at", "extra", "reason"),
+    [
+        ("PLAINTEXT", {"security_protocol": "SSL"}, 'it does not speak TLS, but "security.protocol" is SSL'),
+        ("PLAINTEXT", SASL, "SASL PLAIN failed"),
+        ("SASL_PLAINTEXT", {}, 'it wants SASL (PLAIN), but "security.protocol" is PLAINTEXT'),
+        ("SASL_PLAINTEXT", SASL | {"sasl_password": "wrong"}, "SASL PLAIN failed: .*Invalid username or password"),
+        (
+            "SASL_PLAINTEXT",
+            SASL | {"sasl_mechanism": "SCRAM-SHA-256"},
+            "SASL SCRAM-SHA-256 .*supported mechanisms: PLAIN",
+        ),
+        ("SSL", {}, 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
+        ("SSL", {"security_protocol": "SSL"}, "TLS failed: .*certificate verify failed"),
+        (
+            "SASL_SSL",
+            {"security_protocol": "SSL", "enable_ssl_certificate_verification": "false"},
+            "it wants SASL (PLAIN)",
+        ),
+    ],
+)
+def test_every_mistake_at_a_secured_listener_is_named(
+    secured: SecuredBroker, at: str, extra: dict[str, str], reason: str
+) -> None:
+    protocol = {"security_protocol": "SASL_PLAINTEXT" if "sasl_password" in extra else "PLAINTEXT"}
+    with pytest.raises(ClusterUnreachableError) as caught:
+        discover(settings(secured.addresses[at], **(protocol | extra)))
+    pattern = reason if ".*" in reason else re.escape(reason)
+    assert re.search(pattern, caught.value.attempts[0][1])
+    assert "hush-hush" not in str(caught.value)

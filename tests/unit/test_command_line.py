@@ -1,0 +1,156 @@
+"""Commands that need no cluster, and one clear message for everything that a person can get wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from counterpoise.model.document import to_document
+from tests.command_line import CommandLine
+from tests.pictures import cluster
+
+DOCUMENT = to_document(
+    cluster("\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)), racks="1=a 2=b 3=c 4=d", name="demo")
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    (tmp_path / "state.json").write_text(json.dumps(DOCUMENT))
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def plan(shell: CommandLine, *more: str) -> Path:
+    path = shell.folder / "plan.json"
+    words = ["plan", "--state", shell.folder / "state.json", "--goal", "add-brokers", "--brokers", "4", "--out", path]
+    assert shell.type(*words, *more).code == 0
+    return path
+
+
+def test_a_plan_needs_no_cluster_no_configuration_and_no_ledger(shell: CommandLine) -> None:
+    reassignment = shell.folder / "r.json"
+    path = plan(shell, "--reassignment-json", str(reassignment))
+    document = json.loads(path.read_text())
+    assert document["fingerprint"].startswith("sha256:")
+    moved = json.loads(reassignment.read_text())["partitions"]
+    assert {b for entry in moved for b in entry["replicas"]} == {1, 2, 3, 4}
+    assert sorted(p.name for p in shell.folder.iterdir()) == ["plan.json", "r.json", "state.json"]
+
+
+def test_the_same_state_gives_the_same_bytes(shell: CommandLine) -> None:
+    first = plan(shell).read_bytes()
+    shell.folder.joinpath("state.json").write_text(json.dumps(DOCUMENT | {"partitions": DOCUMENT["partitions"][::-1]}))
+    assert plan(shell).read_bytes() == first
+
+
+def test_show_tells_what_a_person_has_to_know(shell: CommandLine) -> None:
+    shown = shell.type("show", plan(shell), "--rate", "1kB/s").out
+    for expected in ("broker", "→", "max - min", "any plan copies at least", "takes about", "orders-", "sha256:"):
+        assert expected in shown
+    figures = json.loads(shell.type("show", shell.folder / "plan.json", "--json").out)
+    assert figures["copied_replicas"] == figures["lower_bound"]["replicas"] == 6
+
+
+def test_nothing_to_move_is_an_answer_with_exit_code_1_and_both_files(shell: CommandLine) -> None:
+    balanced = cluster("a-0: 1 2\na-1: 2 1", racks="1=a 2=b")
+    (shell.folder / "state.json").write_text(json.dumps(to_document(balanced)))
+    path, reassignment = shell.folder / "p.json", shell.folder / "r.json"
+    words = ["plan", "--state", shell.folder / "state.json", "--goal", "rebalance", "--out", path]
+    typed = shell.type(*words, "--reassignment-json", reassignment)
+    assert typed.code == 1
+    assert "nothing needs to move" in typed.out
+    assert json.loads(reassignment.read_text()) == {"version": 1, "partitions": []}
+    assert json.loads(path.read_text())["moves"] == []
+
+
+def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
+    path = plan(shell)
+    forth, back = shell.folder / "forth.json", shell.folder / "back.json"
+    assert shell.type("export", path, "--out", forth).code == 0
+    assert shell.type("export", path, "--undo", "--out", back).code == 0
+    imported = shell.folder / "imported.json"
+    state = shell.folder / "state.json"
+    assert shell.type("import", forth, "--state", state, "--out", imported).code == 0
+    planned = [(m["topic"], m["partition"], m["replicas_after"]) for m in json.loads(path.read_text())["moves"]]
+    again = [(m["topic"], m["partition"], m["replicas_after"]) for m in json.loads(imported.read_text())["moves"]]
+    assert again == planned
+    assert shell.type("import", back, "--state", state, "--out", imported).code == 1, "the undo changes nothing here"
+
+
+@pytest.mark.parametrize("command", ["snapshot", "plan", "show", "export", "import", "approve", "execute", "status"])
+def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> None:
+    typed = shell.type(command, "--help")
+    assert typed.code == 0
+    assert len(typed.out) > 200
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plan", "--state", "state.json", "--goal", "balance", "--out", "p"], "'balance' is unknown; there are: add-"),
+        (["plan", "--state", "state.json", "--goal", "add-brokers", "--out", "p"], "needs the brokers"),
+        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "x", "--out", "p"], "ids like 7,8"),
+        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "9", "--out", "p"], "not registered"),
+        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "4,4", "--out", "p"], "twice"),
+        (["plan", "--state", "none.json", "--goal", "leaders", "--out", "p"], "none.json: cannot be read (No such"),
+        (["plan", "--state", "cut.json", "--goal", "leaders", "--out", "p"], "cut.json: not JSON"),
+        (["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"], "cut.json.gz: cannot be read"),
+        (["plan", "--state", "bad.json", "--goal", "leaders", "--out", "p"], "2 problem(s)"),
+        (["show", "state.json"], "not a plan"),
+        (["show", "edited.json"], "edited after it was made"),
+        (["show", "good.json", "--rate", "10"], "10 B/s or 10 MB/s"),
+        (["approve", "edited.json", "--rate", "1MB/s", "--reason", "x"], "edited after it was made"),
+        (["execute", "edited.json"], "edited after it was made"),
+        (["execute", "good.json"], "clusters.yaml: cannot be read"),
+        (["snapshot", "--cluster", "demo"], "clusters.yaml: cannot be read"),
+        (["snapshot", "--bootstrap", "localhost"], "has no port"),
+        (["snapshot"], "one of the arguments --cluster --bootstrap is required"),
+        (["import", "state.json", "--state", "state.json", "--out", "p"], "version is None"),
+        (["import", "unknown.json", "--state", "state.json", "--out", "p"], "2 problem(s)"),
+    ],
+)
+def test_what_a_person_can_get_wrong(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.chdir(shell.folder)
+    good = plan(shell).rename("good.json").read_text()
+    Path("edited.json").write_text(good.replace('"topic":"orders"', '"topic":"others"'))
+    Path("cut.json").write_text(json.dumps(DOCUMENT)[:-30])
+    Path("cut.json.gz").write_bytes(b"\x1f\x8b\x08")
+    Path("bad.json").write_text('{"brokers": [{"id": 1}], "partitions": [["a", 0, [], 1], ["b", 0, [1], 1, -4]]}')
+    unknown = [{"topic": "x", "partition": 0, "replicas": [1]}, {"topic": "orders", "partition": 0, "replicas": [1]}]
+    Path("unknown.json").write_text(json.dumps({"version": 1, "partitions": unknown}))
+    before = sorted(p.name for p in shell.folder.iterdir())
+    typed = shell.type(*words)
+    assert typed.code == 2
+    assert says in typed.err
+    assert "Traceback" not in typed.err
+    assert sorted(p.name for p in shell.folder.iterdir()) == before, "nothing was written"
+
+
+def test_nobody_answers_is_exit_code_3_with_each_address_and_its_reason(shell: CommandLine) -> None:
+    typed = shell.type("snapshot", "--bootstrap", "127.0.0.1:1,no-such-host.invalid:9092")
+    assert typed.code == 3
+    assert "127.0.0.1:1: TCP" in typed.err
+    assert "no-such-host.invalid:9092: " in typed.err
+
+
+def test_a_place_that_cannot_be_written_is_exit_code_3(shell: CommandLine) -> None:
+    words = ["plan", "--state", shell.folder / "state.json", "--goal", "add-brokers", "--brokers", "4"]
+    typed = shell.type(*words, "--out", shell.folder / "state.json" / "plan.json")
+    assert typed.code == 3
+    assert "cannot be written" in typed.err
+
+
+def test_configuration_complaints_come_all_at_once(shell: CommandLine) -> None:
+    (shell.folder / "clusters.yaml").write_text("clusters:\n  demo:\n    conection: x\n")
+    typed = shell.type("snapshot", "--cluster", "demo")
+    assert typed.code == 2
+    assert "2 problem(s)" in typed.err
+
+
+def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
+    typed = shell.type("status")
+    assert typed.code == 0
+    assert "no runs yet" in typed.out
+    assert json.loads(shell.type("status", "--json").out) == []

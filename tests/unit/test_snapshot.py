@@ -1,0 +1,132 @@
+"""Snapshots of simulated clusters: every table, and the cases in which figures could mislead."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.kafka import LogDirDescription, Reassignment
+from counterpoise.snapshot import take_snapshot
+from tests.pictures import cluster, simulated
+
+WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
+
+
+def photograph(reader: SimulatedCluster) -> ClusterSnapshot:
+    return take_snapshot(reader, cluster="demo", snapshot_id="demo-1", observed_at=WHEN, security_protocol="SSL")
+
+
+def by_partition(snapshot: ClusterSnapshot, column: str) -> dict[str, object]:
+    table = snapshot.partitions
+    keys = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
+    return {f"{t}-{p}": v for (t, p), v in zip(keys, table[column].to_pylist(), strict=True)}
+
+
+def rows(table: pa.Table, *columns: str) -> list[tuple[object, ...]]:
+    return list(zip(*(table[column].to_pylist() for column in columns), strict=True))
+
+
+def test_the_picture_comes_back_as_it_was() -> None:
+    picture = "orders-0: 1 2 3 size=5000\norders-1: 2 1 3 @1 size=0\n__offsets-0: 3 1\nstock-0: 4 2 3 1 +4 -1"
+    reader = simulated(picture, racks="1=a 2=b 3 4=d")
+    taken = photograph(reader)
+    told = cluster(picture, racks="1=a 2=b 3 4=d")
+    for column in ("leader", "replicas", "adding_replicas", "removing_replicas"):
+        assert by_partition(taken, column) == by_partition(told, column)
+    assert (taken.cluster, taken.cluster_id, taken.snapshot_id, taken.observed_at) == (
+        "demo",
+        "picture-id",
+        "demo-1",
+        WHEN,
+    )
+    assert (taken.racks, taken.topic_ids) == (told.racks, told.topic_ids)
+    assert rows(taken.topics, "topic", "is_internal", "partition_count", "min_insync_replicas")[0] == (
+        "__offsets",
+        True,
+        1,
+        1,
+    )
+    assert rows(taken.tables["listeners"], "broker_id", "security_protocol")[0] == (1, "SSL")
+    assert rows(taken.tables["quorum"], "node_id", "role")[0] == (1, "leader")
+    assert by_partition(taken, "latest_offset")["orders-0"] == 5
+    assert by_partition(taken, "size_bytes")["orders-1"] == 0
+    assert not CHANGING & {call.name for call in reader.calls}
+
+
+def test_replicas_tell_their_own_size_while_one_is_copying() -> None:
+    reader = simulated("orders-0: 1 2 3 size=1000000000", racks="1 2 3 4")
+    reader.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
+    reader.advance(4.0)
+    taken = photograph(reader)
+    assert by_partition(taken, "size_bytes") == {"orders-0": 1_000_000_000}  # the leader's, not the half copy's
+    assert rows(taken.replicas, "broker_id", "position", "is_leader", "in_sync", "size_bytes") == [
+        (4, 0, False, False, 400_000_000),
+        (2, 1, False, True, 1_000_000_000),
+        (3, 2, False, True, 1_000_000_000),
+        (1, 3, True, True, 1_000_000_000),
+    ]
+
+
+def test_without_a_leader_the_largest_copy_counts_and_what_is_not_known_is_null() -> None:
+    reader = simulated("orders-0: 1 2 size=1000000000\nlost-0: 3 size=7000", racks="1 2 3 4")
+    reader.alter_reassignments({TopicPartition("orders", 0): (4, 2)})
+    reader.advance(1.0)
+    for broker_id in (2, 1, 3):
+        reader.kill_broker(broker_id)
+    taken = photograph(reader)
+    assert by_partition(taken, "leader") == {"orders-0": None, "lost-0": None}
+    assert by_partition(taken, "size_bytes") == {"orders-0": 100_000_000, "lost-0": None}
+    assert by_partition(taken, "latest_offset") == {"orders-0": None, "lost-0": None}
+    assert (taken.registered_broker_ids, taken.live_broker_ids) == ((1, 2, 3, 4), (4,))
+
+
+class EndsWhileWeLook(SimulatedCluster):
+    """A reassignment is there at the first look and done at the second."""
+
+    looks = 0
+
+    def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
+        self.looks += 1
+        if self.looks == 2:
+            self.advance(3600.0)
+        return super().list_reassignments()
+
+
+def test_a_move_that_ends_while_we_look_still_counts_as_one() -> None:
+    reader = EndsWhileWeLook.like(cluster("orders-0: 4 2 3 1 +4 -1 size=100\norders-1: 1 2 3", racks="1 2 3 4"))
+    taken = photograph(reader)
+    assert by_partition(taken, "adding_replicas") == {"orders-0": [4], "orders-1": []}
+    assert by_partition(taken, "removing_replicas") == {"orders-0": [1], "orders-1": []}
+
+
+class WithDisks(SimulatedCluster):
+    """Broker 1 has three log dirs on two file systems, broker 2 one that tells nothing."""
+
+    def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
+        return (
+            LogDirDescription(1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10}),
+            LogDirDescription(1, "/disk-a/y", None, 100_000, 40_030, {TopicPartition("orders", 1): 20}),
+            LogDirDescription(1, "/disk-b", None, 100_000, 10_000, {}),
+            LogDirDescription(2, "/old", None, None, None, {}),
+        )
+
+
+def test_log_dirs_on_one_file_system_count_once() -> None:
+    taken = photograph(WithDisks.like(cluster("orders-0: 1 2\norders-1: 1 2", racks="1 2")))
+    assert rows(taken.brokers, "broker_id", "disk_total_bytes", "disk_usable_bytes") == [
+        (1, 200_000, 50_000),
+        (2, None, None),
+    ]
+    assert rows(taken.replicas, "partition", "broker_id", "log_dir")[:3] == [
+        (0, 1, "/disk-a/x"),
+        (0, 2, None),
+        (1, 1, "/disk-a/y"),
+    ]
+
+
+def test_a_cluster_without_topics() -> None:
+    taken = photograph(simulated("", racks="1=a"))
+    assert (taken.partitions.num_rows, taken.idle_broker_ids) == (0, (1,))
