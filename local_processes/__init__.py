@@ -27,6 +27,7 @@ from counterpoise.errors import CounterpoiseError
 
 KEEPER = Path(__file__).with_name("keeper.py")
 POLL_SECONDS = 0.05
+_FREEZE_SECONDS = 10.0
 LOG_LINES_SHOWN = 20
 # Below the range from which Linux takes the ports of outgoing connections (32768 up), so that none of those can sit on
 # the port of a server that is down for a moment.
@@ -92,8 +93,12 @@ class Process:
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing, as on a machine that hangs."""
+        """SIGSTOP: it keeps its connections and answers nothing, as on a machine that hangs.
+
+        Returns when every thread has stopped; until then it might still answer.
+        """
         self._signal(signal.SIGSTOP)
+        wait_until(lambda: _has_stopped(self.pid), f"{self.name} to stop its clock", _FREEZE_SECONDS)
 
     def thaw(self) -> None:
         """SIGCONT: end of `freeze`."""
@@ -198,6 +203,17 @@ def run(
             process.stop(grace_seconds=0)
         said = (out.read_text(errors="replace"), errors.read_text(errors="replace"))
     return subprocess.CompletedProcess([str(word) for word in command], code, *said)
+
+
+def _has_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped; always true where there is no /proc to tell."""
+    states = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+        except OSError:  # the thread has just ended
+            continue
+    return all(state in "TtZX" for state in states)
 
 
 def wait_until(

@@ -4,6 +4,7 @@ Limits: the api-server reads this at its start; after a change, restart it.
 """
 
 from airflow.plugins_manager import AirflowPlugin
+
 from counterpoise import installation
 from counterpoise.web.app import build_app
 

@@ -1,17 +1,15 @@
 """Finds a cluster through its bootstrap addresses: the list in order, until one answers, each failure with its reason.
 
-    found = discover(settings)
+    found = discover(connect(settings))
     found.attempts, found.answered_by, found.cluster.live_broker_ids
 
 Any broker is a bootstrap server: the first that answers names all others. Limits: addresses after that one are not
 tried; a second look tells whether brokers can also be reached at the endpoints that they advertise.
 """
 
-from contextlib import closing
 from dataclasses import dataclass
 
-from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.both_clients import BothClients
 from counterpoise.kafka_admin.probe import Attempt
 from counterpoise.model.kafka import ClusterDescription
 
@@ -28,12 +26,17 @@ class Discovery:
         """The address that answered."""
         return self.attempts[-1].address
 
+    @property
+    def silent(self) -> tuple[Attempt, ...]:
+        """The addresses that did not answer, each with its reason: a list that is half dead still works, until it is
+        dead."""
+        return tuple(attempt for attempt in self.attempts if not attempt.answered)
 
-def discover(settings: ConnectionSettings) -> Discovery:
-    """Try the addresses of `settings` in order. A dead one costs 3 s at most, one that keeps silent some 8 s.
+
+def discover(admin: BothClients) -> Discovery:
+    """Try the addresses of `admin` in order. A dead one costs 3 s at most, one that keeps silent some 8 s.
 
     Raises ClusterUnreachableError with every address and its reason when none answers.
     """
-    with closing(connect(settings)) as admin:
-        cluster = admin.describe_cluster()
-        return Discovery(admin.attempts, cluster)
+    cluster = admin.describe_cluster()
+    return Discovery(admin.attempts, cluster)

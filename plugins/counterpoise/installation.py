@@ -8,6 +8,7 @@ Where things lie comes from environment variables (`settings.Locations`), the sa
 """
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ from counterpoise.storage import Store
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
+
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class Connections(Protocol):
@@ -171,8 +175,18 @@ class Site:
 
 
 def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
-    """Walks the bootstrap list until an address answers, and starts there. Raises ClusterUnreachableError."""
-    return connect(settings.starting_with(discover(settings).answered_by))
+    """Walks the bootstrap list until an address answers, and warns of those that did not.
+
+    Raises ClusterUnreachableError.
+    """
+    admin = connect(settings)
+    try:
+        for attempt in discover(admin).silent:
+            _LOGGER.warning("bootstrap address %s did not answer: %s", attempt.address, attempt.reason)
+    except BaseException:
+        admin.close()
+        raise
+    return admin
 
 
 def open_site(

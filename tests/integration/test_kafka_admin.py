@@ -118,7 +118,8 @@ def changed_records(kafka: LocalKafka) -> list[str]:
 
 def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalKafka) -> None:
     dead = f"127.0.0.1:{free_ports(1)[0]}"
-    found = discover(settings(f"{dead},{kafka.bootstrap_string}"))
+    with closing(connect(settings(f"{dead},{kafka.bootstrap_string}"))) as searching:
+        found = discover(searching)
     assert [attempt.address for attempt in found.attempts] == [dead, kafka.bootstrap[0]]
     assert "refused" in found.attempts[0].reason
     assert found.answered_by == kafka.bootstrap[0]
@@ -157,7 +158,8 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: Loca
         assert admin.describe_configs([topic("ghost")], THROTTLE_KEYS, via_broker=2) == {}
         take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
         assert admin.list_reassignments() == {}
-    discover(settings(kafka.bootstrap_string))
+    with closing(connect(settings(kafka.bootstrap_string))) as searching:
+        discover(searching)
     assert changed_records(kafka) == before
     assert "ghost" not in {found.topic for found in admin.describe_topics()}
     # The proof that this cluster would have: another client asks for metadata by name.

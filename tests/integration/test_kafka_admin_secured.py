@@ -121,7 +121,7 @@ def test_every_mistake_at_a_secured_listener_is_named(
 ) -> None:
     protocol = {"security_protocol": "SASL_PLAINTEXT" if "sasl_password" in extra else "PLAINTEXT"}
     with pytest.raises(ClusterUnreachableError) as caught:
-        discover(settings(secured.addresses[at], **(protocol | extra)))
+        discover(connect(settings(secured.addresses[at], **(protocol | extra))))
     pattern = reason if ".*" in reason else re.escape(reason)
     assert re.search(pattern, caught.value.attempts[0][1])
     assert "hush-hush" not in str(caught.value)

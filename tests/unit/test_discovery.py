@@ -9,6 +9,7 @@ import pytest
 
 from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
+from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 
 Server = Callable[[Callable[[socket.socket], None]], str]
@@ -61,7 +62,7 @@ def alert_as_tls_does(connection: socket.socket) -> None:
 def reasons(*addresses: str, **settings: str) -> list[str]:
     extra = {"bootstrap.servers": ",".join(addresses)} | {k.replace("_", "."): v for k, v in settings.items()}
     with pytest.raises(ClusterUnreachableError) as caught:
-        discover(ConnectionSettings.parse(extra))
+        discover(connect(ConnectionSettings.parse(extra)))
     assert [address for address, _ in caught.value.attempts] == list(addresses)
     assert "hush-hush" not in str(caught.value)
     return [reason for _, reason in caught.value.attempts]

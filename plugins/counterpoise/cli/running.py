@@ -12,11 +12,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import add_json_argument, print_json, read_plan, site_for
-from counterpoise.errors import HaltedError, NotApprovedError, RefusedError, StepTakenError
+from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError, StepTakenError
 from counterpoise.installation import Site, open_site
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import STEP_SECONDS, RunState
 from counterpoise.units import format_bytes, format_rate
+
+PATIENCE_SECONDS = 2 * STEP_SECONDS
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -177,20 +179,24 @@ def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console)
 def _repeat(
     step: Callable[[], float | None], log: Callable[[str], None], show: Callable[[], None] | None = None
 ) -> None:
-    """Steps until there is nothing left. The lock of a process that was killed is waited for; a live one's is not."""
-    give_up_at = time.monotonic() + 2 * STEP_SECONDS
+    """Steps until there is nothing left.
+
+    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster that does not answer
+    for a while, a call whose outcome is not known (the next look sees it). It raises when the trouble stays.
+    """
+    give_up_at = time.monotonic() + PATIENCE_SECONDS
     wait_seconds: float | None = 0.0
     while wait_seconds is not None:
         time.sleep(wait_seconds)
         try:
             wait_seconds = step()
-        except StepTakenError:
-            if time.monotonic() > give_up_at:
+        except (StepTakenError, ClusterError) as error:
+            if not error.retryable or time.monotonic() > give_up_at:
                 raise
-            log(f"waiting for another process's step on this run to end (at most {STEP_SECONDS} s if it was killed)")
+            log(f"{error}; trying again")
             wait_seconds = 1.0
             continue
-        give_up_at = time.monotonic() + 2 * STEP_SECONDS
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
         if show:
             show()
 

@@ -70,6 +70,7 @@ class Driver:
         self._clock = clock
         self._log = log
         self._target: ThrottleTarget = wanted_throttles(orders.plan.moves, orders.rate_bytes_per_second)
+        self._last_look: Observation | None = None  # for showing only
 
     def open(self) -> None:
         """Makes the run RUNNING. A run that was opened before goes on.
@@ -125,7 +126,8 @@ class Driver:
             return self._apply(command, seen, step)
 
     def progress(self) -> Progress:
-        seen = self._look()
+        """As of the last look."""
+        seen = self._last_look or self._look()
         by_state = decide.moves_by_state(self._plan.moves, seen)
         done = by_state[MoveState.DONE]
         copied = sum(move.copied_bytes for move in done)
@@ -156,6 +158,7 @@ class Driver:
             and sent.done_at is None
         ]
         self._journal.done(arrived)
+        self._last_look = seen
         return seen
 
     def _strayed(self, seen: Observation) -> tuple[Move, ...]:

@@ -156,10 +156,10 @@ class Wire:
 
     def _open(self) -> KafkaAdminClient:
         """A client for the first address that answers; the others are not given to it, since it picks at random."""
-        # At DEBUG kafka-python writes its configuration and SASL's tokens to the log.
+        # At DEBUG kafka-python writes its configuration and SASL's tokens to the log, at INFO every connection.
         for name in ("kafka.admin.client", "kafka.net.connection", "kafka.net.sasl", "kafka.protocol"):
             logger = logging.getLogger(name)
-            logger.setLevel(max(logger.level, logging.INFO))
+            logger.setLevel(max(logger.level, logging.WARNING))
         attempts: list[Attempt] = []
         for address in self.settings.bootstrap_servers:
             attempt = probe(address, self.settings)

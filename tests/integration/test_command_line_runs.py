@@ -1,0 +1,185 @@
+"""The main job by command line on real brokers, killed on the way; what came of it is read with Kafka's own tools."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import local_kafka
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from local_processes import wait_until
+from tests.command_line import CommandLine
+from tests.kafka_facts import (
+    CONFIGS,
+    leaders_per_broker,
+    ongoing_reassignments,
+    placement,
+    replicas_per_broker,
+    throttle_lines,
+    times_added,
+)
+
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Three brokers, nearly all leaders on the first, and a fourth that holds nothing."""
+    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")) as cluster:
+        topics = [
+            TopicSpec("orders", [(1, 2, 3)] * 9 + [(2, 1, 3)] * 2, configs={"retention.ms": "-1"}),
+            TopicSpec("stock", [(1, 3, 2)] * 5),
+        ]
+        create_topics(cluster.bootstrap_string, topics)
+        fill(cluster.bootstrap_string, "orders", dict.fromkeys(range(11), 5 * MB))
+        fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(5), 2 * MB))
+        cluster.add_broker(4, "d")
+        yield cluster
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka) -> CommandLine:
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    shell.configure(f"127.0.0.1:1,{kafka.bootstrap_string}")
+    return shell
+
+
+def configs(kafka: LocalKafka) -> str:
+    """All dynamic configs of topics and brokers, as kafka-configs prints them."""
+    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
+    return "".join(kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers"))
+
+
+def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(kafka: LocalKafka, shell: CommandLine) -> None:
+    before = (placement(kafka), configs(kafka))
+    plan = shell.folder / "plan.json"
+    assert shell.type("plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan).code == 0
+    assert shell.type("execute", plan).code == 1
+    assert shell.type("reject", plan, "--reason", "not today").code == 0
+    refused = shell.type("execute", plan)
+    assert refused.code == 1
+    assert "rejected" in refused.err
+    assert (placement(kafka), configs(kafka)) == before
+    assert not ongoing_reassignments(kafka)
+
+
+def test_a_cluster_with_another_id_than_the_pinned_one_is_refused(kafka: LocalKafka, shell: CommandLine) -> None:
+    shell.configure(kafka.bootstrap_string, extra="    cluster_id: another-cluster\n")
+    typed = shell.type("snapshot", "--cluster", "demo")
+    assert typed.code == 3
+    assert "pins another-cluster" in typed.err
+    assert kafka.cluster_id in typed.err
+
+
+def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
+    before = configs(kafka)
+    shell.configure(kafka.bootstrap_string, extra="    policy: {approval: {expires_after: 1s, approvers: [alice]}}\n")
+    plan = shell.folder / "plan.json"
+    shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
+    assert shell.type("approve", plan, "--rate", "10", "--reason", "x", "--by", "alice").code == 2
+    stranger = shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "mallory")
+    assert stranger.code == 1
+    assert "alice" in stranger.err
+    assert shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "alice").code == 0
+    expired_at = time.time() + 1
+    wait_until(lambda: time.time() > expired_at, "the approval to expire", 10)
+    assert "expired" in shell.type("execute", plan).err
+    (shell.folder / "store-file").write_text("")
+    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "store-file")
+    assert shell.type("snapshot", "--cluster", "demo").code == 3
+    assert configs(kafka) == before
+    assert not ongoing_reassignments(kafka)
+
+
+def start(shell: CommandLine, *words: str | Path) -> subprocess.Popen[str]:
+    """A command in a process of its own, to be killed."""
+    command = [sys.executable, "-c", "from counterpoise.cli.main import run; run()", *map(str, words)]
+    return subprocess.Popen(
+        command, env=os.environ | shell.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(kafka: LocalKafka, shell: CommandLine) -> None:
+    plan, before = shell.folder / "plan.json", configs(kafka)
+    words = ["plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan, "--json"]
+    figures = json.loads(shell.type(*words).out)
+    assert figures["lower_bound"]["replicas"] == figures["copied_replicas"] == 12
+    assert shell.type("approve", plan, "--rate", "4MB/s", "--reason", "broker 4 joined").code == 0
+    conditions = [
+        ("throttles are set", lambda: bool(throttle_lines(kafka))),
+        ("partitions move", lambda: bool(ongoing_reassignments(kafka))),
+    ]
+    for what, condition in conditions:
+        with start(shell, "execute", plan) as process:
+            try:
+                wait_until(condition, what, 60)
+            finally:
+                process.send_signal(signal.SIGKILL)
+    assert throttle_lines(kafka), "what a killed run leaves behind, until it is run again"
+    done = shell.type("execute", plan, "--json")
+    assert done.code == 0, done.err
+    outcome = json.loads(done.out)
+    assert outcome["state"] == "done"
+    assert outcome["moves_done"] == outcome["moves_submitted"]
+    check_outcome(kafka, json.loads(plan.read_text()))
+    assert configs(kafka) == before
+    assert shell.type("verify", plan).code == 0
+    again = shell.type("execute", plan)
+    assert again.code == 1
+    assert "a plan runs once" in again.err
+
+
+def check_outcome(kafka: LocalKafka, plan: dict[str, list[dict[str, object]]]) -> None:
+    """The plan came true, told by Kafka: placement, leaders, evenness, no throttle, nothing moving, nothing twice."""
+    now = placement(kafka)
+    for move in plan["moves"]:
+        after = tuple(move["replicas_after"])  # type: ignore[arg-type]
+        assert now[f"{move['topic']}-{move['partition']}"] == (after, after[0])
+    leaders, replicas = leaders_per_broker(kafka), replicas_per_broker(kafka)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+    assert max(replicas.values()) - min(replicas.values()) <= 1
+    assert throttle_lines(kafka) == []
+    assert not ongoing_reassignments(kafka)
+    added = times_added(kafka, 4)
+    assert len(added) == 12
+    assert set(added.values()) == {1}, "no partition was moved twice"
+
+
+def test_a_plan_that_went_stale_by_one_partition_is_refused(kafka: LocalKafka, shell: CommandLine) -> None:
+    old = shell.folder / "old.json"
+    assert shell.type("snapshot", "--cluster", "demo", "--out", shell.folder / "s.json").code == 0
+    words = ["--state", shell.folder / "s.json", "--out"]
+    first = next(iter(sorted(placement(kafka).items())))
+    name, (replicas, _) = first
+    topic, partition = name.rsplit("-", 1)
+    turned = {"topic": topic, "partition": int(partition), "replicas": list(replicas[::-1])}
+    (shell.folder / "r.json").write_text(json.dumps({"version": 1, "partitions": [turned]}))
+    assert shell.type("import", shell.folder / "r.json", *words, old).code == 0
+    once = shell.folder / "once.json"
+    turned["replicas"] = [replicas[1], replicas[0], *replicas[2:]]
+    (shell.folder / "r.json").write_text(json.dumps({"version": 1, "partitions": [turned]}))
+    assert shell.type("import", shell.folder / "r.json", *words, once).code == 0
+    shell.type("approve", once, "--rate", "1MB/s", "--reason", "x")
+    assert shell.type("execute", once).code == 0
+    assert shell.type("approve", old, "--rate", "1MB/s", "--reason", "x").code == 0
+    refused = shell.type("execute", old)
+    assert refused.code == 1
+    assert f"1 partitions changed since the plan was made ({name})" in refused.err
+    assert placement(kafka)[name][0] == tuple(turned["replicas"])  # type: ignore[arg-type]
+
+
+def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: CommandLine) -> None:
+    plan = shell.folder / "plan.json"
+    shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
+    shell.type("reject", plan, "--reason", "not today", "--by", "alice")
+    (run,) = json.loads(shell.type("status", "--json").out)
+    assert (run["state"], run["decided_by"], run["reason"]) == ("rejected", "alice", "not today")
+    assert "rejected by alice" in shell.type("status", "--cluster", "demo").out

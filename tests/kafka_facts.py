@@ -1,0 +1,68 @@
+"""What a real cluster looks like, told by Kafka's own tools and clients and not by us."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from confluent_kafka.admin import AdminClient
+
+from local_kafka import LocalKafka
+
+CONFIGS = "kafka.admin.ConfigCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+
+Placement = dict[str, tuple[tuple[int, ...], int]]
+
+
+def placement(kafka: LocalKafka) -> Placement:
+    """Replicas and leader of every partition, by name."""
+    metadata = AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics(timeout=30)
+    return {
+        f"{topic}-{number}": (tuple(partition.replicas), partition.leader)
+        for topic, described in metadata.topics.items()
+        for number, partition in described.partitions.items()
+    }
+
+
+def leaders_per_broker(kafka: LocalKafka) -> Counter[int]:
+    counts = Counter(dict.fromkeys(kafka.live_brokers, 0))
+    counts.update(leader for _, leader in placement(kafka).values())
+    return counts
+
+
+def replicas_per_broker(kafka: LocalKafka) -> Counter[int]:
+    counts = Counter(dict.fromkeys(kafka.live_brokers, 0))
+    counts.update(broker_id for replicas, _ in placement(kafka).values() for broker_id in replicas)
+    return counts
+
+
+def throttle_lines(kafka: LocalKafka) -> list[str]:
+    """Every throttle key that kafka-configs finds on any topic or broker."""
+    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
+    found = [kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")]
+    return [line.strip() for text in found for line in text.splitlines() if "throttled" in line]
+
+
+def ongoing_reassignments(kafka: LocalKafka) -> str:
+    """What kafka-reassign-partitions --list says; "" when it finds none."""
+    text = kafka.tool(REASSIGN, "--bootstrap-server", kafka.bootstrap_string, "--list").stdout.strip()
+    return "" if "No partition reassignments found" in text else text
+
+
+def times_added(kafka: LocalKafka, broker_id: int, controllers: Iterable[int] = (1, 2, 3)) -> Counter[tuple[str, int]]:
+    """How many change records of the metadata log start to add a broker to a partition, by topic id and partition."""
+    texts = []
+    for controller in controllers:
+        for log in kafka.home(controller).directory.rglob("__cluster_metadata-0/*.log"):
+            files = ("--files", str(log))
+            texts.append(kafka.tool(DUMP, "--cluster-metadata-decoder", *files).stdout)
+    longest = max(texts, key=len)  # every controller has the same log, one may lag
+    added: Counter[tuple[str, int]] = Counter()
+    for record in re.findall(r'payload: \{"type":"PARTITION_CHANGE_RECORD".*', longest):
+        partition = int(re.search(r'"partitionId":(\d+)', record).group(1))  # type: ignore[union-attr]
+        topic_id = re.search(r'"topicId":"([^"]+)"', record).group(1)  # type: ignore[union-attr]
+        adding = re.search(r'"addingReplicas":\[([\d,]*)\]', record)
+        if adding and str(broker_id) in adding.group(1).split(","):
+            added[topic_id, partition] += 1
+    return added
