@@ -25,8 +25,11 @@ $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
-test: setup  ## every test; tests/README.md has the time budget of each suite
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+test: setup  ## every test, suite by suite; tests/README.md has the time budget of each
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

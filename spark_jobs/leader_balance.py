@@ -34,7 +34,6 @@ from counterpoise.model.tables import BROKER_BALANCE, SCHEMA_VERSION, SNAPSHOT_T
 _TABLES_READ = ("brokers", "partitions", "replicas")
 _MANIFEST_COLUMNS = ("snapshot_id", "cluster", "observed_at", "schema_version", "files")
 _ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SNAPSHOT_SCHEMA = "snapshot_id string, cluster string, observed_at timestamp"
 
 
 class JobInputError(Exception):
@@ -107,7 +106,8 @@ def read_table(spark: SparkSession, store: str, name: str, manifests: Sequence[M
     if len({file_name for file_name, _ in files}) < len(files):
         raise JobInputError(f"two snapshots name the same file for the table {name!r}")
     read = spark.read.schema(spark_schema(SNAPSHOT_TABLES[name])).parquet(*(f"{store}/{p}" for p in paths.values()))
-    return with_snapshot_id(read, spark.createDataFrame(files, "file_name string, snapshot_id string"))
+    names = pa.table({"file_name": [file_name for file_name, _ in files], "snapshot_id": [i for _, i in files]})
+    return with_snapshot_id(read, spark.createDataFrame(names))
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -136,8 +136,8 @@ def main(argv: Sequence[str]) -> int:
 
 def run_round(spark: SparkSession, store: str, round_id: str, manifests: Sequence[Mapping[str, Any]]) -> None:
     """Read the named files of all snapshots, write both results of the round."""
-    rows = [(row["snapshot_id"], row["cluster"], datetime.fromisoformat(row["observed_at"])) for row in manifests]
-    snapshots = spark.createDataFrame(rows, _SNAPSHOT_SCHEMA)
+    # Through Arrow: a list of rows would start Python workers, for a table of a few rows.
+    snapshots = spark.createDataFrame(_snapshots_table(manifests))
     brokers, partitions, replicas = (read_table(spark, store, name, manifests) for name in _TABLES_READ)
     results = {
         "broker_balance": build_broker_balance(snapshots, brokers, replicas),
@@ -145,6 +145,18 @@ def run_round(spark: SparkSession, store: str, round_id: str, manifests: Sequenc
     }
     for name, result in results.items():
         result.write.mode("overwrite").parquet(f"{store}/results/{name}/round={round_id}")
+
+
+def _snapshots_table(manifests: Sequence[Mapping[str, Any]]) -> pa.Table:
+    return pa.table(
+        {
+            "snapshot_id": [row["snapshot_id"] for row in manifests],
+            "cluster": [row["cluster"] for row in manifests],
+            "observed_at": pa.array(
+                [datetime.fromisoformat(row["observed_at"]) for row in manifests], pa.timestamp("us", tz="UTC")
+            ),
+        }
+    )
 
 
 def load_manifests(path: Path) -> list[dict[str, Any]]:

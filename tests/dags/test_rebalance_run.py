@@ -18,6 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from counterpoise import installation
+from counterpoise.errors import ClusterError
 from counterpoise.installation import Site, open_site
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
@@ -148,21 +149,16 @@ def test_an_unusable_answer_fails_the_run_and_touches_nothing(
 
 
 def test_a_move_that_cannot_go_on_is_settled_reported_and_fails_the_run(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
-    alter = kafka.alter_reassignments
-
-    def lose_a_broker(*arguments: Any) -> Any:
-        result = alter(*arguments)
-        kafka.kill_broker(2)
-        return result
-
-    monkeypatch.setattr(kafka, "alter_reassignments", lose_a_broker)
+    earlier, configs = placement(kafka), dict(kafka.configs.dynamic)
+    kafka.fail_next("alter_reassignments", ClusterError("the controller said no"))
     state, tasks = rebalance(YES)
     assert (state, tasks["execute"], tasks["verdict"]) == ("failed", "failed", "failed")
     assert (tasks["settle"], tasks["report"]) == ("success", "success")
     assert [run.state for run in site.ledger.runs()] == [RunState.HALTED]
-    assert kafka.list_reassignments() == {}
+    assert placement(kafka) == earlier
+    assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
 
 
 def test_nothing_to_move_is_well(site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]) -> None:
