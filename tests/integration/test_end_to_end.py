@@ -1,101 +1,160 @@
-"""The main job through Airflow, on real brokers: the five steps of the demo, their outcome asked from the cluster."""
+"""The main job through Airflow on real brokers, as the demo shows it; the outcome is asked from the cluster itself."""
 
 import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from counterpoise import queries
 from counterpoise.model.approval import Decision
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
-from demo.__main__ import run_steps
-from demo.place import CLUSTER, Place
-from demo.steps import NEW_BROKER, Demo, Outcome
+from demo.place import CLUSTER, ROOT, Place
+from demo.steps import NEW_BROKER, Demo
 from demo.terminal import Terminal
-from local_kafka import LocalKafka
+from local_airflow.api import PendingApproval
+from local_processes import wait_until
+from tests.kafka_facts import (
+    leaders_per_broker,
+    ongoing_reassignments,
+    placement,
+    replicas_per_broker,
+    throttle_lines,
+    times_added,
+)
 
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with Demo(Place.new(tmp_path_factory.mktemp("demo")), Terminal(io.StringIO())) as demo:
-        yield demo
+def processes_of(directory: Path) -> list[str]:
+    """Processes that name a directory in their command or environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            command = (process / "cmdline").read_text().replace("\0", " ")
+        except OSError:  # ended meanwhile, or not ours
+            continue
+        if str(directory).encode() in told and process.name != str(os.getpid()):
+            found.append(command)
+    return found
 
 
 @pytest.fixture(scope="module")
-def outcome(demo: Demo) -> Outcome:
-    return run_steps(demo, approve=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    place = Place.new(tmp_path_factory.mktemp("demo"))
+    yield place
+    wait_until(lambda: not processes_of(place.directory), "every process of the demo to end", 30)
 
 
-def test_the_run_is_done_and_every_task_succeeded(demo: Demo, outcome: Outcome) -> None:
-    assert outcome.run.state is RunState.DONE
+def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place) -> None:
+    with Demo(place, Terminal(io.StringIO())) as demo:
+        demo.start_kafka()
+        demo.start_airflow()
+        demo.photograph()
+        check_balance_report(place)
+        question = demo.add_broker()
+        plan = check_that_nothing_happened_before_the_answer(demo, question)
+        demo.approve(question)
+        outcome = demo.move(question)
+        assert outcome.run.state is RunState.DONE
+        assert outcome.records_lost == 0
+        check_cluster(demo, plan)
+        check_ledger(demo, plan)
+        check_dag_runs(demo)
+        check_pages(demo)
+
+
+def check_balance_report(place: Place) -> None:
+    html = (place.reports / CLUSTER / "leader-balance.html").read_text()
+    assert html.count("<svg") >= 2
+    assert "<script" not in html
+
+
+def check_that_nothing_happened_before_the_answer(demo: Demo, question: PendingApproval) -> RebalancePlan:
+    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
+    assert run.state is RunState.PROPOSED
+    assert run.fingerprint in question.body
+    assert replicas_per_broker(demo.kafka)[NEW_BROKER] == 0
+    assert throttle_lines(demo.kafka) == []
+    assert not ongoing_reassignments(demo.kafka)
+    return queries.plan_of(demo.site, run.run_id)
+
+
+def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
+    """As Kafka's own tools see it: the plan came true, evenly, moved once, and no setting stayed."""
+    now = placement(demo.kafka)
+    for move in plan.moves:
+        assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
+    leaders, replicas = leaders_per_broker(demo.kafka), replicas_per_broker(demo.kafka)
+    assert set(leaders) == {1, 2, 3, NEW_BROKER}
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+    assert max(replicas.values()) - min(replicas.values()) <= 1
+    assert throttle_lines(demo.kafka) == []
+    assert not ongoing_reassignments(demo.kafka)
+    added = times_added(demo.kafka, NEW_BROKER)
+    assert len(added) == plan.copied_replicas == plan.lower_bound.replicas
+    assert set(added.values()) == {1}, "no partition was moved twice"
+
+
+def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
+    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
+    (approval,) = demo.site.ledger.approvals_of(run.run_id)
+    assert (approval.decision, approval.by, approval.fingerprint) == (Decision.GRANTED, "alice", plan.fingerprint)
+    touched = demo.site.ledger.journal(run.run_id).touched()
+    assert touched
+    assert {(key.before_value, key.after_value, key.outcome) for key in touched} == {(None, None, "as before")}
+    assert all(key.during_value for key in touched)
+
+
+def check_dag_runs(demo: Demo) -> None:
+    """Every task succeeded, the teardowns included; one round for each photograph, and no snapshot analysed twice."""
     (run,) = demo.api.dag_runs("kafka_rebalance")
     assert (run.state, run.partition_key) == ("success", CLUSTER)
-    assert set(demo.api.task_states("kafka_rebalance", run.run_id).values()) == {"success"}
+    states = demo.api.task_states("kafka_rebalance", run.run_id)
+    stages = {"plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report", "verdict"}
+    assert states == dict.fromkeys(stages, "success")
+    rounds = list((demo.place.directory / "store" / "results" / "rounds").glob("*.json"))
+    snapshots = [s["snapshot_id"] for finished in rounds for s in json.loads(finished.read_text())["snapshots"]]
+    assert len(rounds) == len(demo.api.dag_runs("kafka_leader_balance")) == 2
+    assert len(snapshots) == len(set(snapshots))
 
 
-def test_leaders_are_even_and_the_new_broker_has_its_share(outcome: Outcome) -> None:
-    leaders = [figures.leaders for figures in outcome.after]
-    assert max(leaders) - min(leaders) <= 1
-    assert [figures.broker_id for figures in outcome.after] == [1, 2, 3, NEW_BROKER]
-    assert outcome.after[-1].replicas > 0
+def check_pages(demo: Demo) -> None:
+    """Reports are served to those who are logged in, without scripts, and to nobody else."""
+    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
+    base = f"{demo.airflow.base_url}/counterpoise"
+    login = {"username": "viewer", "password": demo.airflow.password("viewer")}
+    token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
+    for page in ("reports", f"reports/{CLUSTER}/leader-balance.html", f"runs/{run.run_id}/plan"):
+        assert httpx.get(f"{base}/{page}").status_code == 401
+        shown = httpx.get(f"{base}/{page}", headers={"Authorization": f"Bearer {token}"})
+        assert shown.status_code == 200, page
+        assert "<script" not in shown.text
+        assert "default-src 'none'" in shown.headers["content-security-policy"]
 
 
-def test_nothing_more_was_copied_than_any_plan_has_to(outcome: Outcome) -> None:
-    assert outcome.plan.copied_replicas == outcome.plan.lower_bound.replicas
-    assert outcome.plan.copied_bytes <= 1.01 * outcome.plan.lower_bound.bytes
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_ended_while_airflow_starts_nothing_stays_behind(tmp_path: Path, how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "demo", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
 
+        def airflow_is_starting() -> bool:
+            assert demo.poll() is None, demo.communicate()[0]
+            return any(re.search("airflow.*scheduler", command) for command in processes_of(tmp_path))
 
-def test_kafkas_own_tools_see_no_throttle_and_no_reassignment(demo: Demo, outcome: Outcome) -> None:
-    assert outcome.throttles == outcome.throttles_before == ()
-    assert "No partition reassignments found" in _tool(
-        demo.kafka, "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--list"
-    )
-    for kind in ("topics", "brokers"):
-        said = _tool(demo.kafka, "kafka.admin.ConfigCommand", "--entity-type", kind, "--describe")
-        assert "throttled" not in said
-
-
-def test_kafkas_own_tools_see_the_plan(demo: Demo, outcome: Outcome) -> None:
-    said = _tool(demo.kafka, "org.apache.kafka.tools.TopicCommand", "--describe")
-    for move in outcome.plan.moves:
-        (line,) = [
-            line
-            for line in said.splitlines()
-            if f"Topic: {move.topic}\t" in line and f"Partition: {move.partition}\t" in line
-        ]
-        assert f"Leader: {move.replicas_after[0]}\t" in line
-        assert f"Replicas: {','.join(map(str, move.replicas_after))}\t" in line
-
-
-def test_who_said_yes_and_at_which_rate_is_in_the_ledger(demo: Demo, outcome: Outcome) -> None:
-    (approval,) = demo.site.ledger.approvals_of(outcome.run.run_id)
-    assert (approval.decision, approval.by) == (Decision.GRANTED, "alice")
-    assert approval.fingerprint == outcome.plan.fingerprint
-    assert approval.rate_bytes_per_second == 4_000_000
-
-
-def test_writers_noticed_nothing(outcome: Outcome) -> None:
-    assert outcome.records_lost == 0
-
-
-def test_reports_are_there_with_pictures(demo: Demo, outcome: Outcome) -> None:
-    names = demo.site.archive.report_names()
-    assert {f"{CLUSTER}/leader-balance.html", f"{CLUSTER}/runs/{outcome.run.run_id}-run.html"} <= set(names)
-    assert "<svg" in demo.site.archive.read_report(f"{CLUSTER}/leader-balance.html")
-
-
-def test_the_history_has_a_photograph_for_each_look(demo: Demo, outcome: Outcome) -> None:
-    manifests = demo.site.archive.manifests([CLUSTER])
-    assert manifests.num_rows >= 3  # two rounds, and the one that the plan was made from
-
-
-def _tool(kafka: LocalKafka, main_class: str, *arguments: str) -> str:
-    done = kafka.tool(main_class, "--bootstrap-server", kafka.bootstrap_string, *arguments)
-    return done.stdout + done.stderr
-
-
-def test_everything_lies_in_one_directory(demo: Demo, outcome: Outcome) -> None:
-    found = {path.name for path in Path(demo.place.directory).iterdir()}
-    assert {"airflow", "kafka", "store", "clusters.yaml", "ledger.db"} <= found
+        try:
+            wait_until(airflow_is_starting, "Airflow to start", 180)
+        finally:
+            demo.send_signal(how)
+        output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), output
+    wait_until(lambda: not processes_of(tmp_path), "every process of the demo to end", 30)

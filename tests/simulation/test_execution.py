@@ -298,6 +298,30 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_i
     assert [t.resource for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None] == [BROKER_4]
 
 
+def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.kill_broker(2)
+    with pytest.raises(HaltedError, match="dead: 2"):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert not run.cluster.list_reassignments()
+    moves = {move.topic_partition: move for move in run.plan.moves}
+    for key, partition in run.cluster.partitions.items():
+        if key in moves:
+            assert partition.replicas in (moves[key].replicas_before, moves[key].replicas_after)
+    left = own_configs(run.cluster)
+    assert left.keys() <= {ConfigResource(ConfigResourceType.BROKER, "2")}, "only the dead broker owes a key"
+    run.cluster.restart_broker(2)
+    run.cluster.advance(60)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
 def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path, SKEWED + "\n" + "\n".join(f"bills-{p}: 1 2 3 size=3000000" for p in range(8)))
     topics = {move.topic for move in run.plan.moves if move.adding}

@@ -114,7 +114,7 @@ def settle_command(plan: RebalancePlan, seen: Observation, target: ThrottleTarge
     """The next thing to do for a run that starts nothing new: first nothing of ours in flight, then restore."""
     by_state = moves_by_state(plan.moves, seen)
     moving = by_state[MoveState.MOVING]
-    hopeless = tuple(m for m in moving if set(m.adding) - seen.live_broker_ids)
+    hopeless = tuple(m for m in moving if set(m.replicas_after) - seen.live_broker_ids)  # needs them all in sync
     if hopeless:
         return Cancel(hopeless[:MOST_PARTITIONS_PER_CALL])
     if moving and (changes := missing(target, seen.configs)):

@@ -34,6 +34,7 @@ from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, 
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress, RunState, TouchedKey
+from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
@@ -177,7 +178,7 @@ class Driver:
             case decide.Elect(moves):
                 return self._elect(moves, step)
             case decide.Cancel(moves):
-                self._journal.event("cancel", f"{_count(moves)}: the receiving broker is dead")
+                self._tell("cancelling", f"{_count(moves)}: a broker of their target is dead")
                 return self._reassign({move.topic_partition: None for move in moves}, step)
             case decide.RestoreOrder(moves):
                 return self._reassign({move.topic_partition: move.replicas_before for move in moves}, step)
@@ -192,7 +193,7 @@ class Driver:
         if gaps := [t for t in ours if (t.resource, t.key) in known]:
             self._journal.event("throttle gap", f"{len(gaps)} throttle keys were not as we left them; set again")
         self._journal.touching(ours)
-        self._log(f"throttling: {len(changes)} config keys, {self._orders.rate_bytes_per_second} bytes per second")
+        self._tell("throttling", f"{len(changes)} config keys, {format_rate(self._orders.rate_bytes_per_second)}")
         self._alter_configs(changes, step)
         return READ_BACK_SECONDS
 
@@ -203,7 +204,7 @@ class Driver:
             return READ_BACK_SECONDS
         partitions = [move.topic_partition for move in moves]
         self._journal.submitting(partitions)
-        self._log(f"moving {_count(moves)}")
+        self._tell("moving", _count(moves))
         wait = self._reassign({move.topic_partition: move.replicas_after for move in moves}, step)
         self._journal.answered(partitions)
         return wait if copying else READ_BACK_SECONDS
@@ -217,7 +218,7 @@ class Driver:
     def _elect(self, moves: tuple[Move, ...], step: "Step") -> float:
         partitions = [move.topic_partition for move in moves]
         self._journal.electing(partitions)
-        self._log(f"electing {_count(moves)}")
+        self._tell("electing", _count(moves))
         step.check()
         try:
             self._note_errors("election", self._admin.elect_preferred_leaders(partitions))
@@ -226,7 +227,7 @@ class Driver:
         return READ_BACK_SECONDS
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
-        self._log(f"restoring {len(keys)} config keys")
+        self._tell("restoring", f"{len(keys)} config keys")
         self._alter_configs([change for _, change in keys], step)
         return READ_BACK_SECONDS
 
@@ -295,6 +296,11 @@ class Driver:
             )
 
         return not topics or all(_side_by_side(agrees, sorted(concerned & seen.live_broker_ids)))
+
+    def _tell(self, kind: str, text: str) -> None:
+        """What is about to be done, for the record and for whoever watches."""
+        self._journal.event(kind, text)
+        self._log(f"{kind}: {text}")
 
     def _note_errors(self, what: str, results: CallResults[TopicPartition] | CallResults[ConfigResource]) -> None:
         """Errors of single subjects are kept; the next look decides what follows from them."""

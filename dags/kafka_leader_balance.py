@@ -1,0 +1,53 @@
+"""After each round of snapshots: one Spark job over all that is new, a report per cluster, a rebalance where wanted.
+
+`propose` skips where the cluster is even enough, where somebody is at work already, or where there is too little data.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, dag, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from counterpoise.orchestration.site import airflow_site
+
+FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
+REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
+
+
+@dag(schedule=[FLEET_SNAPSHOT], catchup=False, max_active_runs=1, doc_md=__doc__, tags=["counterpoise"])
+def kafka_leader_balance() -> None:
+    @task(retries=1, retry_delay=timedelta(seconds=20))
+    def analyse(run_id: Any = None) -> list[str]:
+        from counterpoise import pipeline
+
+        with airflow_site() as site:
+            return pipeline.analyse(site, run_id)
+
+    @task(map_index_template="{{ cluster }}")
+    def report_balance(cluster: str) -> str:
+        from counterpoise import pipeline
+
+        get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
+        with airflow_site() as site:
+            return pipeline.report_balance(site, cluster)
+
+    @task(outlets=[REBALANCE_WANTED], map_index_template="{{ cluster }}")
+    def propose(cluster: str, outlet_events: Any = None) -> dict[str, Any]:
+        from counterpoise import pipeline
+
+        get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
+        with airflow_site() as site:
+            wanted = pipeline.propose(site, cluster)
+        if wanted is None:
+            raise AirflowSkipException(f"{cluster} needs no rebalance now")
+        outlet_events[REBALANCE_WANTED].add_partitions(cluster)
+        outlet_events[REBALANCE_WANTED].extra = wanted
+        return wanted
+
+    clusters = analyse()
+    report_balance.expand(cluster=clusters)
+    propose.expand(cluster=clusters)
+
+
+kafka_leader_balance()

@@ -1,0 +1,105 @@
+"""One rebalance of one cluster: plan, check, ask a person, move, verify, and leave no setting behind.
+
+The partition key is the cluster. The analysis starts these runs; a person can, too, with a partition key and a goal.
+A "no", and silence, end the run without touching the cluster. Teardowns settle and report whatever happens in between;
+only the last one, `verdict`, decides how the run ends.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, Param, PartitionedAssetTimetable, dag, setup, task, teardown
+
+from counterpoise.orchestration.approval import RecordedApproval
+from counterpoise.orchestration.handover import judged_run, nothing_to_do, planned_run, states_of, wanted_rebalance
+from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
+
+REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
+WORK = ("plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report")
+
+# For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for a minute.
+RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
+
+
+@dag(
+    schedule=PartitionedAssetTimetable(assets=REBALANCE_WANTED),
+    catchup=False,
+    max_active_runs=200,  # one per cluster that waits for a person: an open question must not hold up the others
+    params={
+        "goal": Param("rebalance", enum=["rebalance", "add-brokers", "remove-brokers", "leaders"], title="Goal"),
+        "broker_ids": Param(
+            [], type="array", items={"type": "integer", "minimum": 0}, title="Brokers", description="to add or remove"
+        ),
+    },
+    doc_md=__doc__,
+    tags=["counterpoise"],
+)
+def kafka_rebalance() -> None:
+    @task(**RETRIES)
+    def plan(
+        ti: Any = None, dag_run: Any = None, params: Any = None, triggering_asset_events: Any = None
+    ) -> dict[str, str]:
+        from counterpoise import pipeline
+
+        events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
+        wanted = wanted_rebalance(dag_run, params, events)
+        with airflow_site() as site:
+            planned = pipeline.plan(
+                site, wanted["cluster"], wanted["goal"], wanted["broker_ids"], requested_by=wanted["requested_by"]
+            )
+        if planned is None:
+            nothing_to_do(ti, f"nothing needs to move on {wanted['cluster']}")
+        return planned
+
+    @task(**RETRIES)
+    def validate(ti: Any = None) -> None:
+        from counterpoise import pipeline
+
+        run = planned_run(ti)
+        with airflow_site() as site:
+            pipeline.validate(site, run["run_id"], run["fingerprint"])
+
+    @setup
+    @task(**RETRIES)
+    def open_run(ti: Any = None) -> None:
+        from counterpoise import pipeline
+
+        run = planned_run(ti)
+        with airflow_site() as site:
+            pipeline.open_run(site, run["run_id"], run["fingerprint"])
+
+    @task(**RETRIES)
+    def verify(ti: Any = None) -> None:
+        from counterpoise import pipeline
+
+        run = planned_run(ti)
+        with airflow_site() as site:
+            pipeline.verify(site, run["run_id"], run["fingerprint"])
+
+    @teardown
+    @task(**RETRIES)
+    def report(ti: Any = None) -> str:
+        from counterpoise import pipeline
+
+        run = planned_run(ti)
+        with airflow_site() as site:
+            return pipeline.report_run(site, run["run_id"])
+
+    @teardown(on_failure_fail_dagrun=True)
+    @task
+    def verdict(ti: Any = None) -> None:
+        from counterpoise import pipeline
+
+        run = judged_run(ti)
+        with airflow_site() as site:
+            pipeline.verdict(site, run["run_id"], states_of(ti, WORK))
+
+    opened = open_run()
+    execute = StepUntilDone(task_id="execute", step=execute_step, **RETRIES)
+    settle = StepUntilDone(task_id="settle", step=settle_step, **RETRIES).as_teardown(setups=opened)
+    approve = RecordedApproval(task_id="approve", retries=0)
+    plan() >> validate() >> approve >> opened >> execute >> verify() >> settle >> report() >> verdict()
+
+
+kafka_rebalance()

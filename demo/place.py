@@ -1,0 +1,76 @@
+"""Where a demo lives, and what it tells Counterpoise: one directory, one cluster, one connection, by environment alone.
+
+place = Place.new(Path("var/demo"))
+place.configure(bootstrap="127.0.0.1:1,127.0.0.1:9092")
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CLUSTER = "demo"
+APPROVER = "alice"
+RATE = "4MB/s"  # slow enough to watch
+
+_CLUSTERS = f"""\
+clusters:
+  {CLUSTER}:
+    connection: kafka_demo
+    policy:
+      balance:
+        # In the demo only the broker that joins is to ask for a plan, not the leaders that lie unevenly before.
+        leaders_max_minus_min: 1000
+      movement:
+        rate: {RATE}
+      approval:
+        approvers: [alice, bob]
+        wait_for: 1h
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The directory of one demo."""
+
+    directory: Path
+
+    @classmethod
+    def new(cls, parent: Path) -> "Place":
+        """A directory of its own below `parent`, named after the time."""
+        directory = (parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]).resolve()
+        directory.mkdir(parents=True)
+        return cls(directory)
+
+    @property
+    def kafka(self) -> Path:
+        return self.directory / "kafka"
+
+    @property
+    def airflow(self) -> Path:
+        return self.directory / "airflow"
+
+    @property
+    def reports(self) -> Path:
+        return self.directory / "store" / "reports"
+
+    def configure(self, bootstrap: str) -> Mapping[str, str]:
+        """Writes the demo's clusters.yaml; returns the variables that lead there."""
+        config = self.directory / "clusters.yaml"
+        config.write_text(_CLUSTERS)
+        connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}
+        return {
+            "AIRFLOW_CONN_KAFKA_DEMO": json.dumps(connection),
+            "COUNTERPOISE_CONFIG": str(config),
+            "COUNTERPOISE_STORE": str(self.directory / "store"),
+            "COUNTERPOISE_LEDGER": f"sqlite:///{self.directory / 'ledger.db'}",
+            "COUNTERPOISE_SNAPSHOT_SCHEDULE": "manual",
+        }
+
+    def forget_records(self) -> None:
+        """Removes the brokers' data, which is large; logs, history, plans and reports stay."""
+        for data in self.kafka.glob("broker-*/data-*"):
+            shutil.rmtree(data, ignore_errors=True)

@@ -1,0 +1,2 @@
+-- The ledger has a database of its own, never Airflow's.
+CREATE DATABASE counterpoise;

@@ -1,0 +1,143 @@
+"""What Airflow's four components are started with: their commands, and the variables they all share.
+
+    COMMANDS["scheduler"] == ("airflow", "scheduler", "--skip-serve-logs")
+    environment(AirflowHome(Path("var/airflow")), port=8080, ...)
+
+`docker-compose.yaml` starts the same commands with the same variables; a test compares the two.
+"""
+
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+
+MIGRATE: Final = ("airflow", "db", "migrate")
+
+# Task logs lie on a disk that all components see, so nobody has to serve them over a port of its own.
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "api-server": ("airflow", "api-server", "--workers", "1"),
+    "scheduler": ("airflow", "scheduler", "--skip-serve-logs"),
+    "dag-processor": ("airflow", "dag-processor"),
+    "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
+}
+
+# user: role. A viewer reads, a user may also answer an approval, op and admin also manage Airflow.
+USERS: Final[Mapping[str, str]] = {"admin": "admin", "alice": "user", "bob": "user", "viewer": "viewer"}
+
+# The same in every place where Airflow runs with Counterpoise.
+SHARED_VARIABLES: Final[Mapping[str, str]] = {
+    "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    # Otherwise a triggered run of a Dag that nobody has switched on waits in "queued" without a word.
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    # This switches off the lists of people who may answer, too: approvals would mean nothing.
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
+    "AIRFLOW__CORE__PARALLELISM": "4",
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+    "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+}
+
+# What differs from place to place.
+PLACE_VARIABLES: Final = (
+    "AIRFLOW_HOME",
+    "AIRFLOW__CORE__DAGS_FOLDER",
+    "AIRFLOW__CORE__PLUGINS_FOLDER",
+    "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE",
+    "AIRFLOW__CORE__FERNET_KEY",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+    "AIRFLOW__LOGGING__BASE_LOG_FOLDER",
+    "AIRFLOW__API__HOST",
+    "AIRFLOW__API__PORT",
+    "AIRFLOW__API__BASE_URL",
+    "AIRFLOW__API__SECRET_KEY",
+    "AIRFLOW__API_AUTH__JWT_SECRET",
+)
+
+# For one machine and one person who waits: shorter pauses, less to keep.
+QUICK_VARIABLES: Final[Mapping[str, str]] = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
+    "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "300",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
+    "AIRFLOW__SCHEDULER__ENABLE_TRACEMALLOC": "False",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowHome:
+    """The one directory that holds everything of a local Airflow: database, logs, passwords."""
+
+    directory: Path
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "airflow.db"
+
+    @property
+    def passwords_file(self) -> Path:
+        return self.directory / "passwords.json"
+
+    @property
+    def task_logs(self) -> Path:
+        return self.directory / "task-logs"
+
+    def component_log(self, component: str) -> Path:
+        """All that a component says."""
+        return self.directory / f"{component}.log"
+
+    def write_passwords(self, users: Mapping[str, str]) -> Mapping[str, str]:
+        """Give every user a password of its own, in a file that only we can read; returns them."""
+        passwords = {user: secrets.token_urlsafe(9) for user in users}
+        self.passwords_file.touch(mode=0o600)
+        self.passwords_file.chmod(0o600)
+        self.passwords_file.write_text(json.dumps(passwords))
+        return passwords
+
+
+def environment(
+    home: AirflowHome, *, port: int, dags: Path, plugins: Path, users: Mapping[str, str], extra: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables for every component: ours over this process' own, `extra` over ours.
+
+    Settings for some other Airflow (`AIRFLOW...`) are left behind. Fresh secrets are made at each call.
+    """
+    base_url = f"http://{HOST}:{port}"
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "_AIRFLOW"))}
+    return {
+        **inherited,
+        **SHARED_VARIABLES,
+        **QUICK_VARIABLES,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        # Tasks talk to the api-server; a proxy of this machine has no part in that.
+        "NO_PROXY": _with_loopback("NO_PROXY"),
+        "no_proxy": _with_loopback("no_proxy"),
+        "PYTHONUNBUFFERED": "1",
+        "AIRFLOW_HOME": str(home.directory),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{base_url}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in users.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home.passwords_file),
+        "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.database}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.task_logs),
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": base_url,
+        "AIRFLOW__API__SECRET_KEY": secrets.token_hex(32),
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(64),
+        **extra,
+    }
+
+
+def _with_loopback(name: str) -> str:
+    return ",".join(filter(None, [os.environ.get(name, ""), HOST, "localhost"]))
