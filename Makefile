@@ -10,6 +10,8 @@ UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
+# Every command starts faster, also where Python may write no bytecode of its own.
+export UV_COMPILE_BYTECODE ?= 1
 
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 

@@ -16,6 +16,7 @@ from local_processes import run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(path for top in ("*.md", "docs/**/*.md", "tests/*.md") for path in ROOT.glob(top))
+FOREIGN = ("COUNTERPOISE", "AIRFLOW", "PYTHONDONTWRITEBYTECODE")
 NOT_OF_A_CLONE = {".git", ".venv", "config", "var"}
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^```text\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
@@ -49,8 +50,9 @@ def test_the_commands_of_a_document_run_in_their_order(name: str, kafka: LocalKa
     text = (ROOT / name).read_text()
     script = clone.parent / f"{Path(name).stem}.sh"
     script.write_text("set -euxo pipefail\n" + "".join(SHELL.findall(text)))
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("COUNTERPOISE", "AIRFLOW"))}
-    environment = {**inherited, "BOOTSTRAP": kafka.bootstrap_string}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+    # Many commands start Python anew: what the first one compiles, the next ones find.
+    environment |= {"BOOTSTRAP": kafka.bootstrap_string, "PYTHONPYCACHEPREFIX": str(clone.parent / "compiled")}
     done = run(["bash", script], name=name, timeout_seconds=500, cwd=clone, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "is as planned" in done.stdout
