@@ -10,6 +10,12 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.units import parse_rate
 
 
+def check_grant(site: Site, cluster: str, *, by: str, rate: str | None) -> int:
+    """The rate in bytes per second. Raises InputError for an unusable one, RefusedError when `by` may not approve."""
+    check_approver(site.cluster(cluster).policy.approval, by)
+    return parse_rate(rate or "", where="rate")
+
+
 def record_decision(
     site: Site, run_id: str, fingerprint: str, *, decision: Decision, by: str, reason: str, rate: str | None
 ) -> Approval:
@@ -23,8 +29,7 @@ def record_decision(
         raise StalePlanError(f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was granted")
     policy = site.cluster(run.cluster).policy.approval
     granted = decision is Decision.GRANTED
-    if granted:
-        check_approver(policy, by)
+    rate_bytes_per_second = check_grant(site, run.cluster, by=by, rate=rate) if granted else None
     now = site.clock()
     approval = Approval(
         run_id=run_id,
@@ -33,7 +38,7 @@ def record_decision(
         by=by,
         reason=reason,
         at=now,
-        rate_bytes_per_second=parse_rate(rate or "", where="rate") if granted else None,
+        rate_bytes_per_second=rate_bytes_per_second,
         expires_at=now + policy.expires_after if granted else None,
     )
     site.ledger.record_decision(approval)

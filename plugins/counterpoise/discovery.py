@@ -8,17 +8,20 @@ tried; a second look tells whether brokers can also be reached at the endpoints 
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from counterpoise.kafka_admin.both_clients import BothClients
-from counterpoise.kafka_admin.probe import Attempt
 from counterpoise.model.kafka import ClusterDescription
+
+if TYPE_CHECKING:  # the clients are slow to import, and planning needs none
+    from counterpoise.kafka_admin.both_clients import BothClients
+    from counterpoise.kafka_admin.probe import Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """What a bootstrap list led to."""
 
-    attempts: tuple[Attempt, ...]  # in order; the last one answered
+    attempts: tuple["Attempt", ...]  # in order; the last one answered
     cluster: ClusterDescription
 
     @property
@@ -27,13 +30,12 @@ class Discovery:
         return self.attempts[-1].address
 
     @property
-    def silent(self) -> tuple[Attempt, ...]:
-        """The addresses that did not answer, each with its reason: a list that is half dead still works, until it is
-        dead."""
+    def silent(self) -> tuple["Attempt", ...]:
+        """The addresses that did not answer, each with its reason. A half-dead list works, until it is dead."""
         return tuple(attempt for attempt in self.attempts if not attempt.answered)
 
 
-def discover(admin: BothClients) -> Discovery:
+def discover(admin: "BothClients") -> Discovery:
     """Try the addresses of `admin` in order. A dead one costs 3 s at most, one that keeps silent some 8 s.
 
     Raises ClusterUnreachableError with every address and its reason when none answers.

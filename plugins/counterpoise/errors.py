@@ -76,6 +76,12 @@ class ClusterUnreachableError(ClusterError):
         )
 
 
+class BrokerSilentError(ClusterError):
+    """A broker gave no answer and nothing was changed: it may be dead, not yet noticed, or the quorum is electing."""
+
+    retryable = True
+
+
 class WrongClusterError(ClusterError):
     """The cluster that answered has another cluster id than the pinned one."""
 

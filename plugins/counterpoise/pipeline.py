@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict
@@ -46,6 +46,7 @@ _START_FAST = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
 }
+_RULES_THAT_A_PERSON_MAY_BREAK = ("racks_not_worse", "min_isr_reachable")
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -295,8 +296,18 @@ def plan_from(
 def plan_of_assignment(
     photographed: ClusterSnapshot, wanted: Mapping[TopicPartition, tuple[int, ...]], policy: BalancePolicy
 ) -> RebalancePlan:
-    """A plan that does what a reassignment JSON asks for. Raises InputError."""
-    return plan_to_reach(photographed, wanted, policy)
+    """A plan that does what a reassignment JSON asks for, checked against the plan rules.
+
+    Racks or minimum in-sync replicas that get worse are warnings, since somebody chose so; anything else that breaks
+    a rule raises RefusedError. Raises InputError for what cannot be done at all.
+    """
+    made = plan_to_reach(photographed, wanted, policy)
+    violations = find_violations(made, photographed, policy)
+    chosen = [v for v in violations if v.rule in _RULES_THAT_A_PERSON_MAY_BREAK]
+    if len(chosen) < len(violations):
+        wrong = "\n".join(f"  {v.subject}: {v.message}" for v in violations if v not in chosen)
+        raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{wrong}")
+    return replace(made, warnings=tuple(violation.message for violation in chosen))
 
 
 def find_problems(site: Site, made: RebalancePlan) -> tuple[str, ...]:

@@ -149,6 +149,39 @@ def test_configuration_complaints_come_all_at_once(shell: CommandLine) -> None:
     assert "2 problem(s)" in typed.err
 
 
+def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1", extra="    policy: {approval: {approvers: [alice]}}\n")
+    path = plan(shell)
+    for by, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:
+        assert shell.type("approve", path, "--rate", rate, "--reason", "x", "--by", by).code == code
+    assert json.loads(shell.type("status", "--json").out) == []
+
+
+def test_an_imported_plan_warns_of_worse_racks_and_may_not_break_other_rules(shell: CommandLine) -> None:
+    same_rack = cluster("a-0: 1 2 size=5", racks="1=a 2=b 3=a", name="demo")
+    (shell.folder / "state.json").write_text(json.dumps(to_document(same_rack)))
+    (shell.folder / "r.json").write_text(
+        '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 3]}]}'
+    )
+    words = [
+        "import",
+        shell.folder / "r.json",
+        "--state",
+        shell.folder / "state.json",
+        "--out",
+        shell.folder / "p.json",
+    ]
+    typed = shell.type(*words)
+    assert typed.code == 0
+    assert "warning: a-0" in typed.out
+    moving = to_document(cluster("a-0: 1 2 3 +3 -2", racks="1=a 2=b 3=a", name="demo"))
+    (shell.folder / "state.json").write_text(json.dumps(moving))
+    (shell.folder / "r.json").write_text(
+        '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [3, 2, 1]}]}'
+    )
+    assert shell.type(*words).code == 2
+
+
 def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     typed = shell.type("status")
     assert typed.code == 0

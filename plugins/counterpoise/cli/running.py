@@ -86,6 +86,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         raise RefusedError(f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to approve")
     site, _ = site_for(arguments, plan)
     with site:
+        controls.check_grant(site, plan.cluster, by=arguments.by, rate=arguments.rate)  # before a run is opened for it
         run = queries.latest_run_of(site, plan.fingerprint)
         if run is None or run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
             run_id = pipeline.submit_plan(site, plan, requested_by=arguments.by)["run_id"]

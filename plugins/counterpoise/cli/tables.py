@@ -11,6 +11,7 @@ from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.measures import evenness
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.run import RunState
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
@@ -142,8 +143,12 @@ def _cost(plan: RebalancePlan) -> str:
     times = f" ({plan.copied_bytes / bound.bytes:.3f} x)" if bound.bytes else ""
     return (
         f"copies {plan.copied_replicas} replicas, {format_bytes(plan.copied_bytes)}; any plan copies at least "
-        f"{bound.replicas} replicas, {format_bytes(bound.bytes)}{times}; {plan.leader_changes} leaders change"
+        f"{bound.replicas} replicas, {format_bytes(bound.bytes)}{times}; {_changes(plan.leader_changes)}"
     )
+
+
+def _changes(leaders: int) -> str:
+    return "1 leader changes" if leaders == 1 else f"{leaders} leaders change"
 
 
 def _moves_table(plan: RebalancePlan) -> Table:
@@ -207,8 +212,11 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
     console.print(
         f"run {run.run_id} is {run.state}" + (f": {run.reason}" if run.reason else ""), markup=False, style="bold"
     )
-    console.print(broker_table(plan))
-    console.print(_cost(plan), markup=False)
+    if run.state is RunState.DONE:
+        console.print(broker_table(plan))
+        console.print(_cost(plan), markup=False)
+    else:
+        console.print(f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report has the rest")
     restored = sum(key.restored_at is not None for key in status.touched)
     console.print(f"config keys touched {len(status.touched)}, as before {restored}, owed {len(status.owed)}")
     console.print(f"report: {report}", markup=False)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
-from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
 from counterpoise.kafka_admin.configs import OUTCOME_UNKNOWN
 from counterpoise.kafka_admin.reading import target_sizes
 from counterpoise.kafka_admin.wire import ATTEMPTS, Failure, Wire, error_in_words
@@ -105,7 +105,7 @@ def _write(wire: Wire, request: Any, what: str, controller: int) -> Any:
                     f"no answer to {what} sent to {wire.name_of(controller)} ({answer.reason}): they may be applied, "
                     "now or later. Look at the cluster again."
                 )
-            raise ClusterError(f"{what}: nothing was sent to {wire.name_of(controller)}: {answer.reason}")
+            raise BrokerSilentError(f"{what}: nothing was sent to {wire.name_of(controller)}: {answer.reason}")
         code = answer.error_code
         if code in OUTCOME_UNKNOWN:
             reason = error_in_words(code, getattr(answer, "error_message", None))

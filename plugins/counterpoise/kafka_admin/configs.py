@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
-from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
 from counterpoise.kafka_admin.wire import Addressed, Failure, Wire, error_in_words
 from counterpoise.model.kafka import (
     CallResults,
@@ -58,7 +58,7 @@ def describe_configs(
     for (broker_id, _), answer in zip(requests, wire.read_each(requests), strict=True):
         if isinstance(answer, Failure):
             who = "any broker" if broker_id is None else wire.name_of(broker_id)
-            raise ClusterError(f"the configs could not be read from {who}: {answer.reason}")
+            raise BrokerSilentError(f"the configs could not be read from {who}: {answer.reason}")
         for result in answer.results:
             resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
             if result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC) and resource.type is ConfigResourceType.TOPIC:

@@ -18,7 +18,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import BrokerSilentError, ClusterError
 from counterpoise.kafka_admin.wire import Failure, UnsupportedRequestError, Wire, error_in_words
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -129,7 +129,7 @@ def describe_log_dirs(wire: Wire, broker_ids: Sequence[int] | None) -> tuple[Log
         if broker_ids is None and still_live is None:
             still_live = describe_cluster(wire).live_broker_ids
         if still_live is None or broker_id in still_live:
-            raise ClusterError(f"the log dirs: {wire.name_of(broker_id)} gives no answer: {answer.reason}")
+            raise BrokerSilentError(f"the log dirs: {wire.name_of(broker_id)} gives no answer: {answer.reason}")
     return tuple(sorted(found, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
-from counterpoise.errors import ClusterError, ClusterUnreachableError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, ClusterUnreachableError, UnknownOutcomeError
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
 from counterpoise.kafka_admin.simulated_copying import Transfer, speeds, transfers
@@ -356,7 +356,7 @@ class SimulatedCluster(ClusterAdmin):
     def _require(self, broker_ids: Iterable[int], what: str) -> None:
         for broker_id in broker_ids:
             if not self._answers(broker_id):
-                raise ClusterError(f"{what}: broker {broker_id} gives no answer: {_NOT_LIVE}")
+                raise BrokerSilentError(f"{what}: broker {broker_id} gives no answer: {_NOT_LIVE}")
 
 
 S = TypeVar("S")

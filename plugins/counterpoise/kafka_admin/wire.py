@@ -24,7 +24,7 @@ import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import ClusterError, ClusterUnreachableError
+from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
 from counterpoise.kafka_admin.probe import Attempt, probe
 
@@ -80,7 +80,7 @@ class Wire:
                 raise UnsupportedRequestError(f"{what}: {answer.reason}")
             if broker_id is None:
                 raise ClusterUnreachableError(self._known_brokers(f"{what}: {answer.reason}"))
-            raise ClusterError(f"{what}: {self.name_of(broker_id)} gives no answer: {answer.reason}")
+            raise BrokerSilentError(f"{what}: {self.name_of(broker_id)} gives no answer: {answer.reason}")
         return answer
 
     def read_each(self, requests: Sequence[Addressed]) -> list[Any]:
@@ -122,7 +122,7 @@ class Wire:
         """The broker that takes a controller's requests: in KRaft any live one, which passes them on."""
         answer = self.read(MetadataRequest(topics=[], allow_auto_topic_creation=False), "the controller")
         if answer.controller_id < 0:
-            raise ClusterError("the cluster has no controller at the moment; try again when it has elected one")
+            raise BrokerSilentError("the cluster has no controller at the moment; try again when it has elected one")
         return int(answer.controller_id)
 
     def highest_version(self, request_type: Any, broker_id: int) -> int:
@@ -237,5 +237,6 @@ def error_in_words(code: int, message: str | None) -> str:
         return ""
     error = kafka_errors.for_code(code)
     name = getattr(error, "message", None) or f"error {code}"
-    hint = "; the principal lacks a permission (ACL)" if issubclass(error, kafka_errors.AuthorizationError) else ""
-    return f"{name}: {message}{hint}" if message and message != name else f"{name}{hint}"
+    if issubclass(error, kafka_errors.AuthorizationError):  # Kafka's own message here is a dump of the whole request
+        return f"{name}: the principal lacks a permission (ACL)"
+    return f"{name}: {message}" if message and message != name else name

@@ -279,7 +279,7 @@ def _lines(
     marks: Sequence[tuple[datetime, str]],
     unit: Unit,
 ) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.dates import date2num
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes = plain_axes(figure, grid="y")
@@ -313,6 +313,14 @@ def _lines(
     axes.set_ylim(0, max([1e-9, *(value for line in lines for value in line.values)]) * 1.12)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: unit(value)))
+    _write_dates(axes)
+    axes.spines["bottom"].set_visible(True)
+    axes.spines["bottom"].set_color(GRID)
+
+
+def _write_dates(axes: "Axes") -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
     locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     # From years to seconds: what a tick says, what it says at a boundary, and what stands once at the end of the axis.
@@ -323,5 +331,3 @@ def _lines(
         locator, tz=UTC, formats=ticks, zero_formats=boundaries, offset_formats=once
     )
     axes.xaxis.set_major_formatter(formatter)
-    axes.spines["bottom"].set_visible(True)
-    axes.spines["bottom"].set_color(GRID)
