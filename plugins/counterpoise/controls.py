@@ -4,7 +4,7 @@ record_decision(site, run_id, fingerprint, decision=Decision.GRANTED, by="alice"
 """
 
 from counterpoise.approval import check_approver
-from counterpoise.errors import StalePlanError
+from counterpoise.errors import CounterpoiseError, StalePlanError
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.units import parse_rate
@@ -29,7 +29,11 @@ def record_decision(
         raise StalePlanError(f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was granted")
     policy = site.cluster(run.cluster).policy.approval
     granted = decision is Decision.GRANTED
-    rate_bytes_per_second = check_grant(site, run.cluster, by=by, rate=rate) if granted else None
+    try:
+        rate_bytes_per_second = check_grant(site, run.cluster, by=by, rate=rate) if granted else None
+    except CounterpoiseError as error:
+        site.ledger.journal(run_id).event("answer refused", f"{decision} by {by}: {error}")
+        raise
     now = site.clock()
     approval = Approval(
         run_id=run_id,

@@ -128,6 +128,8 @@ def test_a_yes_with_an_unusable_rate_grants_nothing_and_says_why(
     with pytest.raises(AirflowFailException, match="rate"):
         answer(run, "Approve", "alice", rate=rate, reason="x")
     assert site.ledger.run(run["run_id"]).state is RunState.PROPOSED
+    (refused,) = (e for e in site.ledger.journal(run["run_id"]).events() if e.kind == "answer refused")
+    assert refused.text.startswith("granted by alice: rate: ")
 
 
 def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(site: Site, run: pipeline.PlannedRun) -> None:

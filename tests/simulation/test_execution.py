@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import ClusterError, HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Goal, PlanRequest
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.run import RunState
@@ -383,13 +383,34 @@ def test_two_copies_never_look_at_once_and_a_late_one_stops(tmp_path: Path) -> N
             late.check()
 
 
-def test_a_refusal_of_the_whole_batch_is_an_error_with_kafkas_reason(tmp_path: Path) -> None:
+def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keeps_no_throttle(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
-    del run.cluster.brokers[4]
-    with pytest.raises((ClusterError, HaltedError), match="4"):
+    refusal = "CLUSTER_AUTHORIZATION_FAILED: the principal lacks a permission (ACL)"
+    run.cluster.alter_reassignments = lambda targets: CallResults((), dict.fromkeys(targets, refusal))  # type: ignore[method-assign]
+    with pytest.raises(HaltedError, match="lacks a permission"):
         run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert "lacks a permission" in run.run.reason
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_broker_that_is_silent_but_not_yet_known_to_be_dead_is_waited_for(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.kill_broker(4, noticed=False)
+    with pytest.raises(BrokerSilentError) as silent:
+        driver.step()
+    assert silent.value.retryable
+    assert run.run.state is RunState.RUNNING
+    run.cluster.advance(10)
+    with pytest.raises(HaltedError, match="dead: 4"):
+        driver.step()
 
 
 def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:

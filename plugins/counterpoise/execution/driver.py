@@ -108,9 +108,13 @@ class Driver:
             if isinstance(command, decide.Finish):
                 return None
             if isinstance(command, decide.Halt):
-                self._ledger.change_state(self._orders.run_id, RunState.SETTLING, command.reason)
-                raise HaltedError(f"run {self._orders.run_id} halted: {command.reason}")
-            return self._apply(command, seen, step)
+                raise self._halted(command.reason)
+            try:
+                return self._apply(command, seen, step)
+            except ClusterError as error:
+                if error.retryable:
+                    raise
+                raise self._halted(str(error)) from error
 
     def settle_step(self) -> float | None:
         """One look towards the end of a run: nothing in flight, then every config as it was. None when it is over."""
@@ -144,6 +148,10 @@ class Driver:
             total_bytes=self._plan.copied_bytes,
             elections_left=sum(not seen.is_led_as_planned(move) for move in done),
         )
+
+    def _halted(self, reason: str) -> HaltedError:
+        self._ledger.change_state(self._orders.run_id, RunState.SETTLING, reason)
+        return HaltedError(f"run {self._orders.run_id} halted: {reason}")
 
     def _look(self) -> Observation:
         seen = look(self._admin, self._journal, self._plan, self._target, self._clock())
