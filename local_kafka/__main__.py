@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 from counterpoise.errors import CounterpoiseError
-
 from local_kafka.cluster import DEFAULT_HEAP, running
 from local_kafka.jars import KAFKA_VERSION
 

@@ -24,9 +24,9 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
-
 from local_kafka.broker import HOST, LIGHT_JVM, BrokerHome, BrokerSpec, write_log4j
 from local_kafka.jars import KAFKA_VERSION, kafka_jars
 from local_processes import Process, free_ports, run, start, wait_until

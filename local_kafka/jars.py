@@ -20,7 +20,6 @@ from xml.sax.saxutils import quoteattr
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import cache_directory, java_executable
-
 from local_processes import run
 
 KAFKA_VERSION = "4.3.1"
