@@ -159,8 +159,17 @@ def plan(site: Site, cluster: str, goal: str, broker_ids: Sequence[int], *, requ
 
 
 def submit_plan(site: Site, made: RebalancePlan, *, requested_by: str) -> PlannedRun:
-    """Keeps a plan in the store and opens a run that waits for a decision. Raises RunConflictError."""
+    """Keeps a plan in the store and opens a run that waits for a decision.
+
+    Raises RunConflictError, and RefusedError for a plan from a document that does not tell Kafka's cluster id: nobody
+    could say later whether it meets the cluster that it was made for.
+    """
     site.cluster(made.cluster)
+    if not made.cluster_id:
+        raise RefusedError(
+            "the plan does not tell which cluster it is for: the cluster document it was made from has no cluster_id. "
+            "Make it from a document that `counterpoise snapshot --out` wrote, or with --cluster"
+        )
     run = site.ledger.propose(made, site.archive.write_plan(made), requested_by=requested_by)
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 

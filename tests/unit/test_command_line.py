@@ -157,6 +157,15 @@ def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
     assert json.loads(shell.type("status", "--json").out) == []
 
 
+def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:
+    (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"cluster_id": ""}))
+    shell.configure("127.0.0.1:1")
+    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
+    assert typed.code == 1
+    assert "no cluster_id" in typed.err
+    assert json.loads(shell.type("status", "--json").out) == []
+
+
 def test_an_imported_plan_warns_of_worse_racks_and_may_not_break_other_rules(shell: CommandLine) -> None:
     same_rack = cluster("a-0: 1 2 size=5", racks="1=a 2=b 3=a", name="demo")
     (shell.folder / "state.json").write_text(json.dumps(to_document(same_rack)))
