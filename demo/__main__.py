@@ -21,6 +21,7 @@ from demo.terminal import Terminal
 def main(arguments: Sequence[str]) -> int:
     """Runs the five steps; returns the exit code."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored from birth in a script's background job
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     terminal = Terminal()
