@@ -26,12 +26,12 @@ from counterpoise.errors import InputError, RefusedError, StalePlanError
 from counterpoise.execution import Driver, Orders
 from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
-from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
-from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.model.run import OPEN_STATES, Run, RunState, TouchedKey
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.snapshot import take_snapshot
 from counterpoise.spark_submit import run_job
@@ -136,11 +136,13 @@ def report_balance(site: Site, cluster: str) -> str:
 
 
 def propose(site: Site, cluster: str) -> dict[str, Any] | None:
-    """The rebalance that the analysis asks for; None where the cluster is even enough, or a run is under way."""
-    if any(run.state in (RunState.RUNNING, RunState.SETTLING) for run in site.ledger.runs(cluster=cluster)):
-        return None
+    """The rebalance that the analysis asks for.
+
+    None where the cluster is even enough, where a run is under way, and where the same question already waits for an
+    answer: a person is asked once, however many rounds find the same.
+    """
     wanted = analysis.wanted_goal(_balance(site, cluster), site.cluster(cluster).policy.balance)
-    if wanted is None:
+    if wanted is None or any(_is_at_hand(site, run, wanted) for run in site.ledger.runs(cluster=cluster)):
         return None
     return {
         "cluster": cluster,
@@ -148,6 +150,15 @@ def propose(site: Site, cluster: str) -> dict[str, Any] | None:
         "broker_ids": list(wanted.broker_ids),
         "reason": wanted.reason,
     }
+
+
+def _is_at_hand(site: Site, run: Run, wanted: WantedRebalance) -> bool:
+    if run.state not in OPEN_STATES:
+        return False
+    if run.state in (RunState.RUNNING, RunState.SETTLING):
+        return True
+    made = site.archive.read_plan(run.plan_uri, run.fingerprint)
+    return (made.goal, made.broker_ids) == (wanted.goal, wanted.broker_ids)
 
 
 def plan(site: Site, cluster: str, goal: str, broker_ids: Sequence[int], *, requested_by: str) -> PlannedRun | None:

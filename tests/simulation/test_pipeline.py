@@ -1,0 +1,90 @@
+"""The wiring on a simulated cluster: what leads from one stage to the next."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from counterpoise import controls, pipeline
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import RunState
+from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
+from counterpoise.settings import Locations, parse_settings
+from tests.pictures import simulated
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
+
+
+class OneConnection:
+    def settings_for(self, connection_id: str) -> dict[str, object]:
+        return {"bootstrap.servers": "simulated:9092"}
+
+
+@pytest.fixture
+def kafka() -> SimulatedCluster:
+    """Broker 3 has just joined."""
+    return simulated(SKEWED, racks="1=a 2=b 3=c")
+
+
+@pytest.fixture
+def site(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Site]:
+    variables = {
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",
+    }
+    known = parse_settings("clusters: {demo: {connection: kafka}}", where="here")
+    locations = Locations.from_environment(variables)
+    with Site(locations, OneConnection(), connect_to=lambda _: kafka, known_clusters=known) as site:
+        yield site
+
+
+def analyse_by_hand(site: Site) -> None:
+    """What the Spark job would write about the cluster's newest snapshot."""
+    pipeline.snapshot(site, "demo", site.clock())
+    manifests = site.archive.manifests(["demo"])
+    newest = manifests.slice(manifests.num_rows - 1)
+    (row,) = newest.to_pylist()
+    about = {key: row[key] for key in ("cluster", "snapshot_id", "observed_at")}
+    counts = ("leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes")
+    held = {1: (6, 6, 0, 6, 180_000_000), 2: (0, 0, 0, 6, 180_000_000), 3: (0, 0, 0, 0, 0)}
+    brokers = [
+        about | {"broker_id": b, "rack": None, "is_fenced": False} | dict(zip(counts, held[b], strict=True))
+        for b in held
+    ]
+    folder = f"results/{{}}/round={row['snapshot_id']}/part.parquet"
+    site.archive.store.write_table(folder.format("broker_balance"), pa.Table.from_pylist(brokers, BROKER_BALANCE))
+    site.archive.store.write_table(folder.format("topic_balance"), TOPIC_BALANCE.empty_table())
+    site.archive.finish_round(row["snapshot_id"], newest)
+
+
+def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(site: Site, kafka: SimulatedCluster) -> None:
+    analyse_by_hand(site)
+    wanted = pipeline.propose(site, "demo")
+    assert wanted is not None
+    assert (wanted["goal"], wanted["broker_ids"]) == ("add-brokers", [3])
+    run = pipeline.plan(site, "demo", wanted["goal"], wanted["broker_ids"], requested_by="analysis")
+    assert run is not None
+    analyse_by_hand(site)
+    assert pipeline.propose(site, "demo") is None, "the question waits already"
+    no = {"decision": Decision.REJECTED, "by": "alice", "reason": "later", "rate": None}
+    controls.record_decision(site, run["run_id"], run["fingerprint"], **no)  # type: ignore[arg-type]
+    assert pipeline.propose(site, "demo") == wanted, "answered, and the broker is still idle"
+
+
+def test_a_question_about_something_else_does_not_silence_the_idle_broker(site: Site, kafka: SimulatedCluster) -> None:
+    analyse_by_hand(site)
+    other = pipeline.plan(site, "demo", "leaders", [], requested_by="alice")
+    assert other is not None
+    assert pipeline.propose(site, "demo") is not None
+    newer = pipeline.plan(site, "demo", "add-brokers", [3], requested_by="analysis")
+    assert newer is not None
+    assert site.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
+
+
+def test_a_history_without_results_is_said_to_be_empty(site: Site) -> None:
+    with pytest.raises(RefusedError, match="no analysed snapshot yet"):
+        pipeline.report_balance(site, "demo")
