@@ -10,15 +10,12 @@ from dataclasses import dataclass
 
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType, ConfigSource
 from counterpoise.model.plan import RebalancePlan
 
 THROTTLE_KEYS: Mapping[ConfigResourceType, tuple[str, ...]] = {
-    ConfigResourceType.BROKER: ("leader.replication.throttled.rate", "follower.replication.throttled.rate"),
-    ConfigResourceType.TOPIC: (
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-    ),
+    ConfigResourceType.BROKER: RATE_KEYS,
+    ConfigResourceType.TOPIC: LIST_KEYS,
 }
 
 

@@ -131,10 +131,6 @@ class AirflowApi:
         """The address where a person answers."""
         return f"{self.base_url}/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/required_actions"
 
-    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
-        """Set a run to `success` or `failed`, as the button in Airflow does."""
-        self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
-
     def wait_for_dags(self, dag_ids: Collection[str], timeout_seconds: float) -> None:
         """Until all are known. Raises AirflowApiError with the text of any Dag file that cannot be imported."""
 

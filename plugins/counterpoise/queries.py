@@ -6,13 +6,13 @@ list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, 
 from dataclasses import dataclass
 
 from counterpoise import analysis
-from counterpoise.archive import plan_report_name, run_report_name
+from counterpoise.archive import plan_report_name
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad
-from counterpoise.model.run import Event, Run, RunState, TouchedKey
+from counterpoise.model.run import Run, RunState, TouchedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,6 @@ def latest_run_of(site: Site, fingerprint: str) -> Run | None:
     return found[0] if found else None
 
 
-def events(site: Site, run_id: str) -> tuple[Event, ...]:
-    return site.ledger.journal(run_id).events()
-
-
 def plan_of(site: Site, run_id: str) -> RebalancePlan:
     run = site.ledger.run(run_id)
     return site.archive.read_plan(run.plan_uri, run.fingerprint)
@@ -84,7 +80,3 @@ def report(site: Site, name: str) -> str:
 
 def plan_report(site: Site, run_id: str) -> str:
     return report(site, plan_report_name(site.ledger.run(run_id).cluster, run_id))
-
-
-def run_report(site: Site, run_id: str) -> str:
-    return report(site, run_report_name(site.ledger.run(run_id).cluster, run_id))

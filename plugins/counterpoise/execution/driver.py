@@ -19,8 +19,6 @@ from counterpoise.execution import decide
 from counterpoise.execution.look import look
 from counterpoise.execution.observation import MoveState, Observation, drifted_before_start
 from counterpoise.execution.throttles import (
-    LIST_KEYS,
-    RATE_KEYS,
     ThrottleTarget,
     broker,
     missing,
@@ -30,7 +28,7 @@ from counterpoise.execution.throttles import (
 )
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, CallResults, ConfigChange, ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress, RunState, TouchedKey
@@ -182,7 +180,7 @@ class Driver:
             case decide.Throttle(changes):
                 return self._throttle(changes, seen, step)
             case decide.Submit(moves):
-                return self._submit(moves, step)
+                return self._submit(moves, seen, step)
             case decide.Elect(moves):
                 return self._elect(moves, step)
             case decide.Cancel(moves):
@@ -205,11 +203,13 @@ class Driver:
         self._alter_configs(changes, step)
         return READ_BACK_SECONDS
 
-    def _submit(self, moves: tuple[Move, ...], step: "Step") -> float:
+    def _submit(self, moves: tuple[Move, ...], seen: Observation, step: "Step") -> float:
         copying = [move for move in moves if move.adding]
-        if copying and not self._is_throttled(copying):
-            self._log("the throttle has not reached every broker yet")
-            return READ_BACK_SECONDS
+        if copying:
+            if not self._is_throttled(copying):
+                self._log("the throttle has not reached every broker yet")
+                return READ_BACK_SECONDS
+            self._record_values_during(seen)
         partitions = [move.topic_partition for move in moves]
         self._journal.submitting(partitions)
         self._tell("moving", _count(moves))
@@ -255,16 +255,13 @@ class Driver:
             own_rates = frozenset(rate for rate in target.rates if rate[0] == broker(broker_id))
             return not missing(ThrottleTarget(target.rate_bytes_per_second, own_rates, target.lists), configs)
 
-        in_force = all(_side_by_side(is_in_force, broker_ids))
-        if in_force:
-            self._record_values_during()
-        return in_force
+        return all(_side_by_side(is_in_force, broker_ids))
 
-    def _record_values_during(self) -> None:
-        unseen = [t for t in self._journal.touched() if t.during_value is None]
+    def _record_values_during(self, seen: Observation) -> None:
+        """What the keys hold while they are ours: nothing is submitted before a look finds all of them in force."""
+        unseen = [t for t in seen.touched if t.during_value is None]
         if unseen:
-            configs = look(self._admin, self._journal, self._plan, self._target, self._clock()).configs
-            self._journal.seen_during([(t, own_value(configs, t.resource, t.key)) for t in unseen])
+            self._journal.seen_during([(t, own_value(seen.configs, t.resource, t.key)) for t in unseen])
 
     def _close(self, seen: Observation, owed: tuple[TouchedKey, ...]) -> float | None:
         """Proves that every key is as it was, on each broker, and ends the run."""

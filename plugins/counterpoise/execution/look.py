@@ -5,10 +5,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from counterpoise.execution.observation import Observation, SeenPartition
-from counterpoise.execution.throttles import LIST_KEYS, RATE_KEYS, ThrottleTarget
+from counterpoise.execution.throttles import ThrottleTarget
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
+    LIST_KEYS,
+    RATE_KEYS,
     ConfigResource,
     ConfigResourceType,
     ConfigValue,

@@ -14,6 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    RATE_KEYS,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -24,12 +29,6 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
-RATE_KEYS: Final = (LEADER_RATE, FOLLOWER_RATE)
-LIST_KEYS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 EVERY_REPLICA: Final = "*"
 _OWN_LEVEL: Final = {
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER,

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from counterpoise.model.kafka import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    LIST_KEYS,
+    RATE_KEYS,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -23,16 +27,11 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-LEADER_LIST: Final = "leader.replication.throttled.replicas"
-FOLLOWER_LIST: Final = "follower.replication.throttled.replicas"
 MIN_ISR: Final = "min.insync.replicas"
 
-_RATES: Final = (LEADER_RATE, FOLLOWER_RATE, "replica.alter.log.dirs.io.max.bytes.per.second")
-_LISTS: Final = (LEADER_LIST, FOLLOWER_LIST)
+_RATES: Final = (*RATE_KEYS, "replica.alter.log.dirs.io.max.bytes.per.second")
 _DEFAULTS: Final = {
-    ConfigResourceType.TOPIC: {LEADER_LIST: "", FOLLOWER_LIST: "", MIN_ISR: "1"},
+    ConfigResourceType.TOPIC: {LEADER_REPLICAS: "", FOLLOWER_REPLICAS: "", MIN_ISR: "1"},
     ConfigResourceType.BROKER: {MIN_ISR: "1"},
 }
 _LIST: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
@@ -79,7 +78,7 @@ class SimulatedConfigs:
             return ""
         if change.operation is ConfigOperation.SET:
             new = change.value
-        elif change.key not in _LISTS:
+        elif change.key not in LIST_KEYS:
             return f"INVALID_CONFIG: Can't {change.operation} to key {change.key} because its type is not LIST."
         else:
             before = wanted[change.key] if change.key in wanted else _DEFAULTS[resource.type].get(change.key, "")
@@ -114,6 +113,6 @@ def _items(text: str) -> list[str]:
 def _invalid(key: str, value: str) -> str:
     if key in _RATES and (not value.lstrip("-").isdigit() or int(value) < 0):
         return f"INVALID_REQUEST: Invalid value {value} for configuration {key}: Value must be at least 0"
-    if key in _LISTS and not _LIST.fullmatch(value):
+    if key in LIST_KEYS and not _LIST.fullmatch(value):
         return f"INVALID_CONFIG: Invalid value {value} for configuration {key}: it must be * or partition:broker pairs"
     return ""

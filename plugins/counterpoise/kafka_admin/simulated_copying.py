@@ -11,15 +11,10 @@ Limits: Kafka's own sharing is by who asks first; over some seconds it comes to 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from counterpoise.kafka_admin.simulated_configs import (
-    FOLLOWER_LIST,
-    FOLLOWER_RATE,
-    LEADER_LIST,
-    LEADER_RATE,
-    SimulatedConfigs,
-)
+from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 Link = tuple[str, int]  # what is shared: a direction or a throttle, of one broker
 
@@ -43,8 +38,8 @@ def transfers(
             continue
         for to in partition.behind(up):
             links: list[Link] = [("out", source), ("in", to)]
-            links += [(LEADER_RATE, source)] if _is_slowed(configs, key, source, LEADER_LIST, LEADER_RATE) else []
-            links += [(FOLLOWER_RATE, to)] if _is_slowed(configs, key, to, FOLLOWER_LIST, FOLLOWER_RATE) else []
+            links += [(LEADER_RATE, source)] if _is_slowed(configs, key, source, LEADER_REPLICAS, LEADER_RATE) else []
+            links += [(FOLLOWER_RATE, to)] if _is_slowed(configs, key, to, FOLLOWER_REPLICAS, FOLLOWER_RATE) else []
             yield Transfer(key, to, tuple(links))
 
 

@@ -1,16 +1,24 @@
 """What a cluster answers and what it is asked to change: the words of the `ClusterAdmin` protocol.
 
-ConfigKey(ConfigResourceType.BROKER, "4", "follower.replication.throttled.rate")
+ConfigChange(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, ConfigOperation.SET, "20000000")
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from counterpoise.model.cluster import TopicPartition
 
 Subject = TypeVar("Subject")
+
+# The keys of replication throttles (KIP-73): rates of brokers, in bytes per second, and lists of topics.
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+RATE_KEYS: Final = (LEADER_RATE, FOLLOWER_RATE)
+LIST_KEYS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
 @dataclass(frozen=True, slots=True)

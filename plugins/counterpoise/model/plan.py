@@ -10,7 +10,7 @@ fingerprint does not match its content was edited and is refused.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -238,8 +238,3 @@ def _move_from(row: Mapping[str, Any]) -> Move:
         leader_before=row["leader_before"],
         size_bytes=row["size_bytes"],
     )
-
-
-def sorted_moves(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Moves in the order that a plan keeps: by topic, then partition."""
-    return tuple(sorted(moves, key=lambda move: (move.topic, move.partition)))

@@ -79,9 +79,6 @@ class Store:
         except pa.ArrowException as error:
             raise StoreError(f"{self.uri(path)} is no whole Parquet file: {error}") from None
 
-    def exists(self, path: str) -> bool:
-        return bool(self._fs.get_file_info(self._full(path)).type == fs.FileType.File)
-
     def list(self, prefix: str, *, suffix: str = "") -> tuple[str, ...]:
         """All files below a folder, sorted, as paths relative to the store; none where the folder does not exist."""
         selector = fs.FileSelector(self._full(prefix), recursive=True, allow_not_found=True)
