@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from counterpoise.model.document import from_document_text
-from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
 
 JUDGE = Path(__file__).resolve().parents[2] / "shared" / "judge"

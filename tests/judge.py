@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.document import from_document_text, to_document
-from counterpoise.model.plan import Goal, Move, RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 

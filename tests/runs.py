@@ -10,8 +10,9 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.planning import make_plan
 from tests.pictures import cluster, simulated

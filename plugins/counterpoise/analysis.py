@@ -27,9 +27,9 @@ from counterpoise.model.balance import (
 )
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.measures import evenness, share_not_preferred
-from counterpoise.model.plan import Goal
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
+from counterpoise.model.request import Goal
 
 TOPICS_SHOWN: Final = 20
 _BROKER_COLUMNS: Final = tuple(BrokerBalance.__slots__)

@@ -28,9 +28,10 @@ from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import OPEN_STATES, Run, RunState, TouchedKey
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.snapshot import take_snapshot

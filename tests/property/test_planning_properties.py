@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from counterpoise.errors import RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
-from counterpoise.model.plan import Goal, PlanRequest
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
 from tests.judge import assignment_of, executed, judge

@@ -11,8 +11,8 @@ from counterpoise.errors import BrokerSilentError, HaltedError, RunConflictError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
-from counterpoise.model.plan import Goal, PlanRequest
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun
 

@@ -9,8 +9,8 @@ import pytest
 
 from counterpoise.analysis import leader_balance, wanted_goal
 from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.plan import Goal
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal
 from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

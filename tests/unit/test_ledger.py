@@ -17,7 +17,8 @@ from counterpoise.ledger.database import open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.plan import Goal, LowerBound, RebalancePlan
+from counterpoise.model.plan import LowerBound, RebalancePlan
+from counterpoise.model.request import Goal
 from counterpoise.model.run import TRANSITIONS, RunState, TouchedKey
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ import pytest
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
-from counterpoise.model.plan import Goal, PlanRequest
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
 from tests.judge import executed, judge
 from tests.pictures import cluster
@@ -181,7 +181,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_hash_seed(tmp_path: Pa
     document.write_text(json.dumps(to_document(cluster(picture, racks="1=a 2=b 3=c 4=d"))))
     script = (
         "import sys; from counterpoise.model.document import from_document_text; "
-        "from counterpoise.model.plan import Goal, PlanRequest; from counterpoise.planning import make_plan; "
+        "from counterpoise.model.request import Goal, PlanRequest; from counterpoise.planning import make_plan; "
         "snapshot = from_document_text(open(sys.argv[1]).read()); "
         "print(make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,))).to_json())"
     )

@@ -18,8 +18,9 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.measures import evenness
-from counterpoise.model.plan import BrokerFigure, Goal, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.request import Goal
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
     leader_balance_json,

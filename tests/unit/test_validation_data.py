@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import BrokerFigure, Goal, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
+from counterpoise.model.request import Goal
 from counterpoise.validation import check_plan_data, check_snapshot_data, validate_data
 from tests.pictures import cluster
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import BrokerFigure, Goal, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal
 from counterpoise.validation import RULES, find_violations
 from tests.pictures import cluster
 

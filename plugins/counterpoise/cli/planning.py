@@ -22,9 +22,10 @@ from counterpoise.cli.common import (
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
-from counterpoise.model.plan import Goal, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
+from counterpoise.model.request import Goal
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1

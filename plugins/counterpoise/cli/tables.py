@@ -10,6 +10,7 @@ from rich.text import Text
 from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.measures import evenness
+from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import RunState
 from counterpoise.queries import RunStatus
@@ -72,7 +73,7 @@ def plan_summary(plan: RebalancePlan) -> dict[str, Any]:
         "copied_bytes": plan.copied_bytes,
         "lower_bound": {"replicas": plan.lower_bound.replicas, "bytes": plan.lower_bound.bytes},
         "leader_changes": plan.leader_changes,
-        "bytes_over_busiest_link": plan.bytes_over_busiest_link,
+        "bytes_over_busiest_link": busiest_link_bytes(plan),
         "warnings": list(plan.warnings),
         "brokers_before_and_after": [
             {name: getattr(figure, name) for name in type(figure).__slots__} for figure in plan.figures
@@ -91,7 +92,7 @@ def print_plan(
     else:
         console.print(_cost(plan), markup=False)
         if rate:
-            seconds = plan.bytes_over_busiest_link / rate
+            seconds = busiest_link_bytes(plan) / rate
             console.print(f"takes about {format_seconds(seconds)} at {format_rate(rate)}", markup=False)
         console.print(_moves_table(plan))
     for warning in plan.warnings:

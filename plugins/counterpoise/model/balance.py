@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from counterpoise.model.measures import Evenness
-from counterpoise.model.plan import Goal
+from counterpoise.model.request import Goal
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,34 +11,31 @@ fingerprint does not match its content was edited and is refused.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Budget, Goal, Scope
 
 FORMAT: Final = "counterpoise-plan/1"
 
 
-class Goal(StrEnum):
-    ADD_BROKERS = "add-brokers"  # old brokers receive nothing
-    REMOVE_BROKERS = "remove-brokers"  # the named brokers end up empty
-    LEADERS = "leaders"  # no byte moves: replicas are reordered, leaders elected
-    REBALANCE = "rebalance"
-    IMPORTED = "imported"  # as a reassignment JSON asked for
+class Why(StrEnum):
+    """The measure that a move serves first."""
 
-
-GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS})
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    goal: Goal
-    broker_ids: tuple[int, ...] = ()
-    policy: BalancePolicy = field(default_factory=BalancePolicy)
+    RACKS = "racks"  # the partition stands on more racks than before, or is stacked less
+    REPLICAS = "replicas"  # replicas per broker
+    BYTES = "bytes"  # bytes per broker
+    LEADERS = "leaders"  # leaders per broker, or per topic
+    DRAIN = "drain"  # its broker is to be emptied
+    REPAIR = "repair"  # its broker is dead
+    DEMOTE = "demote"  # its broker is to lead nothing
+    REPLICATION_FACTOR = "replication-factor"
+    PREFERRED = "preferred"  # another replica than the preferred one leads it now
+    IMPORTED = "imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,8 @@ class Move:
     replicas_after: tuple[int, ...]
     leader_before: int  # -1: none
     size_bytes: int  # of one replica
+    bytes_in_per_second: int | None = None
+    why: Why = Why.REPLICAS
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -76,15 +75,29 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigure:
-    """Leaders, replicas and bytes of one broker before and after the plan."""
+    """One registered broker before and after the plan, with the best that any plan could give it.
+
+    Bytes-in is what it takes in as a leader; None where the snapshot tells no rates. `bytes_peak` is the most that it
+    may hold on the way, when everything it receives is there and nothing that it gives is gone yet.
+    """
 
     broker_id: int
+    rack: str | None
     leaders_before: int
     leaders_after: int
+    leaders_best: int
     replicas_before: int
     replicas_after: int
+    replicas_best: int
     bytes_before: int
     bytes_after: int
+    bytes_best: int
+    bytes_peak: int
+    bytes_in_before: int | None = None
+    bytes_in_after: int | None = None
+    bytes_in_best: int | None = None
+    disk_total_bytes: int | None = None
+    disk_used_bytes: int | None = None  # before, other files included
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,15 @@ class LowerBound:
     replicas: int
     bytes: int
     leaders_max_minus_min: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a budget leaves for a later plan."""
+
+    partitions: int = 0
+    replicas: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,10 @@ class RebalancePlan:
     lower_bound: LowerBound
     reason: str = ""  # why nothing moves, when nothing does
     warnings: tuple[str, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    budget: Budget = field(default_factory=Budget)
+    replication_factor: int | None = None  # only of the goal of that name
+    left: Left = field(default_factory=Left)
 
     @property
     def is_empty(self) -> bool:
@@ -126,24 +152,13 @@ class RebalancePlan:
     def leader_changes(self) -> int:
         return sum(move.changes_leader for move in self.moves)
 
+    @property
+    def lowers_replication_factor(self) -> bool:
+        return any(len(move.replicas_after) < len(move.replicas_before) for move in self.moves)
+
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint_of(self._content())
-
-    @cached_property
-    def bytes_over_busiest_link(self) -> int:
-        """The most bytes that one broker has to send or to receive: with the rate, this gives the expected time.
-
-        The sender is taken to be the leader before the move, as Kafka's followers fetch from leaders.
-        """
-        sent: dict[int, int] = {}
-        received: dict[int, int] = {}
-        for move in self.moves:
-            if move.adding and move.leader_before >= 0:
-                sent[move.leader_before] = sent.get(move.leader_before, 0) + move.copied_bytes
-            for broker_id in move.adding:
-                received[broker_id] = received.get(broker_id, 0) + move.size_bytes
-        return max([0, *sent.values(), *received.values()])
 
     def to_json(self) -> str:
         """The document, one move per line so that two plans can be compared with a text tool."""
@@ -183,8 +198,12 @@ class RebalancePlan:
             "goal": str(self.goal),
             "broker_ids": list(self.broker_ids),
             "policy_digest": self.policy_digest,
+            "scope": asdict(self.scope),
+            "budget": asdict(self.budget),
+            "replication_factor": self.replication_factor,
             "figures": [{name: getattr(figure, name) for name in BrokerFigure.__slots__} for figure in self.figures],
-            "lower_bound": {name: getattr(self.lower_bound, name) for name in LowerBound.__slots__},
+            "lower_bound": asdict(self.lower_bound),
+            "left": asdict(self.left),
             "reason": self.reason,
             "warnings": list(self.warnings),
             "moves": [_move_content(move) for move in self.moves],
@@ -202,6 +221,10 @@ class RebalancePlan:
             moves=tuple(_move_from(row) for row in content["moves"]),
             figures=tuple(BrokerFigure(**row) for row in content["figures"]),
             lower_bound=LowerBound(**content["lower_bound"]),
+            left=Left(**content["left"]),
+            scope=Scope(**{name: tuple(values) for name, values in content["scope"].items()}),
+            budget=Budget(**content["budget"]),
+            replication_factor=content["replication_factor"],
             reason=content["reason"],
             warnings=tuple(content["warnings"]),
         )
@@ -225,6 +248,8 @@ def _move_content(move: Move) -> dict[str, Any]:
         "replicas_after": list(move.replicas_after),
         "leader_before": move.leader_before,
         "size_bytes": move.size_bytes,
+        "bytes_in_per_second": move.bytes_in_per_second,
+        "why": str(move.why),
     }
 
 
@@ -237,4 +262,6 @@ def _move_from(row: Mapping[str, Any]) -> Move:
         replicas_after=tuple(row["replicas_after"]),
         leader_before=row["leader_before"],
         size_bytes=row["size_bytes"],
+        bytes_in_per_second=row["bytes_in_per_second"],
+        why=Why(row["why"]),
     )

@@ -7,6 +7,14 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from enum import StrEnum
+
+
+class LeaderWeight(StrEnum):
+    """What leaders are to be even in."""
+
+    COUNT = "count"
+    BYTES_IN = "bytes-in"  # bytes from producers first, counts second; needs rates in the snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +23,10 @@ class BalancePolicy:
 
     bytes_tolerance_percent: int = 10
     leaders_max_minus_min: int = 1  # more than this above the best possible asks for a plan
-    excluded_topics: tuple[str, ...] = ()  # exact names; their replicas stay where they are
+    excluded_topics: tuple[str, ...] = ()  # names or patterns (`audit-*`); their replicas stay where they are
+    leader_weight: LeaderWeight = LeaderWeight.COUNT
+    disk_limit_percent: int = 85  # no log dir is filled further than this at any moment of a move
+    ignorable_permille: int = 5  # an evenness gained that is less than this part of the mean is not worth a plan
 
     @property
     def digest(self) -> str:

@@ -1,10 +1,10 @@
 """The snapshot as numpy columns, which is what the planner works on.
 
-    cluster = read_cluster(snapshot, policy)
+    cluster = read_cluster(snapshot, policy, scope)
     cluster.replicas[7]            # brokers of partition 7, as positions in cluster.broker_ids; -1 fills the row
 
 Partitions are in order of topic and number and brokers in order of id, whatever the order of the rows in the
-snapshot: this is where "same input, same plan" begins. Sizes that are not known count as 0.
+snapshot: this is where "same input, same plan" begins. Sizes and rates that are not known count as 0.
 """
 
 from dataclasses import dataclass
@@ -17,32 +17,44 @@ from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Scope, matching
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NOBODY = -1  # in place of a broker: no leader, or the end of a row of replicas
+UNBOUNDED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterArrays:
-    """One row per broker (`broker_ids`, `racks`, `is_live`, `is_registered`) and one per partition (the rest)."""
+    """One row per broker, then one per partition, then one per topic."""
 
     broker_ids: Ints
     racks: Ints  # a number per rack name; brokers without a rack share one
     is_live: Flags
     is_registered: Flags  # false for brokers that only a replica list still names
+    is_in_scope: Flags  # the others neither give nor take, and lead what they lead
+    disk_bytes: Ints  # over its log dirs; 0 when not known
+    headroom_bytes: Ints  # what may still arrive before its fullest log dir is at the policy's limit
 
     topics: pa.Array
+    topic_numbers: Ints  # a number per topic name, in order
     numbers: Ints
     replicas: Ints  # two dimensions
     replica_counts: Ints
     leaders: Ints
+    is_in_sync: Flags  # as `replicas`; true where the snapshot does not tell
     size_bytes: Ints
     is_size_known: Flags
+    bytes_in: Ints  # from producers, per second
+    is_rate_known: Flags
     is_moving: Flags  # somebody's reassignment is under way
-    is_excluded: Flags  # by the policy
+    is_excluded: Flags  # by the policy or the request
     is_leaderless: Flags  # offline; never set where the snapshot tells no leaders at all
+
+    topic_names: tuple[str, ...]
+    min_insync_replicas: Ints  # 0 when not known
 
     @property
     def broker_count(self) -> int:
@@ -89,8 +101,9 @@ class ClusterArrays:
         return total
 
 
-def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy) -> ClusterArrays:
+def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None) -> ClusterArrays:
     """The columns of a snapshot, in canonical order."""
+    scope = scope or Scope()
     table = snapshot.partitions
     table = table.take(pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])).combine_chunks()
     ids_by_row, counts = _lists(table["replicas"])
@@ -98,28 +111,75 @@ def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy) -> ClusterArr
     broker_ids = np.union1d(registered, ids_by_row[ids_by_row >= 0])
     leader_ids = _numbers(table["leader"], missing=NOBODY)
     is_leaderless = leader_ids < 0
+    topics = _one_chunk(table["topic"])
+    topic_names = tuple(sorted(set(snapshot.topics["topic"].to_pylist()) | set(topics.unique().to_pylist())))
+    topic_numbers = pc.index_in(topics, value_set=pa.array(topic_names, pa.string()))
+    disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
     return ClusterArrays(
         broker_ids=broker_ids,
         racks=_rack_numbers(broker_ids, snapshot),
         is_live=np.isin(broker_ids, np.array(snapshot.live_broker_ids, dtype=np.int64)),
         is_registered=np.isin(broker_ids, registered),
-        topics=_one_chunk(table["topic"]),
+        is_in_scope=np.array([scope.may_touch_broker(broker_id) for broker_id in broker_ids.tolist()], dtype=np.bool_),
+        disk_bytes=disk_bytes,
+        headroom_bytes=headroom_bytes,
+        topics=topics,
+        topic_numbers=topic_numbers.to_numpy(zero_copy_only=False).astype(np.int64),
         numbers=_numbers(table["partition"], missing=NOBODY),
         replicas=_positions(broker_ids, ids_by_row),
         replica_counts=counts,
         leaders=_positions(broker_ids, leader_ids),
+        is_in_sync=_in_sync(ids_by_row, table["isr"]),
         size_bytes=_numbers(table["size_bytes"], missing=0),
         is_size_known=_flags(table["size_bytes"].is_valid()),
+        bytes_in=_numbers(table["bytes_in_per_second"], missing=0),
+        is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
         is_moving=(_lists(table["adding_replicas"])[1] > 0) | (_lists(table["removing_replicas"])[1] > 0),
-        is_excluded=_flags(pc.is_in(table["topic"], value_set=pa.array(policy.excluded_topics, pa.string()))),
+        is_excluded=_excluded(topic_names, policy, scope)[topic_numbers.to_numpy(zero_copy_only=False)],
         is_leaderless=is_leaderless & (not is_leaderless.all()),
+        topic_names=topic_names,
+        min_insync_replicas=_min_insync(topic_names, snapshot),
     )
+
+
+def _excluded(topic_names: tuple[str, ...], policy: BalancePolicy, scope: Scope) -> Flags:
+    """Per topic: must it be left alone?"""
+    excluded = matching((*policy.excluded_topics, *scope.excluded_topics), topic_names)
+    included = matching(scope.topics or ("*",), topic_names)
+    return np.array([name in excluded or name not in included for name in topic_names], dtype=np.bool_)
+
+
+def _min_insync(topic_names: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
+    pairs = zip(*(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")), strict=True)
+    told = dict(pairs)
+    return np.array([told.get(name) or 0 for name in topic_names], dtype=np.int64)
+
+
+def _disks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -> tuple[Ints, Ints]:
+    """Total bytes per broker, and how much may still arrive."""
+    total, headroom = np.zeros_like(broker_ids), np.full_like(broker_ids, UNBOUNDED)
+    for row in snapshot.brokers.to_pylist():
+        at = np.searchsorted(broker_ids, row["broker_id"])
+        if row["disk_total_bytes"] is not None and row["disk_usable_bytes"] is not None:
+            total[at] = row["disk_total_bytes"]
+            used = row["disk_total_bytes"] - row["disk_usable_bytes"]
+            headroom[at] = max(0, row["disk_total_bytes"] * policy.disk_limit_percent // 100 - used)
+    return total, headroom
+
+
+def _in_sync(replicas: Ints, column: pa.ChunkedArray) -> Flags:
+    """Which replicas are in sync; all of a partition where its row is null."""
+    isr, _ = _lists(column)
+    in_sync = np.zeros(replicas.shape, dtype=np.bool_)
+    for member in range(isr.shape[1]):
+        in_sync |= replicas == isr[:, [member]]
+    return np.asarray(in_sync | ~_flags(column.is_valid())[:, None]) & (replicas >= 0)
 
 
 def _lists(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
     """A list column as a matrix filled up with -1, and the length of each row."""
     lists = _one_chunk(column)
-    counts = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     matrix = np.full((len(counts), int(counts.max(initial=1))), NOBODY, dtype=np.int64)
     inside = np.arange(matrix.shape[1]) < counts[:, None]
     matrix[inside] = lists.flatten().to_numpy(zero_copy_only=False)

@@ -11,14 +11,15 @@ evenly than floor(n/m)..ceil(n/m). A plan below the bound for replicas or bytes 
 
 import numpy as np
 
-from counterpoise.model.plan import Goal, LowerBound
+from counterpoise.model.plan import LowerBound
+from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import ClusterArrays, Ints
 from counterpoise.planning.roles import Roles
 
 
 def lower_bound(cluster: ClusterArrays, goal: Goal, roles: Roles, tolerance_percent: int) -> LowerBound:
     """The bounds for a goal, before any move."""
-    staying = int(roles.staying.sum())
+    staying = int(roles.leading.sum())
     spread = 0 if staying == 0 or cluster.partition_count % staying == 0 else 1
     counts, held = cluster.load(cluster.replicas), cluster.load(cluster.replicas, cluster.size_bytes)
     if goal is Goal.LEADERS:
@@ -33,7 +34,7 @@ def lower_bound(cluster: ClusterArrays, goal: Goal, roles: Roles, tolerance_perc
 
 def _groups(cluster: ClusterArrays, roles: Roles) -> list[tuple[Ints, int, int]]:
     """Brokers that share replicas among themselves, with the replicas and bytes they share."""
-    staying = np.flatnonzero(roles.staying)
+    staying = np.flatnonzero(roles.sharing)
     racks = np.unique(cluster.racks[staying])
     factors = np.unique(cluster.replica_counts)
     if len(factors) == 1 and len(racks) == factors[0] > 1:

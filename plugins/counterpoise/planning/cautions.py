@@ -6,61 +6,23 @@ A caution is a small function from a situation to a sentence or None; `CAUTIONS`
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from counterpoise.model.plan import Goal, PlanRequest
-from counterpoise.planning.arrays import ClusterArrays, Ints
-from counterpoise.planning.outcome import Outcome
-from counterpoise.planning.placement import Placement
+from counterpoise.model.request import Goal
+from counterpoise.planning.arrays import Ints
 from counterpoise.planning.racks import badly_racked
-from counterpoise.planning.roles import Roles
-from counterpoise.planning.targets import ByteBand, byte_band, count_targets
+from counterpoise.planning.situation import Situation, is_worse
 
 _MOST_NAMES = 5
 _USUAL_REPLICATION_FACTOR = 3
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Situation:
-    """A request, what it found and what came of it."""
-
-    request: PlanRequest
-    cluster: ClusterArrays
-    roles: Roles
-    before: Placement
-    after: Placement
-    outcome: Outcome
 
 
 def warnings_of(situation: Situation) -> tuple[str, ...]:
     """All sentences that apply."""
     sentences = (caution(situation) for caution in CAUTIONS)
     return tuple(sentence for sentence in sentences if sentence is not None)
-
-
-def best_counts(situation: Situation) -> Ints:
-    """Replicas per broker that stays, if every one of them could give and take: the most even the racks allow."""
-    staying = situation.roles.staying
-    anyone = Roles(takers=staying, givers=staying, leaving=situation.roles.leaving, staying=staying)
-    return count_targets(situation.after, anyone)[staying]
-
-
-def band_after(situation: Situation) -> ByteBand:
-    return byte_band(situation.after, situation.roles, situation.request.policy.bytes_tolerance_percent)
-
-
-def out_of_band(situation: Situation) -> Ints:
-    """Positions of the brokers whose bytes are outside the tolerated band in the end."""
-    band, held = band_after(situation), situation.after.bytes_held
-    return np.flatnonzero(situation.roles.staying & ((held < band.lowest) | (held > band.highest)))
-
-
-def is_worse(reached: Ints, best: Ints) -> bool:
-    """Are counts per broker clearly less even than the best possible? A hundredth of the mean more does not matter."""
-    return int(np.ptp(reached)) > max(1, int(np.ptp(best))) + int(reached.mean()) // 100
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -103,8 +65,9 @@ def _without_leader(situation: Situation) -> str | None:
 
 def _excluded(situation: Situation) -> str | None:
     count = int(situation.cluster.is_excluded.sum())
+    excluded = "left alone: the policy or the request excludes"
     return (
-        f"{counted(count, 'partition is', 'partitions are')} left alone by the policy (excluded topics)"
+        counted(count, f"partition is {excluded} its topic", f"partitions are {excluded} their topics")
         if count
         else None
     )
@@ -151,7 +114,7 @@ def _racks_not_cured(situation: Situation) -> str | None:
 
 
 def _uneven_racks(situation: Situation) -> str | None:
-    best = best_counts(situation)
+    best = situation.best_counts[situation.sharing]
     low, high = int(best.min(initial=1 << 60)), int(best.max(initial=0))
     if high - low <= 1 or situation.request.goal is Goal.LEADERS:
         return None
@@ -164,8 +127,7 @@ def _uneven_racks(situation: Situation) -> str | None:
 def _counts_not_reached(situation: Situation) -> str | None:
     if situation.request.goal is Goal.LEADERS:
         return None
-    staying, counts = situation.roles.staying, situation.after.counts
-    best, reached = best_counts(situation), counts[staying]
+    best, reached = situation.best_counts[situation.sharing], situation.after.counts[situation.sharing]
     if not is_worse(reached, best):
         return None
     return (
@@ -175,7 +137,7 @@ def _counts_not_reached(situation: Situation) -> str | None:
 
 
 def _bytes_outside_band(situation: Situation) -> str | None:
-    which = out_of_band(situation)
+    which = situation.out_of_band
     if situation.request.goal is Goal.LEADERS or not len(which):
         return None
     percent = situation.request.policy.bytes_tolerance_percent
@@ -190,8 +152,7 @@ def _offer_rebalance(situation: Situation) -> str:
 
 
 def _leaders_uneven(situation: Situation) -> str | None:
-    leaders = situation.outcome.leaders
-    led = np.bincount(leaders[leaders >= 0], minlength=situation.cluster.broker_count)[situation.roles.staying]
+    led = situation.led[situation.roles.leading]
     if np.ptp(led) <= 1:
         return None
     idle = int((led == 0).sum())

@@ -1,6 +1,6 @@
 """Emptying brokers: each of their replicas goes to another broker, and no other replica moves.
 
-    drain(placement, roles, wanted, band)
+    drain(placement, roles, wanted, band, cluster.may_drain)
 
 Largest first, each to a broker of the best rack that still may take one by its count, and of these to the one that
 lacks most bytes. Where the racks leave no such broker, the count gives way; where they leave no fair rack, the rack
@@ -9,16 +9,16 @@ does (the last broker of a rack leaves), and the partition is stacked as low as 
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.planning.arrays import Flags, Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.targets import ByteBand
 
 
-def drain(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand) -> None:
-    """Moves every replica that may be moved off the brokers that leave."""
+def drain(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, may_move: Flags) -> None:
+    """Moves every replica of the partitions that `may_move` off the brokers that leave."""
     leaving = np.append(roles.leaving, False)
-    movable = leaving[placement.replicas] & placement.cluster.may_drain[:, None]
+    movable = leaving[placement.replicas] & may_move[:, None]
     partitions, positions = np.nonzero(movable)
     order = np.lexsort((positions, partitions, -placement.cluster.size_bytes[partitions]))
     takers = np.flatnonzero(roles.takers)

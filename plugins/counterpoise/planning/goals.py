@@ -1,8 +1,8 @@
-"""The goals: each says who gives and takes, and in which steps the replicas find their place.
+"""The goals: each says who gives, takes and leads, and in which steps the replicas find their place.
 
     goal = goal_named(Goal.ADD_BROKERS)
     roles = goal.roles(cluster, named)
-    goal.place(placement, roles, tolerance_percent=10)
+    goal.place(placement, roles, request)
 
 Leaders are chosen afterwards, over the replica sets that a goal leaves, in the same way for all goals.
 """
@@ -11,17 +11,18 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
-from counterpoise.model.plan import Goal
-from counterpoise.planning.arrays import ClusterArrays, Flags, Ints
+from counterpoise.model.plan import Why
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays, Flags, Ints
 from counterpoise.planning.drain import drain
 from counterpoise.planning.level import exchange_bytes, level_counts
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.racks import repair_racks
+from counterpoise.planning.replication import set_replication_factor
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.rounds import in_rounds
 from counterpoise.planning.spread import spread
 from counterpoise.planning.targets import ByteBand, byte_band, count_targets, fair_counts
-from counterpoise.planning.water import UNBOUNDED
 
 
 class PlanningGoal(Protocol):
@@ -29,91 +30,174 @@ class PlanningGoal(Protocol):
 
     name: ClassVar[Goal]
     elects: ClassVar[bool]  # names partitions too whose only change is the election of their preferred leader
+    why: ClassVar[Why | None]  # what every copy serves; None where it is evenness
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        """Who gives and takes; `named` has the brokers of the request."""
+        """Who gives, takes and leads; `named` has the brokers of the request."""
 
-    def place(self, placement: Placement, roles: Roles, tolerance_percent: int) -> None:
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Moves replicas until the goal is reached, as far as it can be."""
 
+    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
+        """Per partition: may the goal give it another leader?"""
 
-class AddBrokers:
+
+class _Evening:
+    """What goals have in common that make a cluster more even."""
+
+    elects: ClassVar[bool] = True
+    why: ClassVar[Why | None] = None
+
+    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
+        return cluster.may_change
+
+
+class _Replacing:
+    """What goals have in common that copy certain replicas and leave all others where they are."""
+
+    elects: ClassVar[bool] = False
+
+    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
+        return cluster.may_change
+
+
+class AddBrokers(_Evening):
     """New brokers reach their fair share; old brokers receive nothing."""
 
     name: ClassVar[Goal] = Goal.ADD_BROKERS
-    elects: ClassVar[bool] = True
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        return Roles(takers=named, givers=cluster.is_live & ~named, leaving=_nobody(cluster), staying=cluster.is_live)
+        live, able = cluster.is_live, cluster.is_live & cluster.is_in_scope
+        return Roles(named & able, able & ~named, _nobody(cluster), live, able, able)
 
-    def place(self, placement: Placement, roles: Roles, tolerance_percent: int) -> None:
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         def one_round() -> None:
             limit = fair_counts(placement, roles)
             repair_racks(placement, roles, count_targets(placement, roles, limit), limit)
-            _even_out(placement, roles, tolerance_percent, limit)
+            _even_out(placement, roles, request, limit)
 
-        in_rounds(placement, roles, tolerance_percent, one_round)
+        in_rounds(placement, roles, request.policy.bytes_tolerance_percent, one_round)
 
 
-class RemoveBrokers:
+class RemoveBrokers(_Replacing):
     """The named brokers end up empty; nothing else moves."""
 
     name: ClassVar[Goal] = Goal.REMOVE_BROKERS
-    elects: ClassVar[bool] = False
+    why: ClassVar[Why | None] = Why.DRAIN
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
-        return Roles(takers=staying, givers=named, leaving=named, staying=staying)
+        able = staying & cluster.is_in_scope
+        return Roles(able, named, named, staying, able, able)
 
-    def place(self, placement: Placement, roles: Roles, tolerance_percent: int) -> None:
-        wanted, band = count_targets(placement, roles), byte_band(placement, roles, tolerance_percent)
-        drain(placement, roles, wanted, band)
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        tolerance = request.policy.bytes_tolerance_percent
+        movable = placement.cluster.may_drain
+        drain(placement, roles, count_targets(placement, roles), byte_band(placement, roles, tolerance), movable)
 
 
-class Leaders:
+class Repair(_Replacing):
+    """Replicas on dead brokers are copied anew elsewhere; nothing else moves."""
+
+    name: ClassVar[Goal] = Goal.REPAIR
+    why: ClassVar[Why | None] = Why.REPAIR
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        dead, able = ~cluster.is_live, cluster.is_live & cluster.is_in_scope
+        return Roles(able, dead, dead, cluster.is_live, able, able)
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        tolerance = request.policy.bytes_tolerance_percent
+        movable = placement.cluster.may_change  # there is nobody to copy from where no leader is
+        drain(placement, roles, count_targets(placement, roles), byte_band(placement, roles, tolerance), movable)
+
+
+class DemoteBrokers:
+    """The named brokers give up what they lead, and keep their replicas, last in the order."""
+
+    name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
+    elects: ClassVar[bool] = True
+    why: ClassVar[Why | None] = Why.DEMOTE
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        nobody, able = _nobody(cluster), cluster.is_live & cluster.is_in_scope
+        return Roles(nobody, nobody, nobody, cluster.is_live, able, able & ~named)
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Nothing to do: the replica sets stay."""
+
+    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
+        """Only where a named broker leads or is named first."""
+        demoted = np.append(roles.sharing & ~roles.leading, False)
+        return np.asarray(cluster.may_change & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]]))
+
+
+class Leaders(_Evening):
     """No byte moves: replicas are reordered and leaders elected."""
 
     name: ClassVar[Goal] = Goal.LEADERS
-    elects: ClassVar[bool] = True
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        nobody = _nobody(cluster)
-        return Roles(takers=nobody, givers=nobody, leaving=nobody, staying=cluster.is_live)
+        nobody, able = _nobody(cluster), cluster.is_live & cluster.is_in_scope
+        return Roles(nobody, nobody, nobody, cluster.is_live, able, able)
 
-    def place(self, placement: Placement, roles: Roles, tolerance_percent: int) -> None:
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Nothing to do: the replica sets stay."""
 
 
-class Rebalance:
+class Rebalance(_Evening):
     """Racks repaired, then replicas and bytes even on all live brokers, with the least moves."""
 
     name: ClassVar[Goal] = Goal.REBALANCE
-    elects: ClassVar[bool] = True
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        live = cluster.is_live
-        return Roles(takers=live, givers=live, leaving=_nobody(cluster), staying=live)
+        able = cluster.is_live & cluster.is_in_scope
+        return Roles(able, able, _nobody(cluster), cluster.is_live, able, able)
 
-    def place(self, placement: Placement, roles: Roles, tolerance_percent: int) -> None:
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         no_limit = np.full(placement.cluster.broker_count, UNBOUNDED)
 
         def one_round() -> None:
             repair_racks(placement, roles, count_targets(placement, roles), no_limit)
-            band = _even_out(placement, roles, tolerance_percent, no_limit)
+            band = _even_out(placement, roles, request, no_limit)
             exchange_bytes(placement, roles, band)
 
-        in_rounds(placement, roles, tolerance_percent, one_round)
+        in_rounds(placement, roles, request.policy.bytes_tolerance_percent, one_round)
 
 
-GOALS: Final[tuple[PlanningGoal, ...]] = (AddBrokers(), RemoveBrokers(), Leaders(), Rebalance())
+class ReplicationFactor(_Replacing):
+    """Replicas are added or taken away until each partition has the wanted number; none moves."""
+
+    name: ClassVar[Goal] = Goal.REPLICATION_FACTOR
+    why: ClassVar[Why | None] = Why.REPLICATION_FACTOR
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        able = cluster.is_live & cluster.is_in_scope
+        return Roles(able, able, _nobody(cluster), cluster.is_live, able, able)
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        if request.replication_factor is not None:
+            set_replication_factor(placement, roles, request.replication_factor)
+
+
+GOALS: Final[tuple[PlanningGoal, ...]] = (
+    AddBrokers(),
+    RemoveBrokers(),
+    DemoteBrokers(),
+    Leaders(),
+    Rebalance(),
+    ReplicationFactor(),
+    Repair(),
+)
 
 
 def goal_named(name: Goal) -> PlanningGoal:
     return next(goal for goal in GOALS if goal.name is name)
 
 
-def _even_out(placement: Placement, roles: Roles, tolerance_percent: int, limit: Ints) -> ByteBand:
-    wanted, band = count_targets(placement, roles, limit), byte_band(placement, roles, tolerance_percent)
+def _even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:
+    wanted = count_targets(placement, roles, limit)
+    band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
     spread(placement, roles, wanted, band)
     level_counts(placement, roles, band, limit)
     return band

@@ -12,10 +12,15 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.plan import Goal, LowerBound, RebalancePlan
+from counterpoise.model.plan import LowerBound, RebalancePlan, Why
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import NOBODY, ClusterArrays, Ints, read_cluster
-from counterpoise.planning.outcome import Outcome, figures_of, moves_of
+from counterpoise.planning.figures import figures_of
+from counterpoise.planning.outcome import Outcome, moves_of
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.roles import Roles
+from counterpoise.planning.situation import Situation
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -33,7 +38,11 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
             "\n".join([f"reassignment: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints[:20])])
         )
     outcome = _outcome(cluster, {rows[key]: replicas for key, replicas in wanted.items()})
-    moves = moves_of(snapshot, outcome)
+    everyone, nobody = cluster.is_live, np.zeros(cluster.broker_count, dtype=np.bool_)
+    roles = Roles(everyone, everyone, nobody, everyone, everyone, everyone)
+    request = PlanRequest(Goal.IMPORTED, policy=policy)
+    situation = Situation(request, cluster, roles, Placement.of(cluster, outcome.replicas.copy()), outcome)
+    moves = moves_of(snapshot, outcome, [Why.IMPORTED] * int(outcome.is_named.sum()))
     copied = sum(len(move.adding) for move in moves)
     leaders_at_best = 0 if cluster.partition_count % len(snapshot.live_broker_ids) == 0 else 1
     return RebalancePlan(
@@ -44,7 +53,7 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
         broker_ids=(),
         policy_digest=policy.digest,
         moves=moves,
-        figures=figures_of(outcome),
+        figures=figures_of(snapshot, situation),
         lower_bound=LowerBound(copied, sum(move.copied_bytes for move in moves), leaders_at_best),
         reason="" if moves else "every partition is already where the reassignment wants it",
     )
@@ -74,4 +83,4 @@ def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> O
         is_wanted[row] = True
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
     is_named = (replicas != cluster.replicas).any(axis=1) | (is_wanted & is_led_by_another)
-    return Outcome(cluster, replicas, is_named)
+    return Outcome(cluster, cluster.replicas, replicas, is_named)

@@ -1,6 +1,7 @@
 """Leaders: the most even choice that the replica sets allow, exactly, with the fewest changes of leader.
 
-    first = choose_leaders(placement, eligible, current)        # a broker per partition
+    is_free = free_to_lead(placement, eligible, may_change)
+    first = choose_leaders(placement, eligible, is_free)        # a broker per partition
 
 A minimum-cost flow sends one unit from each partition through one of its replicas to a broker and on to the sink.
 At the broker each further unit costs more, so the counts that come out are as even as any choice allows: no other
@@ -29,19 +30,29 @@ class _Groups:
     member_of: Ints
 
 
-def choose_leaders(placement: Placement, eligible: Flags) -> Ints:
-    """The broker that is to lead each partition; its first replica where the plan must leave it alone.
+def free_to_lead(placement: Placement, eligible: Flags, may_change: Flags) -> Flags:
+    """The partitions whose leader can be chosen.
 
-    `eligible` brokers may lead. A partition with none of them keeps its first replica.
+    Not those that may not change, that have no eligible broker, or that a broker outside the request's scope leads.
+    """
+    cluster = placement.cluster
+    can_lead = np.append(eligible, False)[placement.replicas].any(axis=1)
+    return np.asarray(may_change & can_lead & np.append(cluster.is_in_scope, True)[cluster.leaders_now])
+
+
+def choose_leaders(placement: Placement, eligible: Flags, is_free: Flags) -> Ints:
+    """The broker that is to be the first replica of each partition; as it is where the partition is not free.
+
+    `eligible` brokers may lead.
     """
     cluster = placement.cluster
     can_lead = np.append(eligible, False)[placement.replicas]
-    is_free = cluster.may_change & can_lead.any(axis=1)
     chosen = placement.replicas[:, 0].copy()
     free = np.flatnonzero(is_free)
     if not len(free):
         return chosen
-    loads = np.bincount(chosen[~is_free], minlength=cluster.broker_count).astype(np.int64)
+    fixed = cluster.leaders_now[~is_free]
+    loads = np.bincount(fixed[fixed >= 0], minlength=cluster.broker_count).astype(np.int64)
     rows = np.where(can_lead[free], placement.replicas[free], NOBODY)
     groups = _grouped(rows, cluster.leaders[free], placement.replicas[free, 0])
     flows = _solve(groups, loads, eligible)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import ClusterArrays, Flags, Ints
+from counterpoise.planning.arrays import NOBODY, ClusterArrays, Flags, Ints
 
 
 @dataclass(slots=True, eq=False)
@@ -18,49 +18,102 @@ class Placement:
     """Replica sets with their counts and bytes per broker."""
 
     cluster: ClusterArrays
-    replicas: Ints
+    replicas: Ints  # as wide as the widest row, also while replicas are added
     counts: Ints  # per broker
     bytes_held: Ints  # per broker
+    arriving: Ints  # bytes per broker that were not there before
+    topic_counts: Ints  # replicas by topic and broker
     touched: Flags  # per partition: it got a new replica already
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
 
     @classmethod
-    def of(cls, cluster: ClusterArrays) -> "Placement":
-        replicas = cluster.replicas.copy()
-        return cls(
+    def of(cls, cluster: ClusterArrays, replicas: Ints | None = None) -> "Placement":
+        """The replica sets of the cluster, or others for the same partitions."""
+        rows = cluster.replicas.copy() if replicas is None else replicas
+        placement = cls(
             cluster=cluster,
-            replicas=replicas,
-            counts=cluster.load(replicas),
-            bytes_held=cluster.load(replicas, cluster.size_bytes),
+            replicas=rows,
+            counts=np.empty(0, dtype=np.int64),
+            bytes_held=np.empty(0, dtype=np.int64),
+            arriving=np.empty(0, dtype=np.int64),
+            topic_counts=np.empty((0, 0), dtype=np.int64),
             touched=np.zeros(cluster.partition_count, dtype=np.bool_),
             racks_by_position=np.append(cluster.racks, -1),
         )
+        placement.reset_to(rows)
+        return placement
+
+    @property
+    def original(self) -> Ints:
+        """The rows of before, as wide as `replicas`."""
+        missing = self.replicas.shape[1] - self.cluster.replicas.shape[1]
+        return np.pad(self.cluster.replicas, ((0, 0), (0, max(0, missing))), constant_values=NOBODY)
+
+    @property
+    def room(self) -> Ints:
+        """Bytes per broker that may still arrive before a log dir may be too full."""
+        return np.asarray(self.cluster.headroom_bytes - self.arriving)
 
     def give(self, partition: int, position: int, taker: int) -> None:
         """Replaces one replica. The caller has made sure that the partition has no other replica on `taker`."""
-        giver, size = self.replicas[partition, position], self.cluster.size_bytes[partition]
+        giver = int(self.replicas[partition, position])
         self.replicas[partition, position] = taker
-        self.counts[giver] -= 1
-        self.counts[taker] += 1
-        self.bytes_held[giver] -= size
-        self.bytes_held[taker] += size
+        self._count(partition, giver, -1)
+        self._count(partition, taker, 1)
         self.touched[partition] = True
 
+    def add(self, partition: int, taker: int) -> None:
+        """One more replica, last in the row, which has a place left."""
+        self.replicas[partition, int((self.replicas[partition] >= 0).sum())] = taker
+        self._count(partition, taker, 1)
+        self.touched[partition] = True
+
+    def drop(self, partition: int, position: int) -> None:
+        """One replica less; the others keep their order."""
+        row = self.replicas[partition]
+        self._count(partition, int(row[position]), -1)
+        row[position:-1] = row[position + 1 :]
+        row[-1] = NOBODY
+        self.touched[partition] = True
+
+    def _count(self, partition: int, broker: int, by: int) -> None:
+        size = by * int(self.cluster.size_bytes[partition])
+        self.counts[broker] += by
+        self.bytes_held[broker] += size
+        self.topic_counts[self.cluster.topic_numbers[partition], broker] += by
+        if not (self.cluster.replicas[partition] == broker).any():
+            self.arriving[broker] += size
+
     def give_all(self, partitions: Ints, positions: Ints, takers: Ints) -> None:
-        """As `give`, for many partitions at once, each named once."""
+        """As `give`, for many partitions at once, each named once, all to brokers that they were not on before."""
         givers, sizes = self.replicas[partitions, positions], self.cluster.size_bytes[partitions]
+        topics = self.cluster.topic_numbers[partitions]
+        came = ~(self.cluster.replicas[partitions] == givers[:, None]).any(axis=1)
         self.replicas[partitions, positions] = takers
         np.add.at(self.counts, givers, -1)
         np.add.at(self.counts, takers, 1)
         np.add.at(self.bytes_held, givers, -sizes)
         np.add.at(self.bytes_held, takers, sizes)
+        np.add.at(self.arriving, takers, sizes)
+        np.add.at(self.arriving, givers[came], -sizes[came])
+        np.add.at(self.topic_counts, (topics, givers), -1)
+        np.add.at(self.topic_counts, (topics, takers), 1)
         self.touched[partitions] = True
 
     def reset_to(self, replicas: Ints) -> None:
-        """Takes moves back: the replicas are the given ones again."""
+        """Takes moves back, or all at once: the replicas are the given ones."""
+        cluster = self.cluster
         self.replicas = replicas
-        self.counts = self.cluster.load(replicas)
-        self.bytes_held = self.cluster.load(replicas, self.cluster.size_bytes)
+        self.counts = cluster.load(replicas)
+        self.bytes_held = cluster.load(replicas, cluster.size_bytes)
+        original = self.original
+        is_new = replicas.copy()
+        for position in range(original.shape[1]):
+            is_new[replicas == original[:, [position]]] = NOBODY
+        self.arriving = cluster.load(is_new, cluster.size_bytes)
+        cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
+        counted = np.bincount(cells[replicas >= 0], minlength=len(cluster.topic_names) * cluster.broker_count)
+        self.topic_counts = counted.reshape(len(cluster.topic_names), cluster.broker_count).astype(np.int32)
         self.touched[:] = False
 
     def holds(self, broker: int, partitions: Ints) -> Flags:

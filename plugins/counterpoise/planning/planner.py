@@ -10,17 +10,21 @@ import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import Goal, PlanRequest, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, Ints, read_cluster
 from counterpoise.planning.bounds import lower_bound
-from counterpoise.planning.cautions import Situation, counted, warnings_of
+from counterpoise.planning.cautions import counted, warnings_of
+from counterpoise.planning.figures import figures_of
 from counterpoise.planning.goals import goal_named
-from counterpoise.planning.leaders import choose_leaders
-from counterpoise.planning.outcome import Outcome, figures_of, moves_of
+from counterpoise.planning.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.outcome import Outcome, moves_of
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.reasons import reason_for_nothing
 from counterpoise.planning.requests import check_request, cluster_name, named
 from counterpoise.planning.roles import Roles
+from counterpoise.planning.situation import Situation
+from counterpoise.planning.whys import whys_of
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -30,14 +34,16 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     because of what must be left alone.
     """
     check_request(request, snapshot)
-    cluster = read_cluster(snapshot, request.policy)
+    cluster = read_cluster(snapshot, request.policy, request.scope)
     goal = goal_named(request.goal)
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     _refuse_what_cannot_be(cluster, roles, request, cluster_name(snapshot))
-    placement = Placement.of(cluster)
-    goal.place(placement, roles, request.policy.bytes_tolerance_percent)
-    outcome = Outcome.of(placement, choose_leaders(placement, roles.staying), elects=goal.elects)
-    situation = Situation(request, cluster, roles, Placement.of(cluster), placement, outcome)
+    before, placement = Placement.of(cluster), Placement.of(cluster)
+    goal.place(placement, roles, request)
+    is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
+    first = choose_leaders(placement, roles.leading, is_free)
+    outcome = Outcome.of(placement, first, may_elect=is_free & goal.elects, last=roles.sharing & ~roles.leading)
+    situation = Situation(request, cluster, roles, placement, outcome)
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -45,11 +51,14 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         goal=request.goal,
         broker_ids=tuple(sorted(request.broker_ids)),
         policy_digest=request.policy.digest,
-        moves=moves_of(snapshot, outcome),
-        figures=figures_of(outcome),
+        moves=moves_of(snapshot, outcome, whys_of(situation, before, goal.why)),
+        figures=figures_of(snapshot, situation),
         lower_bound=lower_bound(cluster, request.goal, roles, request.policy.bytes_tolerance_percent),
         reason="" if outcome.is_named.any() else reason_for_nothing(situation),
         warnings=warnings_of(situation),
+        scope=request.scope,
+        budget=request.budget,
+        replication_factor=request.replication_factor,
     )
 
 

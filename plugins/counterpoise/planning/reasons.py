@@ -5,8 +5,8 @@ reason_for_nothing(situation)    # "already balanced: leaders 4 to 5, replicas 1
 
 import numpy as np
 
-from counterpoise.model.plan import Goal
-from counterpoise.planning.cautions import Situation, best_counts, is_worse, out_of_band
+from counterpoise.model.request import Goal
+from counterpoise.planning.situation import Situation, is_worse
 
 
 def reason_for_nothing(situation: Situation) -> str:
@@ -14,17 +14,15 @@ def reason_for_nothing(situation: Situation) -> str:
     cluster, goal = situation.cluster, situation.request.goal
     if not cluster.partition_count:
         return "already balanced: the cluster has no partitions"
-    staying = situation.roles.staying
-    leaders = situation.outcome.leaders
-    led = np.bincount(leaders[leaders >= 0], minlength=cluster.broker_count)[staying]
+    led = situation.led[situation.roles.leading]
     if goal is Goal.LEADERS:
         return f"already balanced: each broker leads {_span(led)} partitions, as even as the replica sets allow"
     if goal is Goal.REMOVE_BROKERS:
         return f"already done: nothing is left to move off, and leaders are as even as they can be ({_span(led)})"
-    counts, best = situation.after.counts[staying], best_counts(situation)
+    counts, best = situation.after.counts[situation.sharing], situation.best_counts[situation.sharing]
     percent = situation.request.policy.bytes_tolerance_percent
     facts = f"leaders {_span(led)} and replicas {_span(counts)} per broker"
-    if is_worse(counts, best) or len(out_of_band(situation)):
+    if is_worse(counts, best) or len(situation.out_of_band):
         return f"nothing that this goal allows would make the cluster more even: {facts}; see the warnings"
     return f"already balanced: {facts}, bytes within {percent} % of the fair share"
 

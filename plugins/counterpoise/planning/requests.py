@@ -8,7 +8,7 @@ from typing import Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import GOALS_WITH_BROKERS, Goal, PlanRequest
+from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
 
 PLANNED_GOALS: Final = (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE)
 

@@ -1,4 +1,4 @@
-"""Who does what in a plan: which brokers may receive replicas, give some away, or have to end up empty.
+"""Who does what in a plan: which brokers may receive replicas, give some away, lead, or have to end up empty.
 
 roles.takers | roles.givers
 """
@@ -15,4 +15,11 @@ class Roles:
     takers: Flags  # may receive replicas
     givers: Flags  # may lose replicas
     leaving: Flags  # have to end up empty
-    staying: Flags  # share the load when the plan is done: live and not leaving
+    staying: Flags  # in the cluster when the plan is done: live and not leaving
+    sharing: Flags  # of these, the ones that are to be even: all that the request does not exclude
+    leading: Flags  # of these, the ones that may lead
+
+    @property
+    def anyone(self) -> "Roles":
+        """As if every broker that shares could give and take: what no goal can do better than."""
+        return Roles(self.sharing, self.sharing, self.leaving, self.staying, self.sharing, self.leading)

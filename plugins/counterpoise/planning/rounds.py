@@ -37,13 +37,13 @@ def in_rounds(placement: Placement, roles: Roles, tolerance_percent: int, one_ro
 
 def _unevenness(placement: Placement, roles: Roles, tolerance_percent: int) -> tuple[int, int, int]:
     """Racks first, then counts, then bytes outside the band: the smaller the more even."""
-    counts, held = placement.counts[roles.staying].tolist(), placement.bytes_held
+    counts, held = placement.counts[roles.sharing].tolist(), placement.bytes_held
     band = byte_band(placement, roles, tolerance_percent)
     outside = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
     pairs = int(stacked_pairs(placement).sum())
-    return pairs, sum(count * count for count in counts), int(outside[roles.staying].sum())
+    return pairs, sum(count * count for count in counts), int(outside[roles.sharing].sum())
 
 
 def _is_even(placement: Placement, roles: Roles, bytes_outside: int) -> bool:
-    counts = placement.counts[roles.staying]
+    counts = placement.counts[roles.sharing]
     return bytes_outside == 0 and int(np.ptp(counts)) <= 1 and not len(badly_racked(placement, roles.staying))

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.planning.arrays import UNBOUNDED, Ints
 from counterpoise.planning.lanes import Lane, lanes, split
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.selection import choose, sum_range
 from counterpoise.planning.stock import Stock
 from counterpoise.planning.targets import ByteBand
-from counterpoise.planning.water import UNBOUNDED, fill
+from counterpoise.planning.water import fill
 
 _MARGIN_SHIFT = 11  # 1/2048 more than the least bytes, so that rounding leaves no taker below its band
 

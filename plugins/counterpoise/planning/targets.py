@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.planning.arrays import UNBOUNDED, Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.racks import RackRoom, rack_room
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.water import UNBOUNDED, fill_racks
+from counterpoise.planning.water import fill_racks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,17 +42,17 @@ def fair_counts(placement: Placement, roles: Roles) -> Ints:
 
     New brokers stop here even where old ones hold more for lack of moves among themselves, which is for `rebalance`.
     """
-    anyone = Roles(roles.staying, roles.staying, roles.leaving, roles.staying)
-    even = count_targets(placement, anyone)
-    return even + np.isin(even + 1, even[roles.staying])
+    even = count_targets(placement, roles.anyone)
+    return even + np.isin(even + 1, even[roles.sharing])
 
 
 def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """The fair share of bytes over all brokers that stay, as the racks allow it, and the band around it."""
     held = placement.bytes_held
-    upper = np.where(roles.staying, UNBOUNDED, 0)
+    outside = np.where(roles.leaving, 0, held)  # of brokers that neither give nor take
+    lower, upper = np.where(roles.sharing, 0, outside), np.where(roles.sharing, UNBOUNDED, outside)
     room = rack_room(placement, roles.staying, placement.cluster.size_bytes)
-    fair = _filled(placement, int(held.sum()), np.zeros_like(held), upper, held, room)
+    fair = _filled(placement, int(held.sum()), lower, upper, held, room)
     slack = fair * tolerance_percent // 100
     return ByteBand(fair, fair - slack, fair + slack)
 

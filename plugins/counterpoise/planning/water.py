@@ -10,9 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
-
-UNBOUNDED = 1 << 60
+from counterpoise.planning.arrays import UNBOUNDED, Ints
 
 
 def fill(total: int, lower: Ints, upper: Ints, current: Ints) -> Ints:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from counterpoise.model.measures import evenness
-from counterpoise.model.plan import BrokerFigure, Goal, Move, RebalancePlan
+from counterpoise.model.movement import busiest_link_bytes
+from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.report import BrokerLoad
+from counterpoise.model.request import Goal
 from counterpoise.reporting.html import count, render
 from counterpoise.reporting.parts import MANY_BROKERS, Tile, before_after_pictures
 from counterpoise.units import format_bytes, format_rate, format_seconds
@@ -48,7 +50,7 @@ def plan_report(
         data_check_failures=data_check_failures,
         data_checks_passed=data_checks_passed,
         rate=rate_bytes_per_second,
-        expected_seconds=plan.bytes_over_busiest_link / rate_bytes_per_second,
+        expected_seconds=busiest_link_bytes(plan) / rate_bytes_per_second,
     )
 
 
@@ -82,7 +84,7 @@ def _tiles(plan: RebalancePlan, rate: int) -> tuple[Tile, ...]:
         ),
         Tile(
             "Expected time",
-            format_seconds(plan.bytes_over_busiest_link / rate),
+            format_seconds(busiest_link_bytes(plan) / rate),
             f"at {format_rate(rate)} per broker",
         ),
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from counterpoise.model.measures import evenness
-from counterpoise.model.plan import Goal
 from counterpoise.model.report import BrokerLoad, RunReport
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.reporting.html import count, render
 from counterpoise.reporting.parts import MANY_BROKERS, Tile, before_after_pictures, by_broker

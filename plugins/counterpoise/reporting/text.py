@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from counterpoise.model.balance import BalancePoint, LeaderBalance, WantedRebalance
 from counterpoise.model.measures import Evenness
+from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Progress
 from counterpoise.reporting.html import count, when
@@ -85,7 +86,7 @@ def leader_balance_markdown(balance: LeaderBalance, *, wanted: WantedRebalance |
 def plan_markdown(plan: RebalancePlan, *, rate_bytes_per_second: int) -> str:
     """A plan in short, for the one who approves it: cost, brokers before and after, warnings, fingerprint."""
     bound = plan.lower_bound
-    seconds = plan.bytes_over_busiest_link / rate_bytes_per_second
+    seconds = busiest_link_bytes(plan) / rate_bytes_per_second
     figures = (
         ("Partitions that change", count(len(plan.moves)), ""),
         ("Bytes copied", format_bytes(plan.copied_bytes), f"any plan: at least {format_bytes(bound.bytes)}"),

@@ -1,9 +1,10 @@
 """Counts the figures of a plan anew, from the snapshot and the moves alone.
 
-expected_figures(case)      # a BrokerFigure per registered broker, by id
+expected_figures(case)      # a CountedFigure per registered broker, by id
 """
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,24 @@ from counterpoise.model.plan import BrokerFigure
 from counterpoise.validation.violation import Case
 
 
-def expected_figures(case: Case) -> tuple[BrokerFigure, ...]:
+@dataclass(frozen=True, slots=True)
+class CountedFigure:
+    """What of a plan's figure can be counted; the best possible is the planner's to say."""
+
+    broker_id: int
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
+    bytes_before: int
+    bytes_after: int
+
+    @classmethod
+    def of(cls, figure: BrokerFigure) -> "CountedFigure":
+        return cls(*(getattr(figure, name) for name in cls.__slots__))
+
+
+def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
     """What the plan's figures have to be: partitions that it does not name keep replicas and leader."""
     leaders, replicas, held = _before(case)
     leaders_after, replicas_after, held_after = leaders.copy(), replicas.copy(), held.copy()
@@ -28,7 +46,7 @@ def expected_figures(case: Case) -> tuple[BrokerFigure, ...]:
             replicas_after[broker_id] -= 1
             held_after[broker_id] -= row.size_bytes or 0
     return tuple(
-        BrokerFigure(b, leaders[b], leaders_after[b], replicas[b], replicas_after[b], held[b], held_after[b])
+        CountedFigure(b, leaders[b], leaders_after[b], replicas[b], replicas_after[b], held[b], held_after[b])
         for b in case.snapshot.registered_broker_ids
     )
 

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.plan import Goal, Move, RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.validation.figures import expected_figures
+from counterpoise.model.request import Goal
+from counterpoise.validation.figures import CountedFigure, expected_figures
 from counterpoise.validation.violation import Case, Violation
 
 Rule = Callable[[Case], Iterator[Violation]]
@@ -183,8 +184,8 @@ def figures_agree(case: Case) -> Iterator[Violation]:
         yield Violation("figures_agree", "plan", "the figures are not one per registered broker, by id")
         return
     for planned, counted in zip(case.plan.figures, expected, strict=True):
-        if planned != counted:
-            message = f"the plan says {planned}, the moves come to {counted}"
+        if (stated := CountedFigure.of(planned)) != counted:
+            message = f"the plan says {stated}, the moves come to {counted}"
             yield Violation("figures_agree", f"broker {planned.broker_id}", message)
 
 

@@ -1,0 +1,67 @@
+"""What a plan is asked to do: the goal, for which topics and brokers, and how much it may cost.
+
+    PlanRequest(Goal.ADD_BROKERS, (7, 8), scope=Scope(excluded_topics=("audit-*",)), budget=Budget(max_bytes=10**12))
+
+Topic patterns are names in which `*` stands for any text and `?` for one character.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import translate
+from typing import Final
+
+from counterpoise.model.policy import BalancePolicy
+
+
+class Goal(StrEnum):
+    ADD_BROKERS = "add-brokers"  # old brokers receive nothing
+    REMOVE_BROKERS = "remove-brokers"  # the named brokers end up empty
+    DEMOTE_BROKERS = "demote-brokers"  # the named brokers lead nothing, and keep their replicas
+    LEADERS = "leaders"  # no byte moves: replicas are reordered, leaders elected
+    REBALANCE = "rebalance"
+    REPLICATION_FACTOR = "replication-factor"  # replicas are added or taken away, none moves
+    REPAIR = "repair"  # replicas on dead brokers are copied anew elsewhere
+    IMPORTED = "imported"  # as a reassignment JSON asked for
+
+
+GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.DEMOTE_BROKERS})
+PLANNED_GOALS: Final = tuple(goal for goal in Goal if goal is not Goal.IMPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a plan may touch. Empty includes mean everything; what is excluded is excluded from those."""
+
+    topics: tuple[str, ...] = ()  # patterns
+    excluded_topics: tuple[str, ...] = ()  # patterns
+    broker_ids: tuple[int, ...] = ()  # only these give, take and change what they lead
+    excluded_broker_ids: tuple[int, ...] = ()
+
+    def may_touch_broker(self, broker_id: int) -> bool:
+        return (not self.broker_ids or broker_id in self.broker_ids) and broker_id not in self.excluded_broker_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a plan may copy and name; None is no limit."""
+
+    max_bytes: int | None = None
+    max_partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    goal: Goal
+    broker_ids: tuple[int, ...] = ()  # of the goals that name brokers
+    policy: BalancePolicy = field(default_factory=BalancePolicy)
+    scope: Scope = field(default_factory=Scope)
+    budget: Budget = field(default_factory=Budget)
+    replication_factor: int | None = None  # of the goal of that name
+
+
+def matching(patterns: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
+    """The topics that any of the patterns matches."""
+    whole = re.compile("|".join(translate(pattern) for pattern in patterns) or r"(?!)")
+    return frozenset(topic for topic in topics if whole.match(topic))
