@@ -7,19 +7,20 @@ taker into the band (or relieve the givers above it), taken by water level from 
 partition gives at most one replica here, so that it keeps its other replicas as they are.
 """
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.planning.handout import Handout
 from counterpoise.planning.lanes import Lane, lanes, split
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.selection import choose, sum_range
 from counterpoise.planning.stock import Stock
 from counterpoise.planning.targets import ByteBand
+from counterpoise.planning.topics import TopicQuotas, TopicShares, rank_within
 from counterpoise.planning.water import fill
 
 _MARGIN_SHIFT = 11  # 1/2048 more than the least bytes, so that rounding leaves no taker below its band
@@ -51,15 +52,19 @@ def spread(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand) -> 
         return
     stock = Stock.of_givers(placement, gives > 0)
     flow = _Flow(gives, takes)
+    shares = TopicShares.of(placement, roles, wanted)
     by_taker_rack: dict[int, list[Lane]] = {}
     for lane in lanes(placement, gives, takes):
         by_taker_rack.setdefault(lane.to_rack, []).append(lane)
     for to_rack, its_lanes in sorted(by_taker_rack.items()):
         takers = np.flatnonzero((placement.cluster.racks == to_rack) & (flow.takes > 0))
         offers = [offer for lane in its_lanes for offer in _offers(placement, flow, stock, lane)]
+        offers.sort(
+            key=lambda offer: (offer.count, offer.giver)
+        )  # those with most freedom last: they make up for others
         give_bytes = _least_bytes(placement, band, offers, takers)
-        partitions, positions = _picked(placement, offers, give_bytes)
-        _hand_out(placement, flow, takers, partitions, positions)
+        partitions, positions = _picked(placement, band, shares, offers, give_bytes, takers)
+        _hand_out(placement, flow, shares, takers, partitions, positions)
 
 
 def _offers(placement: Placement, flow: _Flow, stock: Stock, lane: Lane) -> list[_Offer]:
@@ -89,51 +94,80 @@ def _least_bytes(placement: Placement, band: ByteBand, offers: Sequence[_Offer],
     return [int(give) for give in held[givers] - left]
 
 
-def _picked(placement: Placement, offers: Sequence[_Offer], give_bytes: Sequence[int]) -> tuple[Ints, Ints]:
-    """The replicas that go. Their partitions count as touched from here on, so that none gives two."""
+def _picked(
+    placement: Placement,
+    band: ByteBand,
+    shares: TopicShares,
+    offers: Sequence[_Offer],
+    give_bytes: Sequence[int],
+    takers: Ints,
+) -> tuple[Ints, Ints]:
+    """The replicas that go. Their partitions count as touched from here on, so that none gives two.
+
+    What one giver gives too much or too little in bytes, the next ones make up for.
+    """
+    givers = np.array(sorted({offer.giver for offer in offers}), dtype=np.int64)
+    quotas = TopicQuotas.of(placement, shares, givers, takers)
     partitions: list[Ints] = []
     positions: list[Ints] = []
+    missing, left = 0, sum(offer.count for offer in offers)
     for offer, wanted in zip(offers, give_bytes, strict=True):
         free = ~placement.touched[offer.partitions]
         its_partitions, its_positions = offer.partitions[free], offer.positions[free]
-        chosen = choose(placement.cluster.size_bytes[its_partitions], offer.count, wanted)
+        wanted_now = _kept_in_band(placement, band, offer.giver, wanted, missing * offer.count // left)
+        chosen = _chosen(placement, quotas, offer, its_partitions, wanted_now)
+        missing += wanted - int(placement.cluster.size_bytes[its_partitions[chosen]].sum())
+        left -= offer.count
         placement.touched[its_partitions[chosen]] = True
         partitions.append(its_partitions[chosen])
         positions.append(its_positions[chosen])
     return np.concatenate(partitions), np.concatenate(positions)
 
 
-def _hand_out(placement: Placement, flow: _Flow, takers: Ints, partitions: Ints, positions: Ints) -> None:
-    """Largest first, each to the taker that lacks most bytes and may still take one."""
+def _kept_in_band(placement: Placement, band: ByteBand, giver: int, wanted: int, more: int) -> int:
+    """What a giver gives when it gives `more` for others as well, as far as that leaves it in its band."""
+    held = int(placement.bytes_held[giver])
+    if more > 0:
+        return max(wanted, min(wanted + more, held - int(band.lowest[giver])))
+    return min(wanted, max(wanted + more, held - int(band.highest[giver])))
+
+
+def _chosen(placement: Placement, quotas: TopicQuotas, offer: _Offer, partitions: Ints, wanted: int) -> Ints:
+    """Which of `partitions` the offer's giver gives: by topic first, then by bytes, `offer.count` of them."""
+    sizes, topics = placement.cluster.size_bytes[partitions], placement.cluster.topic_numbers[partitions]
+    should, may = quotas.of_giver(offer.giver)
+    off = np.abs(sizes - max(0, wanted) // offer.count)
+    ranks = rank_within(topics, np.argsort(off, kind="stable"))
+    first = np.flatnonzero(ranks < should[topics])
+    if len(first) > offer.count:
+        first = np.sort(first[np.argsort(off[first], kind="stable")[: offer.count]])
+    second = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
+    left = offer.count - len(first)
+    if len(second) < left:
+        second = np.setdiff1d(np.arange(len(partitions)), first)
+    chosen = np.concatenate([first, second[choose(sizes[second], left, wanted - int(sizes[first].sum()))]])
+    quotas.take(topics[chosen])
+    return chosen
+
+
+def _hand_out(
+    placement: Placement, flow: _Flow, shares: TopicShares, takers: Ints, partitions: Ints, positions: Ints
+) -> None:
+    """Largest first, each to the taker that lacks most bytes and may still take one, topics considered."""
     order = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
     partitions, positions = partitions[order], positions[order]
     held, sizes = placement.bytes_held, placement.cluster.size_bytes[partitions]
     total = int(held[takers].sum() + sizes.sum())
     lacking = fill(total, held[takers], np.full(len(takers), UNBOUNDED), held[takers]) - held[takers]
-    heap = [(-lacks, taker) for lacks, taker in zip(lacking.tolist(), takers.tolist(), strict=True)]
-    heapq.heapify(heap)
     left = {taker: int(flow.takes[taker]) for taker in takers.tolist()}
-    rows = placement.replicas[partitions].tolist()
-    chosen = [_next_taker(heap, left, row, size) for row, size in zip(rows, sizes.tolist(), strict=True)]
-    takers_chosen = np.array(chosen, dtype=np.int64)
+    handout = Handout.to(placement, takers, left, shares, lacking)
+    columns = (
+        placement.replicas[partitions].tolist(),
+        placement.replicas[partitions, positions].tolist(),
+        placement.cluster.topic_numbers[partitions].tolist(),
+        sizes.tolist(),
+    )
+    takers_chosen = np.array([handout.next_for(*item) for item in zip(*columns, strict=True)], dtype=np.int64)
     placed = takers_chosen >= 0
     placement.touched[partitions[~placed]] = False
     placement.give_all(partitions[placed], positions[placed], takers_chosen[placed])
-
-
-def _next_taker(heap: list[tuple[int, int]], left: dict[int, int], row: list[int], size: int) -> int:
-    """The taker for one replica, or -1: the one that lacks most bytes and holds no replica of the partition."""
-    passed: list[tuple[int, int]] = []
-    found = -1
-    while heap and found < 0:
-        lacking, taker = heapq.heappop(heap)
-        if taker in row:
-            passed.append((lacking, taker))
-            continue
-        found = taker
-        left[taker] -= 1
-        if left[taker]:
-            passed.append((lacking + size, taker))
-    for entry in passed:
-        heapq.heappush(heap, entry)
-    return found
