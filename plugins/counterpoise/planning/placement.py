@@ -50,6 +50,11 @@ class Placement:
         return np.pad(self.cluster.replicas, ((0, 0), (0, max(0, missing))), constant_values=NOBODY)
 
     @property
+    def replica_counts(self) -> Ints:
+        """Replicas per partition."""
+        return np.asarray((self.replicas >= 0).sum(axis=1))
+
+    @property
     def room(self) -> Ints:
         """Bytes per broker that may still arrive before a log dir may be too full."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)

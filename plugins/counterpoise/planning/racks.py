@@ -55,10 +55,10 @@ def rack_room(placement: Placement, staying: Flags, weights: Ints | None = None)
     cluster = placement.cluster
     weight = np.ones(cluster.partition_count, dtype=np.int64) if weights is None else weights
     sizes = rack_sizes(cluster, staying)
-    regular = cluster.may_change & (stacked_pairs(placement) <= best_pairs(cluster, sizes))
+    regular = cluster.may_change & (stacked_pairs(placement) <= best_pairs(placement, sizes))
     lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
-    for factor in np.unique(cluster.replica_counts):
-        same = cluster.replica_counts == factor
+    for factor in np.unique(placement.replica_counts):
+        same = placement.replica_counts == factor
         low, high = bounds_of_one(int(factor), sizes)
         lowest += low * int(weight[same & regular].sum())
         highest += high * int(weight[same & regular].sum())
@@ -76,22 +76,22 @@ def stacked_pairs(placement: Placement) -> Ints:
     return pairs
 
 
-def best_pairs(cluster: ClusterArrays, sizes: Ints) -> Ints:
+def best_pairs(placement: Placement, sizes: Ints) -> Ints:
     """The fewest pairs in the same rack that the brokers allow, per partition."""
-    best = np.zeros(cluster.partition_count, dtype=np.int64)
-    for factor in np.unique(cluster.replica_counts):
+    best = np.zeros(len(placement.replicas), dtype=np.int64)
+    for factor in np.unique(placement.replica_counts):
         low, high = bounds_of_one(int(factor), sizes)
         stacks = low.copy()
         raised = np.flatnonzero(high > low)[: max(0, int(factor - low.sum()))]
         stacks[raised] += 1
-        best[cluster.replica_counts == factor] = int((stacks * (stacks - 1) // 2).sum())
+        best[placement.replica_counts == factor] = int((stacks * (stacks - 1) // 2).sum())
     return best
 
 
 def badly_racked(placement: Placement, staying: Flags) -> Ints:
     """Partitions that the brokers which stay would allow to be on more racks, or stacked less."""
     sizes = rack_sizes(placement.cluster, staying)
-    return np.flatnonzero(stacked_pairs(placement) > best_pairs(placement.cluster, sizes))
+    return np.flatnonzero(stacked_pairs(placement) > best_pairs(placement, sizes))
 
 
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:

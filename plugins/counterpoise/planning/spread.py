@@ -21,8 +21,9 @@ from counterpoise.planning.selection import choose, sum_range
 from counterpoise.planning.stock import Stock
 from counterpoise.planning.targets import ByteBand
 from counterpoise.planning.topics import TopicQuotas, TopicShares, rank_within
-from counterpoise.planning.water import fill
+from counterpoise.planning.water import Weights, fill
 
+_LEAST_WEIGHT = 1e-6
 _MARGIN_SHIFT = 11  # 1/2048 more than the least bytes, so that rounding leaves no taker below its band
 
 
@@ -64,7 +65,7 @@ def spread(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand) -> 
         )  # those with most freedom last: they make up for others
         give_bytes = _least_bytes(placement, band, offers, takers)
         partitions, positions = _picked(placement, band, shares, offers, give_bytes, takers)
-        _hand_out(placement, flow, shares, takers, partitions, positions)
+        _hand_out(placement, band, flow, shares, takers, partitions, positions)
 
 
 def _offers(placement: Placement, flow: _Flow, stock: Stock, lane: Lane) -> list[_Offer]:
@@ -84,13 +85,14 @@ def _least_bytes(placement: Placement, band: ByteBand, offers: Sequence[_Offer],
     held, sizes = placement.bytes_held, placement.cluster.size_bytes
     givers = np.array([offer.giver for offer in offers], dtype=np.int64)
     need = int(np.maximum(0, band.lowest[takers] - held[takers]).sum())
-    room = int(np.maximum(0, band.highest[takers] - held[takers]).sum())
+    room = int(np.clip(band.highest[takers] - held[takers], 0, np.maximum(0, placement.room[takers])).sum())
     surplus = int(np.maximum(0, held[givers] - band.highest[givers]).sum())
-    wanted = max(need, min(surplus, room))
+    wanted = min(max(need, min(surplus, room)), int(np.clip(placement.room[takers], 0, UNBOUNDED // len(takers)).sum()))
     wanted += wanted >> _MARGIN_SHIFT
     ranges = [sum_range(sizes[offer.partitions], offer.count) for offer in offers]
     least, most = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
-    left = fill(int(held[givers].sum()) - wanted, held[givers] - most, held[givers] - least, held[givers])
+    weights = _weights(band.fair[givers])
+    left = fill(int(held[givers].sum()) - wanted, held[givers] - most, held[givers] - least, held[givers], weights)
     return [int(give) for give in held[givers] - left]
 
 
@@ -150,15 +152,28 @@ def _chosen(placement: Placement, quotas: TopicQuotas, offer: _Offer, partitions
     return chosen
 
 
+def _weights(fair: Ints) -> Weights | None:
+    """Fair shares relative to the largest of them."""
+    highest = int(fair.max(initial=0))
+    return np.maximum(fair / highest, _LEAST_WEIGHT) if highest else None
+
+
 def _hand_out(
-    placement: Placement, flow: _Flow, shares: TopicShares, takers: Ints, partitions: Ints, positions: Ints
+    placement: Placement,
+    band: ByteBand,
+    flow: _Flow,
+    shares: TopicShares,
+    takers: Ints,
+    partitions: Ints,
+    positions: Ints,
 ) -> None:
     """Largest first, each to the taker that lacks most bytes and may still take one, topics considered."""
     order = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
     partitions, positions = partitions[order], positions[order]
     held, sizes = placement.bytes_held, placement.cluster.size_bytes[partitions]
     total = int(held[takers].sum() + sizes.sum())
-    lacking = fill(total, held[takers], np.full(len(takers), UNBOUNDED), held[takers]) - held[takers]
+    upper, weights = np.full(len(takers), UNBOUNDED), _weights(band.fair[takers])
+    lacking = fill(total, held[takers], upper, held[takers], weights) - held[takers]
     left = {taker: int(flow.takes[taker]) for taker in takers.tolist()}
     handout = Handout.to(placement, takers, left, shares, lacking)
     columns = (

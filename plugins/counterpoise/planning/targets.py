@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays, Ints
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import RackRoom, rack_room
+from counterpoise.planning.racks import rack_room
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.water import fill_racks
+from counterpoise.planning.water import Weights, fill_racks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,8 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
     upper = np.where(roles.takers, np.maximum(counts, UNBOUNDED if limit is None else limit), counts)
     upper = np.where(roles.leaving, 0, upper)
     lower = np.where(roles.leaving, 0, np.where(roles.givers, fixed, counts))
-    return _filled(placement, int(counts.sum()), lower, upper, counts, rack_room(placement, roles.staying))
+    room = rack_room(placement, roles.staying)
+    return fill_racks(int(counts.sum()), lower, upper, counts, placement.cluster.racks, (room.lowest, room.highest))
 
 
 def fair_counts(placement: Placement, roles: Roles) -> Ints:
@@ -47,18 +48,28 @@ def fair_counts(placement: Placement, roles: Roles) -> Ints:
 
 
 def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
-    """The fair share of bytes over all brokers that stay, as the racks allow it, and the band around it."""
+    """The fair share of bytes over all brokers that share, as the racks allow it, and the band around it.
+
+    Shares follow the disk sizes (KIP-827) when every broker that shares tells its own.
+    """
     held = placement.bytes_held
     outside = np.where(roles.leaving, 0, held)  # of brokers that neither give nor take
     lower, upper = np.where(roles.sharing, 0, outside), np.where(roles.sharing, UNBOUNDED, outside)
     room = rack_room(placement, roles.staying, placement.cluster.size_bytes)
-    fair = _filled(placement, int(held.sum()), lower, upper, held, room)
+    weights = disk_weights(placement.cluster, roles)
+    fair = fill_racks(
+        int(held.sum()), lower, upper, held, placement.cluster.racks, (room.lowest, room.highest), weights
+    )
     slack = fair * tolerance_percent // 100
     return ByteBand(fair, fair - slack, fair + slack)
 
 
-def _filled(placement: Placement, total: int, lower: Ints, upper: Ints, current: Ints, room: RackRoom) -> Ints:
-    return fill_racks(total, lower, upper, current, placement.cluster.racks, room.lowest, room.highest)
+def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
+    """Each broker's disks relative to the largest; None where they are alike, or where one does not tell."""
+    disks = cluster.disk_bytes[roles.sharing]
+    if not len(disks) or disks.min() == 0 or disks.max() - disks.min() <= disks.max() // 100:
+        return None
+    return np.where(roles.sharing, cluster.disk_bytes / disks.max(), 1.0)
 
 
 def _fixed(placement: Placement) -> Ints:

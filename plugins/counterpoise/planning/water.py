@@ -7,51 +7,72 @@ or its rim lower. The units that do not divide go to those who hold most now, wh
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoise.planning.arrays import UNBOUNDED, Ints
 
+Weights: TypeAlias = NDArray[np.float64]
 
-def fill(total: int, lower: Ints, upper: Ints, current: Ints) -> Ints:
-    """Shares that sum to `total` (or to the nearest sum the bounds allow), as even as the bounds allow."""
+
+def fill(total: int, lower: Ints, upper: Ints, current: Ints, weights: Weights | None = None) -> Ints:
+    """Shares that sum to `total` (or to the nearest sum the bounds allow), as even as the bounds allow.
+
+    With `weights` (the largest is 1.0) the level of a vessel is that part of the common one: shares are even in
+    proportion to them.
+    """
     upper = np.maximum(lower, upper)
-    level = _highest(lambda at: _sum(np.clip(at, lower, upper)), total, lower, upper)
-    shares = np.asarray(np.clip(level, lower, upper), dtype=np.int64)
+    level = _highest(lambda at: _sum(_poured(at, lower, upper, weights)), total, lower, upper, weights)
+    shares = _poured(level, lower, upper, weights)
     rest = total - int(shares.sum())
-    can_rise = np.flatnonzero((lower <= level) & (level < upper))
+    can_rise = np.flatnonzero(_poured(level + 1, lower, upper, weights) > shares)
     shares[_holding_most(can_rise, current)[: max(0, rest)]] += 1
     return shares
 
 
 def fill_racks(
-    total: int, lower: Ints, upper: Ints, current: Ints, racks: Ints, rack_lower: Ints, rack_upper: Ints
+    total: int,
+    lower: Ints,
+    upper: Ints,
+    current: Ints,
+    racks: Ints,
+    room: tuple[Ints, Ints],
+    weights: Weights | None = None,
 ) -> Ints:
-    """As `fill`, with bounds for the sum over each rack as well (`rack_lower[rack]`, ...)."""
+    """As `fill`, with bounds for the sum over each rack as well: `room` has the least and the most per rack."""
     upper = np.maximum(lower, upper)
-    members = [racks == rack for rack in range(len(rack_lower))]
-    floors = np.array([max(int(rack_lower[r]), int(lower[m].sum())) for r, m in enumerate(members)], dtype=np.int64)
+    members = [racks == rack for rack in range(len(room[0]))]
+    floors = np.array([max(int(room[0][r]), int(lower[m].sum())) for r, m in enumerate(members)], dtype=np.int64)
     floors = np.minimum(floors, [min(UNBOUNDED, _sum(upper[m])) for m in members])
-    rims = np.maximum(floors, rack_upper)
+    rims = np.maximum(floors, room[1])
 
     def sums(level: int) -> Ints:
-        shares = np.clip(level, lower, upper)
+        shares = _poured(level, lower, upper, weights)
         natural = np.array([min(UNBOUNDED, _sum(shares[m])) for m in members], dtype=np.int64)
         return np.asarray(np.clip(natural, floors, rims), dtype=np.int64)
 
-    level = _highest(lambda at: _sum(sums(at)), total, lower, upper)
+    level = _highest(lambda at: _sum(sums(at)), total, lower, upper, weights)
     rack_totals = sums(level)
     rise = sums(level + 1) - rack_totals
     rest = total - int(rack_totals.sum())
-    for broker in _holding_most(np.flatnonzero((lower <= level) & (level < upper)), current):
+    can_rise = _poured(level + 1, lower, upper, weights) > _poured(level, lower, upper, weights)
+    for broker in _holding_most(np.flatnonzero(can_rise), current):
         if rest > 0 and rise[racks[broker]] > 0:
             rack_totals[racks[broker]] += 1
             rise[racks[broker]] -= 1
             rest -= 1
     shares = np.zeros_like(lower)
     for rack, inside in enumerate(members):
-        shares[inside] = fill(int(rack_totals[rack]), lower[inside], upper[inside], current[inside])
+        own = None if weights is None else weights[inside]
+        shares[inside] = fill(int(rack_totals[rack]), lower[inside], upper[inside], current[inside], own)
     return shares
+
+
+def _poured(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
+    surface = level if weights is None else np.floor(level * weights)
+    return np.asarray(np.clip(surface, lower, upper), dtype=np.int64)
 
 
 def _sum(values: Ints) -> int:
@@ -59,9 +80,12 @@ def _sum(values: Ints) -> int:
     return sum(values.tolist())
 
 
-def _highest(total_at: Callable[[int], int], total: int, lower: Ints, upper: Ints) -> int:
+def _highest(
+    total_at: Callable[[int], int], total: int, lower: Ints, upper: Ints, weights: Weights | None = None
+) -> int:
     """The highest level whose total is no more than `total`: totals rise with the level."""
-    low, high = int(lower.min(initial=0)), max(total, int(lower.max(initial=0))) + 1
+    least = 1.0 if weights is None else float(weights.min(initial=1.0))
+    low, high = int(lower.min(initial=0)), int(max(total, int(lower.max(initial=0))) / least) + 1
     while low < high:
         middle = (low + high + 1) // 2
         if total_at(middle) <= total:
