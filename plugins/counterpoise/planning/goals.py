@@ -23,6 +23,8 @@ from counterpoise.planning.roles import Roles
 from counterpoise.planning.rounds import in_rounds
 from counterpoise.planning.spread import spread
 from counterpoise.planning.targets import ByteBand, byte_band, count_targets, fair_counts
+from counterpoise.planning.topics import TopicShares
+from counterpoise.planning.trade import trade_arrivals
 
 
 class PlanningGoal(Protocol):
@@ -198,8 +200,10 @@ def goal_named(name: Goal) -> PlanningGoal:
 def _even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:
     wanted = count_targets(placement, roles, limit)
     band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
-    spread(placement, roles, wanted, band)
-    level_counts(placement, roles, band, limit)
+    shares = TopicShares.of(placement, roles, wanted)
+    spread(placement, roles, wanted, band, shares)
+    level_counts(placement, roles, band, shares, limit)
+    trade_arrivals(placement, roles, band)
     return band
 
 

@@ -1,6 +1,6 @@
 """The finishing steps: single moves that even out counts, and exchanges that bring bytes into the band.
 
-    level_counts(placement, roles, band)
+    level_counts(placement, roles, band, shares, limit)
     exchange_bytes(placement, roles, band)
 
 `spread` reaches its targets wherever racks are regular. These two close what it could not: small clusters, mixed
@@ -15,11 +15,12 @@ from counterpoise.planning.racks import rack_room
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.stock import Stock
 from counterpoise.planning.targets import ByteBand
+from counterpoise.planning.topics import TopicShares
 
 _MOST_EXCHANGES_PER_BROKER = 20
 
 
-def level_counts(placement: Placement, roles: Roles, band: ByteBand, limit: Ints) -> None:
+def level_counts(placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, limit: Ints) -> None:
     """Moves single replicas from brokers to such with at least two fewer and below their `limit`, while it can."""
     impossible: set[tuple[int, int]] = set()
     if rack_room(placement, roles.staying).is_closed:
@@ -29,7 +30,7 @@ def level_counts(placement: Placement, roles: Roles, band: ByteBand, limit: Ints
     while (pair := _uneven_pair(placement, roles, limit, impossible)) is not None:
         giver, taker = pair
         wanted = max(0, int(band.lowest[taker] - placement.bytes_held[taker]))
-        if not _move_one(placement, giver, taker, wanted):
+        if not _move_one(placement, shares, giver, taker, wanted):
             impossible.add(pair)
 
 
@@ -51,17 +52,19 @@ def _uneven_pair(
     return None
 
 
-def _move_one(placement: Placement, giver: int, taker: int, wanted_bytes: int) -> bool:
-    """Moves the replica whose size is nearest to `wanted_bytes`; partitions not yet touched come first."""
+def _move_one(placement: Placement, shares: TopicShares, giver: int, taker: int, wanted_bytes: int) -> bool:
+    """Moves one replica: of a partition not yet touched, of a topic that becomes no less even, nearest in size."""
     partitions, positions = placement.replicas_on(giver)
     usable = ~placement.holds(taker, partitions)
     usable &= placement.suits(partitions, positions, int(placement.cluster.racks[taker]))
+    usable &= placement.cluster.size_bytes[partitions] <= placement.room[taker]
     # A replica that came here in this plan moves on at no further cost; its partition is touched all the same.
     if not usable.any():
         return False
     partitions, positions = partitions[usable], positions[usable]
     off = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
-    at = int(np.lexsort((partitions, off, placement.touched[partitions]))[0])
+    harm = shares.harm(placement, partitions, giver, taker)
+    at = int(np.lexsort((partitions, off, harm, placement.touched[partitions]))[0])
     placement.give(int(partitions[at]), int(positions[at]), taker)
     return True
 
@@ -131,5 +134,5 @@ def _fitting(partitions: Ints, shifts: Ints, wanted: int, most: int) -> int | No
 def _exchangeable(placement: Placement, stock: Stock, giver: int, taker: int) -> tuple[Ints, Ints]:
     """What a broker may give to another one, smallest first."""
     partitions, positions = stock.suiting(giver, int(placement.cluster.racks[taker]), placement)
-    usable = ~placement.holds(taker, partitions)
+    usable = ~placement.holds(taker, partitions) & (placement.cluster.size_bytes[partitions] <= placement.room[taker])
     return partitions[usable], positions[usable]

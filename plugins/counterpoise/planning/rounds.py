@@ -2,9 +2,9 @@
 
     in_rounds(placement, roles, tolerance_percent, one_round)
 
-A round that does not improve the measure is taken back. So what remains is a state that another planning would leave
-as it is: planning again on the result moves nothing. Within a round a partition gives at most one replica where
-possible; most plans are done after the first.
+A round that does not improve the measure is taken back. Partitions that got a new replica stay touched, so that others
+go first; only when nothing more can be done without them, all are free again. So what remains is a state that another
+planning would leave as it is: planning again on the result moves nothing. Most plans are done after the first round.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,16 @@ def in_rounds(placement: Placement, roles: Roles, tolerance_percent: int, one_ro
     """Repeats `one_round`, which changes `placement`, until it improves nothing or nothing is left to improve."""
     reached = _unevenness(placement, roles, tolerance_percent)
     for _ in range(_MOST_ROUNDS):
-        earlier = placement.replicas.copy()
+        earlier, touched = placement.replicas.copy(), placement.touched.copy()
         one_round()
         unevenness = _unevenness(placement, roles, tolerance_percent)
-        if unevenness >= reached:
-            placement.reset_to(earlier)
-            return
-        reached = unevenness
-        placement.touched[:] = False
-        if _is_even(placement, roles, unevenness[2]):
+        if unevenness < reached:
+            reached = unevenness
+            if _is_even(placement, roles, unevenness[2]):
+                return
+            continue
+        placement.reset_to(earlier)
+        if not touched.any():
             return
 
 

@@ -1,124 +1,79 @@
 """The main step: brokers above their target count give replicas to brokers below it, with the least bytes.
 
-    spread(placement, roles, wanted, band)
+    spread(placement, roles, wanted, band, shares)
 
-Counts say how many replicas each broker gives and takes. Bytes say which ones: as few bytes in all as bring every
-taker into the band (or relieve the givers above it), taken by water level from the givers that hold most. A
-partition gives at most one replica here, so that it keeps its other replicas as they are.
+Counts say how many replicas each broker gives and takes, bytes and topics which ones. A partition gives at most one
+replica here, so that it keeps its other replicas as they are.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from counterpoise.planning.arrays import UNBOUNDED, Ints
 from counterpoise.planning.handout import Handout
-from counterpoise.planning.lanes import Lane, lanes, split
+from counterpoise.planning.offers import Offer, make_offers, plan_bytes
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.selection import choose, sum_range
+from counterpoise.planning.selection import choose
 from counterpoise.planning.stock import Stock
 from counterpoise.planning.targets import ByteBand
 from counterpoise.planning.topics import TopicQuotas, TopicShares, rank_within
-from counterpoise.planning.water import Weights, fill
+from counterpoise.planning.water import fill, relative
 
-_LEAST_WEIGHT = 1e-6
-_MARGIN_SHIFT = 11  # 1/2048 more than the least bytes, so that rounding leaves no taker below its band
-
-
-@dataclass(slots=True, eq=False)
-class _Flow:
-    """What is left to give and to take, in replicas per broker."""
-
-    gives: Ints
-    takes: Ints
+_NEAR_SHIFT = 3  # an eighth of the band is what one giver may be off for the sake of topics; others make up for it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Offer:
-    """What one broker gives through one lane: so many of these replicas, which come smallest first."""
-
-    giver: int
-    count: int
-    partitions: Ints
-    positions: Ints
-
-
-def spread(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand) -> None:
+def spread(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, shares: TopicShares) -> None:
     """Moves replicas until counts are as `wanted`, as far as racks and untouched partitions allow."""
     gives = np.where(roles.givers, np.maximum(0, placement.counts - wanted), 0)
     takes = np.where(roles.takers, np.maximum(0, wanted - placement.counts), 0)
     if not gives.any() or not takes.any():
         return
-    stock = Stock.of_givers(placement, gives > 0)
-    flow = _Flow(gives, takes)
-    shares = TopicShares.of(placement, roles, wanted)
-    by_taker_rack: dict[int, list[Lane]] = {}
-    for lane in lanes(placement, gives, takes):
-        by_taker_rack.setdefault(lane.to_rack, []).append(lane)
-    for to_rack, its_lanes in sorted(by_taker_rack.items()):
-        takers = np.flatnonzero((placement.cluster.racks == to_rack) & (flow.takes > 0))
-        offers = [offer for lane in its_lanes for offer in _offers(placement, flow, stock, lane)]
-        offers.sort(
-            key=lambda offer: (offer.count, offer.giver)
-        )  # those with most freedom last: they make up for others
-        give_bytes = _least_bytes(placement, band, offers, takers)
-        partitions, positions = _picked(placement, band, shares, offers, give_bytes, takers)
-        _hand_out(placement, band, flow, shares, takers, partitions, positions)
-
-
-def _offers(placement: Placement, flow: _Flow, stock: Stock, lane: Lane) -> list[_Offer]:
-    """The lane's replicas, shared out over the brokers of its rack in proportion to what each has to give."""
-    givers = np.flatnonzero((placement.cluster.racks == lane.from_rack) & (flow.gives > 0))
-    counts = split(lane.count, flow.gives[givers])
-    flow.gives[givers] -= counts
-    return [
-        _Offer(giver, count, *stock.suiting(giver, lane.to_rack, placement))
-        for giver, count in zip(givers.tolist(), counts.tolist(), strict=True)
-        if count
-    ]
-
-
-def _least_bytes(placement: Placement, band: ByteBand, offers: Sequence[_Offer], takers: Ints) -> list[int]:
-    """How many bytes each offer should come to: in all the least that does, from those who hold most."""
-    held, sizes = placement.bytes_held, placement.cluster.size_bytes
-    givers = np.array([offer.giver for offer in offers], dtype=np.int64)
-    need = int(np.maximum(0, band.lowest[takers] - held[takers]).sum())
-    room = int(np.clip(band.highest[takers] - held[takers], 0, np.maximum(0, placement.room[takers])).sum())
-    surplus = int(np.maximum(0, held[givers] - band.highest[givers]).sum())
-    wanted = min(max(need, min(surplus, room)), int(np.clip(placement.room[takers], 0, UNBOUNDED // len(takers)).sum()))
-    wanted += wanted >> _MARGIN_SHIFT
-    ranges = [sum_range(sizes[offer.partitions], offer.count) for offer in offers]
-    least, most = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
-    weights = _weights(band.fair[givers])
-    left = fill(int(held[givers].sum()) - wanted, held[givers] - most, held[givers] - least, held[givers], weights)
-    return [int(give) for give in held[givers] - left]
+    offers = make_offers(placement, gives, takes, Stock.of_givers(placement, gives > 0))
+    plan_bytes(placement, band, offers, takes)
+    to_give = Counter[int]()
+    for its_offers in offers.values():
+        for offer in its_offers:
+            to_give[offer.giver] += offer.wanted_bytes
+    for to_rack, its_offers in offers.items():
+        takers = np.flatnonzero((placement.cluster.racks == to_rack) & (takes > 0))
+        partitions, positions = _picked(placement, band, shares, its_offers, takers, to_give)
+        _hand_out(placement, band, shares, takes, takers, partitions, positions)
 
 
 def _picked(
     placement: Placement,
     band: ByteBand,
     shares: TopicShares,
-    offers: Sequence[_Offer],
-    give_bytes: Sequence[int],
+    offers: Sequence[Offer],
     takers: Ints,
+    to_give: Counter[int],
 ) -> tuple[Ints, Ints]:
     """The replicas that go. Their partitions count as touched from here on, so that none gives two.
 
-    What one giver gives too much or too little in bytes, the next ones make up for.
+    What one giver gives too much or too little in bytes, the next ones make up for as far as they stay in their band.
+    `to_give` has the bytes that each giver has still planned to give, to all racks.
     """
     givers = np.array(sorted({offer.giver for offer in offers}), dtype=np.int64)
     quotas = TopicQuotas.of(placement, shares, givers, takers)
+    sizes = placement.cluster.size_bytes
     partitions: list[Ints] = []
     positions: list[Ints] = []
     missing, left = 0, sum(offer.count for offer in offers)
-    for offer, wanted in zip(offers, give_bytes, strict=True):
+    for offer in offers:
+        giver, ends_with = offer.giver, int(placement.bytes_held[offer.giver]) - to_give[offer.giver]
+        below, above = ends_with - int(band.lowest[giver]), ends_with - int(band.highest[giver])
+        more = min(max(missing * offer.count // left, min(0, above)), max(0, below))
         free = ~placement.touched[offer.partitions]
         its_partitions, its_positions = offer.partitions[free], offer.positions[free]
-        wanted_now = _kept_in_band(placement, band, offer.giver, wanted, missing * offer.count // left)
-        chosen = _chosen(placement, quotas, offer, its_partitions, wanted_now)
-        missing += wanted - int(placement.cluster.size_bytes[its_partitions[chosen]].sum())
+        wanted = offer.wanted_bytes + more
+        off = int(band.highest[giver] - band.lowest[giver]) >> _NEAR_SHIFT
+        tolerated = (wanted - min(off, max(0, -above)), wanted + min(off, max(0, below)))
+        chosen = _chosen(placement, quotas, offer, its_partitions, wanted, tolerated)
+        missing += offer.wanted_bytes - int(sizes[its_partitions[chosen]].sum())
+        to_give[giver] -= offer.wanted_bytes
         left -= offer.count
         placement.touched[its_partitions[chosen]] = True
         partitions.append(its_partitions[chosen])
@@ -126,43 +81,52 @@ def _picked(
     return np.concatenate(partitions), np.concatenate(positions)
 
 
-def _kept_in_band(placement: Placement, band: ByteBand, giver: int, wanted: int, more: int) -> int:
-    """What a giver gives when it gives `more` for others as well, as far as that leaves it in its band."""
-    held = int(placement.bytes_held[giver])
-    if more > 0:
-        return max(wanted, min(wanted + more, held - int(band.lowest[giver])))
-    return min(wanted, max(wanted + more, held - int(band.highest[giver])))
+def _chosen(
+    placement: Placement,
+    quotas: TopicQuotas,
+    offer: Offer,
+    partitions: Ints,
+    wanted: int,
+    tolerated: tuple[int, int],
+) -> Ints:
+    """Which of `partitions` (smallest first) the offer's giver gives: `offer.count` of them, with `wanted` bytes.
 
-
-def _chosen(placement: Placement, quotas: TopicQuotas, offer: _Offer, partitions: Ints, wanted: int) -> Ints:
-    """Which of `partitions` the offer's giver gives: by topic first, then by bytes, `offer.count` of them."""
+    Those that their topics ask for come first, as many as the bytes allow; then those that no topic minds. Where that
+    does not come to `tolerated` bytes (least and most), topics matter less, and in the end not at all.
+    """
     sizes, topics = placement.cluster.size_bytes[partitions], placement.cluster.topic_numbers[partitions]
     should, may = quotas.of_giver(offer.giver)
     off = np.abs(sizes - max(0, wanted) // offer.count)
     ranks = rank_within(topics, np.argsort(off, kind="stable"))
-    first = np.flatnonzero(ranks < should[topics])
-    if len(first) > offer.count:
-        first = np.sort(first[np.argsort(off[first], kind="stable")[: offer.count]])
-    second = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
-    left = offer.count - len(first)
-    if len(second) < left:
-        second = np.setdiff1d(np.arange(len(partitions)), first)
-    chosen = np.concatenate([first, second[choose(sizes[second], left, wanted - int(sizes[first].sum()))]])
+    asked = np.flatnonzero(ranks < should[topics])
+    unminded = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
+    asked = asked[: _affordable(sizes[asked], sizes[unminded], offer.count, wanted)]
+    everything, chosen = np.arange(len(partitions)), asked
+    for first, others in ((asked, unminded), (asked, everything), (asked[:0], everything)):
+        rest = np.setdiff1d(others, first, assume_unique=True)
+        left = offer.count - len(first)
+        if len(rest) >= left:
+            chosen = np.concatenate([first, rest[choose(sizes[rest], left, wanted - int(sizes[first].sum()))]])
+            if tolerated[0] <= int(sizes[chosen].sum()) <= tolerated[1]:
+                break
     quotas.take(topics[chosen])
     return chosen
 
 
-def _weights(fair: Ints) -> Weights | None:
-    """Fair shares relative to the largest of them."""
-    highest = int(fair.max(initial=0))
-    return np.maximum(fair / highest, _LEAST_WEIGHT) if highest else None
+def _affordable(asked: Ints, others: Ints, count: int, wanted: int) -> int:
+    """How many of the smallest `asked` sizes fit into `wanted` bytes, when the smallest others make up the count."""
+    least = np.concatenate(([0], np.cumsum(asked)))[: count + 1]
+    missing = np.minimum(count - np.arange(len(least)), len(others))
+    total = least + np.concatenate(([0], np.cumsum(others)))[missing]
+    fits = np.flatnonzero(total <= max(wanted, int(total.min())))
+    return int(fits[-1])
 
 
 def _hand_out(
     placement: Placement,
     band: ByteBand,
-    flow: _Flow,
     shares: TopicShares,
+    takes: Ints,
     takers: Ints,
     partitions: Ints,
     positions: Ints,
@@ -172,9 +136,9 @@ def _hand_out(
     partitions, positions = partitions[order], positions[order]
     held, sizes = placement.bytes_held, placement.cluster.size_bytes[partitions]
     total = int(held[takers].sum() + sizes.sum())
-    upper, weights = np.full(len(takers), UNBOUNDED), _weights(band.fair[takers])
-    lacking = fill(total, held[takers], upper, held[takers], weights) - held[takers]
-    left = {taker: int(flow.takes[taker]) for taker in takers.tolist()}
+    upper = np.full(len(takers), UNBOUNDED)
+    lacking = fill(total, held[takers], upper, held[takers], relative(band.fair[takers])) - held[takers]
+    left = {taker: int(takes[taker]) for taker in takers.tolist()}
     handout = Handout.to(placement, takers, left, shares, lacking)
     columns = (
         placement.replicas[partitions].tolist(),

@@ -17,6 +17,8 @@ from counterpoise.planning.racks import rack_room
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.water import Weights, fill_racks
 
+_MARGIN_SHIFT = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteBand:
@@ -25,6 +27,12 @@ class ByteBand:
     fair: Ints
     lowest: Ints
     highest: Ints
+
+    @property
+    def inner(self) -> "ByteBand":
+        """A band a little narrower: who aims at it ends in this one, though whole replicas do not add up exactly."""
+        margin = (self.highest - self.lowest) >> _MARGIN_SHIFT
+        return ByteBand(self.fair, self.lowest + margin, self.highest - margin)
 
 
 def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None) -> Ints:

@@ -16,7 +16,6 @@ from counterpoise.planning.arrays import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 
-
 _PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherever one starts
 
 
@@ -40,6 +39,13 @@ class TopicShares:
 
     def highest(self, brokers: Ints | int) -> Ints:
         return np.asarray(-(-np.multiply.outer(self.totals, self.wanted[brokers]) // self.whole))
+
+    def harm(self, placement: Placement, partitions: Ints, giver: int, taker: int) -> Ints:
+        """Per partition: how many of the two brokers would leave their topic's share by a move from giver to taker."""
+        topics = placement.cluster.topic_numbers[partitions]
+        too_many = placement.topic_counts[topics, taker] >= self.highest(taker)[topics]
+        too_few = placement.topic_counts[topics, giver] <= self.lowest(giver)[topics]
+        return np.asarray(too_many.astype(np.int64) + too_few)
 
 
 @dataclass(slots=True, eq=False)

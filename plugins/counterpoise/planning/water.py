@@ -16,6 +16,8 @@ from counterpoise.planning.arrays import UNBOUNDED, Ints
 
 Weights: TypeAlias = NDArray[np.float64]
 
+_LEAST_WEIGHT = 1e-6
+
 
 def fill(total: int, lower: Ints, upper: Ints, current: Ints, weights: Weights | None = None) -> Ints:
     """Shares that sum to `total` (or to the nearest sum the bounds allow), as even as the bounds allow.
@@ -68,6 +70,12 @@ def fill_racks(
         own = None if weights is None else weights[inside]
         shares[inside] = fill(int(rack_totals[rack]), lower[inside], upper[inside], current[inside], own)
     return shares
+
+
+def relative(fair: Ints) -> Weights | None:
+    """Fair shares as weights for `fill`; None where nothing is to be shared."""
+    highest = int(fair.max(initial=0))
+    return np.maximum(fair / highest, _LEAST_WEIGHT) if highest else None
 
 
 def _poured(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
