@@ -13,10 +13,15 @@
 A line is `topic-partition: replicas`, then in any order `@leader` (the first live one by default, `@none` for
 no leader), `size=BYTES` of one replica, `rate=BYTES_PER_SECOND`; of a reassignment under way `+adding`, `-removing`.
 `racks` lists all registered brokers with their rack, if they have one; `!` marks a fenced (dead) one.
+
+    cluster("orders-0: 1 2 size=1000", racks="1 2", disks="1=1000/9000 2=1000/9000,0/5000,!")
+
+`disks` has used and total bytes of each log dir of a broker; `!` is one that is offline.
 """
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot
@@ -42,14 +47,20 @@ class PartitionPicture:
     removing: tuple[int, ...]
 
 
-def cluster(picture: str = "", *, racks: str, name: str = "picture", cluster_id: str = "picture-id") -> ClusterSnapshot:
+def cluster(
+    picture: str = "", *, racks: str, disks: str = "", name: str = "picture", cluster_id: str = "picture-id"
+) -> ClusterSnapshot:
     """The snapshot that a picture shows; topics get the id `id-of-<topic>`."""
     brokers = read_brokers(racks)
     partitions = read_partitions(picture, brokers)
+    told = read_disks(disks)
     document = {
         "cluster": name,
         "cluster_id": cluster_id,
-        "brokers": [{"id": b.broker_id, "rack": b.rack, "fenced": b.is_fenced} for b in brokers],
+        "brokers": [
+            {"id": b.broker_id, "rack": b.rack, "fenced": b.is_fenced, "log_dirs": told.get(b.broker_id)}
+            for b in brokers
+        ],
         "topics": [{"name": topic, "id": f"id-of-{topic}"} for topic in sorted({p.topic for p in partitions})],
         "partitions": [
             [p.topic, p.partition, list(p.replicas), p.leader, p.size_bytes, p.bytes_in_per_second] for p in partitions
@@ -68,6 +79,22 @@ def read_brokers(racks: str) -> tuple[BrokerPicture, ...]:
         broker_id, _, rack = word.removeprefix("!").partition("=")
         brokers.append(BrokerPicture(int(broker_id), rack or None, word.startswith("!")))
     return tuple(brokers)
+
+
+def read_disks(disks: str) -> dict[int, list[dict[str, Any]]]:
+    """The log dirs of `1=10/90 2=10/90,0/50,!` as the cluster document tells them, by broker."""
+    dirs = {}
+    for word in disks.split():
+        broker_id, _, told = word.partition("=")
+        dirs[int(broker_id)] = [_log_dir(f"/disk-{number}", one) for number, one in enumerate(told.split(","))]
+    return dirs
+
+
+def _log_dir(path: str, told: str) -> dict[str, Any]:
+    if told == "!":
+        return {"path": path, "error": "offline"}
+    used, _, total = told.partition("/")
+    return {"path": path, "total_bytes": int(total), "usable_bytes": int(total) - int(used)}
 
 
 def read_partitions(picture: str, brokers: tuple[BrokerPicture, ...]) -> tuple[PartitionPicture, ...]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS, TABLES_SINCE
 
 ROOT: Final = "history"
 _CLUSTER: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -121,8 +121,8 @@ def check_version(manifest_row: Mapping[str, Any]) -> None:
 def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> ClusterSnapshot:
     """The snapshot of a manifest row (as `to_pylist` gives it) and the tables that it names.
 
-    Columns that a later schema version added come back as nulls. Raises HistoryError, naming file and column, when
-    a table or a column is missing or the row count is not the manifest's.
+    Columns that a later schema version added come back as nulls, tables that it added as empty ones. Raises
+    HistoryError, naming file and column, when a table or a column is missing or the row count is not the manifest's.
     """
     check_version(manifest_row)
     files = {file["table"]: file for file in manifest_row["files"]}
@@ -131,7 +131,12 @@ def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table])
         cluster=manifest_row["cluster"],
         cluster_id=manifest_row["cluster_id"],
         observed_at=manifest_row["observed_at"],
-        tables={name: _conformed(name, schema, files, tables) for name, schema in SNAPSHOT_TABLES.items()},
+        tables={
+            name: schema.empty_table()
+            if manifest_row["schema_version"] < TABLES_SINCE.get(name, 1)
+            else _conformed(name, schema, files, tables)
+            for name, schema in SNAPSHOT_TABLES.items()
+        },
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.disks import disk_over
 from counterpoise.model.kafka import (
     ClusterDescription,
     ConfigResource,
@@ -27,10 +28,9 @@ from counterpoise.model.kafka import (
     Reassignment,
     TopicDescription,
 )
-from counterpoise.model.tables import BROKERS, LISTENERS, PARTITIONS, QUORUM, REPLICAS, TOPICS
+from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, TOPICS
 
 _MIN_ISR: Final = "min.insync.replicas"
-_SAME_DISK_PER_MILLE: Final = 2
 
 # What a broker holds of a partition: bytes, and the directory they are in.
 Copies = Mapping[tuple[str, int, int], tuple[int, str]]
@@ -73,6 +73,7 @@ def take_snapshot(
             "replicas": _replicas(partitions, copies),
             "listeners": _listeners(description, security_protocol),
             "quorum": _quorum(reader.describe_quorum()),
+            "log_dirs": _log_dirs(description, log_dirs),
         },
     )
 
@@ -107,32 +108,25 @@ def _brokers(description: ClusterDescription, log_dirs: Sequence[LogDirDescripti
 
 
 def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | None, int | None]:
-    """Total and usable bytes of a broker's disks. Dirs that tell the same lie on one file system and count once.
-
-    "The same" allows for what is written between two answers. Two equal disks with equally much on them are taken for
-    one, too; that errs on the safe side.
-    """
-    usable_by_total: dict[int, list[int]] = {}
-    for d in log_dirs:
-        if d.broker_id == broker_id and d.total_bytes is not None and d.usable_bytes is not None:
-            usable_by_total.setdefault(d.total_bytes, []).append(d.usable_bytes)
-    disks = [
-        (total, usable)
-        for total, usables in usable_by_total.items()
-        for usable in _apart(usables, total * _SAME_DISK_PER_MILLE // 1000)
-    ]
-    if not disks:
-        return None, None
-    return sum(total for total, _ in disks), sum(usable for _, usable in disks)
+    """Total and usable bytes of a broker's disks."""
+    return disk_over(
+        (d.total_bytes, d.usable_bytes)
+        for d in log_dirs
+        if d.broker_id == broker_id and d.error is None and d.total_bytes is not None and d.usable_bytes is not None
+    )
 
 
-def _apart(numbers: Sequence[int], distance: int) -> list[int]:
-    """The numbers, with those that lie closer than `distance` above another one left out."""
-    kept: list[int] = []
-    for number in sorted(numbers):
-        if not kept or number - kept[-1] > distance:
-            kept.append(number)
-    return kept
+def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
+    registered = {broker.broker_id for broker in description.brokers}
+    known = sorted((d for d in log_dirs if d.broker_id in registered), key=lambda d: (d.broker_id, d.path))
+    columns = {
+        "broker_id": [d.broker_id for d in known],
+        "log_dir": [d.path for d in known],
+        "total_bytes": [d.total_bytes for d in known],
+        "usable_bytes": [d.usable_bytes for d in known],
+        "error": [d.error for d in known],
+    }
+    return pa.table(columns, schema=LOG_DIRS)
 
 
 def _topics(topics: Sequence[TopicDescription], min_insync_replicas: Mapping[str, int]) -> pa.Table:

@@ -143,6 +143,12 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(kafka: Local
     assert (topics["orders"]["min_insync_replicas"], topics["pairs"]["min_insync_replicas"]) == (2, 1)
     disks = {row["broker_id"]: row["disk_total_bytes"] for row in taken.brokers.to_pylist()}
     assert disks[4] == disks[1]  # two dirs, one file system
+    log_dirs = taken.log_dirs.to_pylist()
+    assert {(row["broker_id"], row["log_dir"]) for row in log_dirs} == {
+        (number, str(directory)) for number in (1, 2, 3, 4) for directory in kafka.home(number).log_directories
+    }
+    assert len(log_dirs) == 5  # broker 4 has two
+    assert all(row["total_bytes"] >= row["usable_bytes"] > 0 and row["error"] is None for row in log_dirs)
     quorum = taken.tables["quorum"].to_pylist()
     assert [row["role"] for row in quorum] == ["leader", "voter", "voter", "observer"]
     assert quorum[3]["node_id"] == 4

@@ -14,6 +14,10 @@ GOOD: dict[str, Any] = {
 }
 
 
+def log_dirs(told: object) -> dict[str, Any]:
+    return {"brokers": [{"id": 1, "log_dirs": told}, {"id": 2}]}
+
+
 def problems(**changes: Any) -> str:
     with pytest.raises(InputError) as caught:
         from_document_text(json.dumps(GOOD | changes), where="x.json")
@@ -43,6 +47,30 @@ def test_a_document_comes_back_as_it_was() -> None:
     assert once["topics"][0]["id"] == "topic-id"
 
 
+def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:
+    dirs = [
+        {"path": "/a/1", "total_bytes": 1000, "usable_bytes": 400},
+        {"path": "/a/2", "total_bytes": 1000, "usable_bytes": 401},  # the same file system
+        {"path": "/b", "total_bytes": 2000, "usable_bytes": 2000},
+        {"path": "/c", "error": "disk failed"},
+    ]
+    brokers = [{"id": 2, "disk_total_bytes": 77, "disk_usable_bytes": 7}, {"id": 1, "log_dirs": dirs[::-1]}, {"id": 3}]
+    taken = from_document_text(json.dumps(GOOD | {"brokers": brokers}))
+    assert taken.brokers["disk_total_bytes"].to_pylist() == [3000, 77, None]
+    assert taken.brokers["disk_usable_bytes"].to_pylist() == [2400, 7, None]
+    assert taken.log_dirs["error"].to_pylist() == [None, None, None, "disk failed"]
+    once = to_document(taken)
+    assert once["brokers"][0]["log_dirs"] == dirs
+    assert not any("log_dirs" in broker for broker in once["brokers"][1:])
+    assert to_document(from_document_text(json.dumps(once))) == once
+
+
+def test_file_systems_without_an_end_are_not_too_large_to_read() -> None:
+    dirs = [{"path": path, "total_bytes": 2**63 - 1, "usable_bytes": free} for path, free in (("/a", 2**62), ("/b", 0))]
+    taken = from_document_text(json.dumps(GOOD | {"brokers": [{"id": 1, "log_dirs": dirs}, {"id": 2}]}))
+    assert taken.brokers["disk_total_bytes"].to_pylist() == [2**63 - 1, None]
+
+
 def test_row_order_does_not_matter() -> None:
     turned = GOOD | {"partitions": GOOD["partitions"][::-1], "brokers": GOOD["brokers"][::-1]}
     first, second = from_document_text(json.dumps(GOOD)), from_document_text(json.dumps(turned))
@@ -63,6 +91,12 @@ def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
         ({"brokers": [{"id": 1}, {"id": 1}, {"id": 2}]}, "broker 1 is listed twice"),
         ({"brokers": [{"id": -1}, {"id": "2"}, {"id": True}, {"id": 2**31}]}, "6 problem"),
         ({"brokers": [{"id": 1, "rack": 7}, {"id": 2}]}, "rack must be text"),
+        (log_dirs("/data"), "log_dirs must be a list"),
+        (log_dirs([{"total_bytes": 1}]), "broker 1: each of its log_dirs needs a path"),
+        (log_dirs([{"path": "/a"}, {"path": "/a"}]), "broker 1: log dir /a is listed twice"),
+        (log_dirs([{"path": "/a", "total_bytes": -1}]), "log dir /a: total_bytes and usable_bytes must be whole"),
+        (log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]), "6 is more than total_bytes 5"),
+        (log_dirs([{"path": "/a", "error": 7}]), "log dir /a: error must be text"),
         ({"partitions": {}}, '"partitions" must be a list'),
         ({"partitions": [["orders", 0, [1], 1]] * 2}, "orders-0 is listed twice"),
         ({"partitions": [["orders", 0, [], 1]]}, "orders-0 has no replicas"),

@@ -31,7 +31,7 @@ def snapshot(scheduled_at: datetime = BEFORE_MIDNIGHT, cluster: str = "pay.eu-1"
         "cluster_id": "Kafka-Id",
         "snapshot_id": snapshot_id_for(cluster, scheduled_at),
         "observed_at": (scheduled_at + timedelta(minutes=3)).isoformat(),  # the look itself was after midnight
-        "brokers": [{"id": 1, "rack": "a"}, {"id": 2}],
+        "brokers": [{"id": 1, "rack": "a", "log_dirs": [{"path": "/data", "total_bytes": 9}]}, {"id": 2}],
         "partitions": [["orders", 0, [1, 2], 1, 100, 5]],
     }
     return from_document_text(json.dumps(document))
@@ -90,6 +90,20 @@ def test_a_column_that_came_later_reads_as_nulls_and_a_lost_one_is_named() -> No
 
     with pytest.raises(HistoryError, match=r"history/replicas/.*\.parquet lacks the column\(s\) position"):
         from_tables(row, {**one.tables, "replicas": one.replicas.drop_columns(["position"])})
+
+
+def test_a_snapshot_of_before_a_table_was_there_reads_without_it_and_a_later_one_does_not() -> None:
+    one = snapshot()
+    row = manifest_of(one)[1].to_pylist()[0]
+    row["files"] = [file for file in row["files"] if file["table"] != "log_dirs"]
+    tables = {table: one.tables[table] for table in files_of(row)}
+
+    older = from_tables(row | {"schema_version": 1}, tables)
+
+    assert older.log_dirs.num_rows == 0
+    assert older.partitions == one.partitions
+    with pytest.raises(HistoryError, match="'log_dirs'"):
+        from_tables(row, tables)
 
 
 def test_half_a_file_and_a_newer_schema_are_named() -> None:

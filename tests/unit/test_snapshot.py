@@ -103,14 +103,19 @@ def test_a_move_that_ends_while_we_look_still_counts_as_one() -> None:
 
 
 class WithDisks(SimulatedCluster):
-    """Broker 1 has three log dirs on two file systems, broker 2 one that tells nothing."""
+    """Broker 1 has three log dirs on two file systems and one that is offline, broker 2 one that tells nothing.
+
+    Broker 3 came after the brokers were listed.
+    """
 
     def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
         return (
             LogDirDescription(1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10}),
             LogDirDescription(1, "/disk-a/y", None, 100_000, 40_030, {TopicPartition("orders", 1): 20}),
             LogDirDescription(1, "/disk-b", None, 100_000, 10_000, {}),
+            LogDirDescription(1, "/disk-c", "KAFKA_STORAGE_ERROR", None, None, {}),
             LogDirDescription(2, "/old", None, None, None, {}),
+            LogDirDescription(3, "/new", None, 100_000, 100_000, {}),
         )
 
 
@@ -124,6 +129,17 @@ def test_log_dirs_on_one_file_system_count_once() -> None:
         (0, 1, "/disk-a/x"),
         (0, 2, None),
         (1, 1, "/disk-a/y"),
+    ]
+
+
+def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
+    taken = photograph(WithDisks.like(cluster("orders-0: 1 2", racks="1 2")))
+    assert rows(taken.log_dirs, *taken.log_dirs.column_names) == [
+        (1, "/disk-a/x", 100_000, 40_000, None),
+        (1, "/disk-a/y", 100_000, 40_030, None),
+        (1, "/disk-b", 100_000, 10_000, None),
+        (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR"),
+        (2, "/old", None, None, None),
     ]
 
 

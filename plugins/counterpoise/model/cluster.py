@@ -60,6 +60,11 @@ class ClusterSnapshot:
     def replicas(self) -> pa.Table:
         return self.tables["replicas"]
 
+    @property
+    def log_dirs(self) -> pa.Table:
+        """Empty where no broker tells its log dirs."""
+        return self.tables["log_dirs"]
+
     @cached_property
     def registered_broker_ids(self) -> tuple[int, ...]:
         return tuple(sorted(self.brokers["broker_id"].to_pylist()))

@@ -6,6 +6,13 @@
 Unknown keys are ignored; sizes and rates may be absent or null; a leader of -1 or null means none. Our own snapshots
 also carry "cluster", "cluster_id", "snapshot_id", "observed_at" and "topics", so that a plan made from one can be
 executed. Replicas of one partition count with the partition's size.
+
+A broker may tell its disks, so that shares follow their sizes and no plan fills one up: "disk_total_bytes" and
+"disk_usable_bytes" over all of them, or one by one:
+
+    "log_dirs": [{"path": "/data/a", "total_bytes": 2000000000, "usable_bytes": 1500000000}]
+
+The sums come from the log dirs where only these are there. A log dir with an "error" (text) is offline.
 """
 
 import hashlib
@@ -18,13 +25,15 @@ import pyarrow as pa
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.tables import BROKERS, LISTENERS, PARTITIONS, QUORUM, REPLICAS, TOPICS
+from counterpoise.model.disks import disk_over
+from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, TOPICS
 
 _MOST_COMPLAINTS_SHOWN = 20
 
 
 def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
     """The document of a snapshot, ready for `json.dump`."""
+    log_dirs = _told_log_dirs(snapshot.log_dirs)
     brokers = [
         {
             "id": row["broker_id"],
@@ -34,6 +43,7 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
             "fenced": row["is_fenced"],
         }
         | {key: row[key] for key in ("disk_total_bytes", "disk_usable_bytes") if row[key] is not None}
+        | ({"log_dirs": log_dirs[row["broker_id"]]} if row["broker_id"] in log_dirs else {})
         for row in snapshot.brokers.to_pylist()
     ]
     topics = [
@@ -146,6 +156,30 @@ def _broker_complaint(broker: object, seen: set[int]) -> str | None:
         return f"broker {broker['id']}: fenced must be true or false, host text"
     if not all(_is_count_or_absent(broker.get(k)) for k in ("port", "disk_total_bytes", "disk_usable_bytes")):
         return f"broker {broker['id']}: port and disk sizes must be whole numbers, 0 or more"
+    if complaint := _log_dirs_complaint(broker.get("log_dirs")):
+        return f"broker {broker['id']}: {complaint}"
+    return None
+
+
+def _log_dirs_complaint(log_dirs: object) -> str | None:
+    if log_dirs is None:
+        return None
+    if not isinstance(log_dirs, list) or not all(isinstance(d, dict) for d in log_dirs):
+        return 'log_dirs must be a list of {"path", "total_bytes", "usable_bytes"}'
+    seen: set[str] = set()
+    for d in log_dirs:
+        path, total, usable = d.get("path"), d.get("total_bytes"), d.get("usable_bytes")
+        if not isinstance(path, str) or not path:
+            return "each of its log_dirs needs a path (text)"
+        if path in seen:
+            return f"log dir {path} is listed twice"
+        if not _is_count_or_absent(total) or not _is_count_or_absent(usable):
+            return f"log dir {path}: total_bytes and usable_bytes must be whole numbers, 0 or more"
+        if total is not None and usable is not None and usable > total:
+            return f"log dir {path}: usable_bytes {usable} is more than total_bytes {total}"
+        if not isinstance(d.get("error"), str | None):
+            return f"log dir {path}: error must be text or absent"
+        seen.add(path)
     return None
 
 
@@ -206,12 +240,14 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
             "replicas": _replicas_table(rows),
             "listeners": LISTENERS.empty_table(),
             "quorum": QUORUM.empty_table(),
+            "log_dirs": _log_dirs_table(document["brokers"]),
         },
     )
 
 
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
     ordered = sorted(brokers, key=lambda broker: int(broker["id"]))
+    disks = [_disk(broker) for broker in ordered]
     return pa.Table.from_pylist(
         [
             {
@@ -220,13 +256,44 @@ def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
                 "port": broker.get("port"),
                 "rack": broker.get("rack"),
                 "is_fenced": broker.get("fenced", False),
-                "disk_total_bytes": broker.get("disk_total_bytes"),
-                "disk_usable_bytes": broker.get("disk_usable_bytes"),
+                "disk_total_bytes": total,
+                "disk_usable_bytes": usable,
             }
-            for broker in ordered
+            for broker, (total, usable) in zip(ordered, disks, strict=True)
         ],
         schema=BROKERS,
     )
+
+
+def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Total and usable bytes as told; over its log dirs where neither is."""
+    total, usable = broker.get("disk_total_bytes"), broker.get("disk_usable_bytes")
+    if total is not None or usable is not None:
+        return total, usable
+    told = [(d.get("total_bytes"), d.get("usable_bytes")) for d in broker.get("log_dirs") or () if not d.get("error")]
+    return disk_over((total, usable) for total, usable in told if total is not None and usable is not None)
+
+
+def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
+    rows = [(broker["id"], d) for broker in brokers for d in broker.get("log_dirs") or ()]
+    rows.sort(key=lambda row: (row[0], row[1]["path"]))
+    columns = {
+        "broker_id": [broker_id for broker_id, _ in rows],
+        "log_dir": [d["path"] for _, d in rows],
+        "total_bytes": [d.get("total_bytes") for _, d in rows],
+        "usable_bytes": [d.get("usable_bytes") for _, d in rows],
+        "error": [d.get("error") or None for _, d in rows],
+    }
+    return pa.table(columns, schema=LOG_DIRS)
+
+
+def _told_log_dirs(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:
+    """By broker, as the document has them."""
+    told: dict[int, list[dict[str, Any]]] = {}
+    for row in log_dirs.to_pylist():
+        known = {key: row[key] for key in ("total_bytes", "usable_bytes", "error") if row[key] is not None}
+        told.setdefault(row["broker_id"], []).append({"path": row["log_dir"]} | known)
+    return told
 
 
 def _topics_table(rows: Sequence[Sequence[Any]], topics: Sequence[Mapping[str, Any]]) -> pa.Table:

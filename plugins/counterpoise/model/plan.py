@@ -171,10 +171,13 @@ class RebalancePlan:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "plan") -> "RebalancePlan":
-        """Reads a document back. Raises InputError when it is no plan or was edited after it was made."""
+        """Reads a document back.
+
+        Raises InputError when it is no plan, was cut short, edited after it was made, or made by another version.
+        """
         try:
-            document = json.loads(text)
-        except ValueError as error:
+            document = json.loads(text, parse_constant=_refuse, parse_float=_refuse)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
@@ -186,8 +189,11 @@ class RebalancePlan:
             )
         try:
             return cls._from_content(document)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(f"{where}: a field is missing or malformed ({type(error).__name__}: {error})") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise InputError(
+                f"{where}: was made by another version of Counterpoise: a field is missing, unknown or malformed "
+                f"({type(error).__name__}: {error}). Make a new plan."
+            ) from None
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -232,7 +238,12 @@ class RebalancePlan:
 
 def fingerprint_of(content: Mapping[str, Any]) -> str:
     """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the fingerprint itself)."""
-    return "sha256:" + hashlib.sha256(_canonical(content).encode()).hexdigest()
+    canonical = _canonical(content).encode(errors="surrogatepass")  # half a character is an edit, not a crash
+    return "sha256:" + hashlib.sha256(canonical).hexdigest()
+
+
+def _refuse(number: str) -> None:
+    raise ValueError(f"{number} is no whole number")
 
 
 def _canonical(value: object) -> str:

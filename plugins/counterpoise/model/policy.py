@@ -26,7 +26,7 @@ class BalancePolicy:
     excluded_topics: tuple[str, ...] = ()  # names or patterns (`audit-*`); their replicas stay where they are
     leader_weight: LeaderWeight = LeaderWeight.COUNT
     disk_limit_percent: int = 85  # no log dir is filled further than this at any moment of a move
-    ignorable_permille: int = 5  # an evenness gained that is less than this part of the mean is not worth a plan
+    ignorable_permille: int = 2  # an evenness gained that is less than this part of the mean is not worth a plan
 
     @property
     def digest(self) -> str:

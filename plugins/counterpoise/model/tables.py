@@ -3,14 +3,15 @@
     pa.table(columns, schema=PARTITIONS)
 
 Sizes are bytes of one replica, rates bytes per second, times UTC. A null means "not known", never zero.
-`SCHEMA_VERSION` grows when a column is added; columns are never renamed or given another meaning.
+`SCHEMA_VERSION` grows when a column or a table is added; columns are never renamed or given another meaning.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 _UTC = pa.timestamp("us", tz="UTC")
 _BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -67,6 +68,17 @@ REPLICAS: Final = pa.schema(
     ]
 )
 
+# What a broker tells of its log dirs. Dirs on one file system tell the same figures.
+LOG_DIRS: Final = pa.schema(
+    [
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("log_dir", pa.string(), nullable=False),  # its path on the broker
+        pa.field("total_bytes", pa.int64()),  # of its file system (KIP-827: brokers from 3.3 on tell)
+        pa.field("usable_bytes", pa.int64()),
+        pa.field("error", pa.string()),  # null: online; a dir that is offline tells no sizes and takes no replicas
+    ]
+)
+
 LISTENERS: Final = pa.schema(
     [
         pa.field("broker_id", pa.int32(), nullable=False),
@@ -108,14 +120,18 @@ SNAPSHOTS: Final = pa.schema(
     ]
 )
 
-SNAPSHOT_TABLES: Final = {
+SNAPSHOT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "brokers": BROKERS,
     "topics": TOPICS,
     "partitions": PARTITIONS,
     "replicas": REPLICAS,
     "listeners": LISTENERS,
     "quorum": QUORUM,
+    "log_dirs": LOG_DIRS,
 }
+
+# The schema version that brought a table; the others were there from the first. Snapshots before it are read without.
+TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2}
 
 # Results of the Spark job `leader_balance`: one row per snapshot and registered broker, idle brokers as zeros.
 BROKER_BALANCE: Final = pa.schema(

@@ -36,7 +36,7 @@ class ClusterArrays:
     is_registered: Flags  # false for brokers that only a replica list still names
     is_in_scope: Flags  # the others neither give nor take, and lead what they lead
     disk_bytes: Ints  # over its log dirs; 0 when not known
-    headroom_bytes: Ints  # what may still arrive before its fullest log dir is at the policy's limit
+    headroom_bytes: Ints  # what may still arrive before any of its log dirs can be past the policy's limit
 
     topics: pa.Array
     topic_numbers: Ints  # a number per topic name, in order
@@ -156,15 +156,29 @@ def _min_insync(topic_names: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints
 
 
 def _disks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -> tuple[Ints, Ints]:
-    """Total bytes per broker, and how much may still arrive."""
-    total, headroom = np.zeros_like(broker_ids), np.full_like(broker_ids, UNBOUNDED)
+    """Total bytes per broker, and how much may still arrive; 0 and UNBOUNDED where nothing is known.
+
+    A broker puts a new replica into the log dir with the fewest partitions, not the emptiest one (KIP-113), so all of
+    it may arrive in the dir that has the least room. A dir that is offline takes nothing and does not count.
+    """
+    least: dict[int, int] = {}
+    for row in snapshot.log_dirs.to_pylist():
+        if row["error"] is None and (room := _room(row["total_bytes"], row["usable_bytes"], policy)) is not None:
+            least[row["broker_id"]] = min(room, least.get(row["broker_id"], UNBOUNDED))
+    disk, headroom = np.zeros_like(broker_ids), np.full_like(broker_ids, UNBOUNDED)
     for row in snapshot.brokers.to_pylist():
         at = np.searchsorted(broker_ids, row["broker_id"])
-        if row["disk_total_bytes"] is not None and row["disk_usable_bytes"] is not None:
-            total[at] = row["disk_total_bytes"]
-            used = row["disk_total_bytes"] - row["disk_usable_bytes"]
-            headroom[at] = max(0, row["disk_total_bytes"] * policy.disk_limit_percent // 100 - used)
-    return total, headroom
+        disk[at] = row["disk_total_bytes"] or 0
+        room = least.get(row["broker_id"], _room(row["disk_total_bytes"], row["disk_usable_bytes"], policy))
+        headroom[at] = UNBOUNDED if room is None else room
+    return disk, headroom
+
+
+def _room(total: int | None, usable: int | None, policy: BalancePolicy) -> int | None:
+    """What may arrive on a disk before it is at the policy's limit; None where the disk is not known."""
+    if total is None or usable is None:
+        return None
+    return min(UNBOUNDED, max(0, total * policy.disk_limit_percent // 100 - (total - usable)))
 
 
 def _in_sync(replicas: Ints, column: pa.ChunkedArray) -> Flags:

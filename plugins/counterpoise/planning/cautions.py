@@ -10,10 +10,13 @@ from typing import Final
 
 import numpy as np
 
+from counterpoise.model.movement import COORDINATOR_TOPICS
+from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import Ints
 from counterpoise.planning.racks import badly_racked
 from counterpoise.planning.situation import Situation, is_worse
+from counterpoise.units import format_bytes
 
 _MOST_NAMES = 5
 _USUAL_REPLICATION_FACTOR = 3
@@ -147,6 +150,75 @@ def _bytes_outside_band(situation: Situation) -> str | None:
     )
 
 
+def _full_disks(situation: Situation) -> str | None:
+    """Brokers that would have got more if their fullest log dir allowed it."""
+    cluster, after = situation.cluster, situation.after
+    resizes = situation.request.goal is Goal.REPLICATION_FACTOR
+    lacking = (after.counts < situation.best_counts) | (after.bytes_held < situation.band.lowest) | resizes
+    largest = int(cluster.size_bytes.max(initial=0))
+    which = np.flatnonzero(situation.roles.takers & lacking & (after.room < largest))
+    if not len(which):
+        return None
+    percent = situation.request.policy.disk_limit_percent
+    return (
+        f"{_brokers(situation, which)} can take no more: a log dir would be over {percent} % of its disk while old "
+        "copies are still there; more disk, fewer bytes (retention), or a higher disk_limit_percent would help"
+    )
+
+
+def _coordinators(situation: Situation) -> str | None:
+    cluster, named = situation.cluster, situation.outcome.is_named
+    names = [name for name in cluster.topic_names if name in COORDINATOR_TOPICS]
+    numbers = [cluster.topic_names.index(name) for name in names]
+    count = int((named & np.isin(cluster.topic_numbers, numbers)).sum())
+    if not count:
+        return None
+    touched = counted(count, "partition of", "partitions of")
+    return (
+        f"{touched} {', '.join(names)} {'is' if count == 1 else 'are'} touched: where their leader changes, groups and "
+        "transactions find a new coordinator, which takes clients a moment"
+    )
+
+
+def _min_insync_is_all(situation: Situation) -> str | None:
+    cluster = situation.cluster
+    least = cluster.min_insync_replicas[cluster.topic_numbers]
+    which = np.flatnonzero(situation.outcome.is_named & (least >= situation.after.replica_counts) & (least > 1))
+    needs = "as many in-sync replicas as it has (min.insync.replicas); one slow broker stops its producers"
+    need = "as many in-sync replicas as they have (min.insync.replicas); one slow broker stops their producers"
+    return _partitions(situation, which, f"of the plan needs {needs}", f"of the plan need {need}")
+
+
+def _rates_unknown(situation: Situation) -> str | None:
+    if situation.request.policy.leader_weight is not LeaderWeight.BYTES_IN or situation.cluster.is_rate_known.any():
+        return None
+    return "leaders are to be weighed by bytes-in, but the snapshot tells no rates; they are even in number instead"
+
+
+def _left_by_budget(situation: Situation) -> str | None:
+    left = situation.left
+    if not left.partitions:
+        return None
+    copies = f" with {counted(left.replicas, 'replica', 'replicas')} and {format_bytes(left.bytes)} to copy"
+    return (
+        f"the budget leaves {counted(left.partitions, 'partition', 'partitions')}"
+        f"{copies if left.replicas else ''} for a later plan; plan again when this one is done"
+    )
+
+
+def _still_leading(situation: Situation) -> str | None:
+    """Of a demoted broker: what nobody else can lead."""
+    if situation.request.goal is not Goal.DEMOTE_BROKERS:
+        return None
+    demoted = np.append(situation.roles.sharing & ~situation.roles.leading, False)
+    return _partitions(
+        situation,
+        np.flatnonzero(demoted[situation.outcome.leaders]),
+        "is still led by a demoted broker: no other live replica may lead it",
+        "are still led by a demoted broker: no other live replica may lead them",
+    )
+
+
 def _offer_rebalance(situation: Situation) -> str:
     return "" if situation.request.goal is Goal.REBALANCE else "; goal rebalance may do more"
 
@@ -174,5 +246,11 @@ CAUTIONS: Final[tuple[Callable[[Situation], str | None], ...]] = (
     _uneven_racks,
     _counts_not_reached,
     _bytes_outside_band,
+    _full_disks,
     _leaders_uneven,
+    _still_leading,
+    _rates_unknown,
+    _min_insync_is_all,
+    _coordinators,
+    _left_by_budget,
 )

@@ -43,6 +43,10 @@ class Outcome:
         is_named |= may_elect & (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
         return cls(cluster, before, replicas, is_named)
 
+    @classmethod
+    def unchanged(cls, cluster: ClusterArrays) -> "Outcome":
+        return cls(cluster, cluster.replicas, cluster.replicas, np.zeros(cluster.partition_count, dtype=np.bool_))
+
     @property
     def leaders(self) -> Ints:
         """Who leads once the plan is executed; NOBODY where a partition without a leader is left alone."""

@@ -6,6 +6,8 @@ Order of work: replicas first (racks, counts, bytes), leaders last over the fina
 exact for any sets and the other way round they could not. Nothing here reads a clock or a file.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
@@ -14,6 +16,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, Ints, read_cluster
 from counterpoise.planning.bounds import lower_bound
+from counterpoise.planning.budget import keep_copies_within, keep_named_within
 from counterpoise.planning.cautions import counted, warnings_of
 from counterpoise.planning.figures import figures_of
 from counterpoise.planning.goals import goal_named
@@ -25,6 +28,7 @@ from counterpoise.planning.requests import check_request, cluster_name, named
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.situation import Situation
 from counterpoise.planning.whys import whys_of
+from counterpoise.planning.worth import is_worth_while
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -40,10 +44,17 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     _refuse_what_cannot_be(cluster, roles, request, cluster_name(snapshot))
     before, placement = Placement.of(cluster), Placement.of(cluster)
     goal.place(placement, roles, request)
+    left = keep_copies_within(placement, request.budget)
     is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
     first = choose_leaders(placement, roles.leading, is_free)
     outcome = Outcome.of(placement, first, may_elect=is_free & goal.elects, last=roles.sharing & ~roles.leading)
-    situation = Situation(request, cluster, roles, placement, outcome)
+    outcome, reorders_left = keep_named_within(outcome, request.budget)
+    left = replace(left, partitions=left.partitions + reorders_left)
+    situation = Situation(request, cluster, roles, placement, outcome, left)
+    if goal.why is None and not is_worth_while(situation):
+        placement.reset_to(cluster.replicas.copy())
+        situation = Situation(request, cluster, roles, placement, Outcome.unchanged(cluster))
+    outcome = situation.outcome
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -59,6 +70,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,
+        left=situation.left,
     )
 
 

@@ -110,7 +110,7 @@ def _repair_one(placement: Placement, roles: Roles, wanted: Ints, limit: Ints, p
     row = placement.replicas[partition]
     racks = placement.racks_by_position
     in_rack = np.bincount(racks[row[row >= 0]], minlength=int(racks.max()) + 1)
-    able = roles.takers & (placement.counts < limit)
+    able = roles.takers & (placement.counts < limit) & (placement.room >= placement.cluster.size_bytes[partition])
     able[row[row >= 0]] = False
     able_brokers = np.flatnonzero(able)
     best: tuple[int, int, int, int] | None = None

@@ -3,11 +3,12 @@
 situation.best_counts, situation.out_of_band
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from counterpoise.model.plan import Left
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, Flags, Ints
 from counterpoise.planning.outcome import Outcome
@@ -23,6 +24,7 @@ class Situation:
     roles: Roles
     after: Placement
     outcome: Outcome
+    left: Left = field(default_factory=Left)  # by the budget
 
     @cached_property
     def best_counts(self) -> Ints:

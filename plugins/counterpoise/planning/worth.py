@@ -1,0 +1,66 @@
+"""Is a plan worth while? A gain that nobody would notice counts as balanced, so that clusters do not churn.
+
+    is_worth_while(situation)
+
+Compared are the measures that evening goals serve: racks, replicas and leaders per broker, bytes outside the band,
+leaders per topic, and partitions that another replica than the preferred one leads.
+"""
+
+import numpy as np
+
+from counterpoise.planning.arrays import Flags, Ints
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.racks import stacked_pairs
+from counterpoise.planning.situation import Situation
+from counterpoise.planning.targets import byte_band
+
+
+def is_worth_while(situation: Situation) -> bool:
+    """Does any measure gain more than the policy's `ignorable_permille` of what it is measured against?"""
+    cluster, outcome, roles = situation.cluster, situation.outcome, situation.roles
+    before, after = Placement.of(cluster), situation.after
+    now, then = cluster.leaders_now, outcome.leaders
+    led_now = np.bincount(now[now >= 0], minlength=cluster.broker_count)
+    permille, percent = situation.request.policy.ignorable_permille, situation.request.policy.bytes_tolerance_percent
+    lost = _outside(before, situation, percent) - _outside(after, situation, percent)
+    partitions, replicas = cluster.partition_count, int(after.counts.sum())
+    gains = (
+        (int(stacked_pairs(before).sum() - stacked_pairs(after).sum()), 0),
+        (_uneven(before.counts, roles.sharing) - _uneven(after.counts, roles.sharing), replicas),
+        (_uneven(led_now, roles.leading) - _uneven(situation.led, roles.leading), partitions),
+        (lost, int(after.bytes_held.sum())),
+        (_lean(situation, now) - _lean(situation, then), partitions),
+        (_not_preferred(cluster.replicas, now) - _not_preferred(outcome.replicas, then), partitions),
+    )
+    return any(gain > whole * permille // 1000 for gain, whole in gains)
+
+
+def _outside(placement: Placement, situation: Situation, percent: int) -> int:
+    """Bytes that would have to move for every broker to be in its band."""
+    band, held = byte_band(placement, situation.roles, percent), placement.bytes_held
+    off = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
+    return int(off[situation.roles.sharing].sum())
+
+
+def _uneven(counts: Ints, brokers: Flags) -> int:
+    """How many units lie on the wrong broker: above the mean, rounded up, or missing below it, rounded down."""
+    counts = counts[brokers]
+    if not len(counts):
+        return 0
+    low, high = int(counts.sum()) // len(counts), -(-int(counts.sum()) // len(counts))
+    return int(np.maximum(0, np.maximum(counts - high, low - counts)).sum())
+
+
+def _lean(situation: Situation, leaders: Ints) -> int:
+    """Leaders above the highest whole share of their topic, over all topics and brokers."""
+    cluster, leading = situation.cluster, situation.roles.leading
+    known = leaders >= 0
+    cells = cluster.topic_numbers[known] * cluster.broker_count + leaders[known]
+    used, counts = np.unique(cells, return_counts=True)
+    per_topic = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
+    most = -(-per_topic // max(1, int(leading.sum())))
+    return int(np.maximum(0, counts - most[used // cluster.broker_count]).sum())
+
+
+def _not_preferred(replicas: Ints, leaders: Ints) -> int:
+    return int(((leaders >= 0) & (replicas[:, 0] != leaders)).sum())
