@@ -24,6 +24,7 @@ class BalancePolicy:
     bytes_tolerance_percent: int = 10
     leaders_max_minus_min: int = 1  # more than this above the best possible asks for a plan
     excluded_topics: tuple[str, ...] = ()  # names or patterns (`audit-*`); their replicas stay where they are
+    topics_max_above_share: int | None = None  # of a topic's replicas; rebalance then moves some for that alone
     leader_weight: LeaderWeight = LeaderWeight.COUNT
     disk_limit_percent: int = 85  # no log dir is filled further than this at any moment of a move
     ignorable_permille: int = 2  # an evenness gained that is less than this part of the mean is not worth a plan

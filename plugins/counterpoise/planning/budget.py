@@ -69,17 +69,20 @@ def _best_first(placement: Placement, changed: Ints, new: Flags, weights: Ints) 
     gone = (original >= 0) & (original[:, :, None] != rows[:, None, :]).all(axis=2)
     givers = np.where(gone, original, -1).max(axis=1)
     cures = stacked_pairs(Placement.of(placement.cluster))[changed] > stacked_pairs(placement)[changed]
-    parts = np.maximum(_part_done(takers, weights, changed), _part_done(givers, weights, changed))
+    smallest_first = np.lexsort((changed, weights))
+    parts = _part_done(givers, smallest_first)
+    # Along that order takers are served as evenly as givers give.
+    parts = np.maximum(parts, _part_done(takers, np.lexsort((changed, weights, parts))))
     return np.lexsort((changed, weights, parts, ~cures))
 
 
-def _part_done(brokers: Ints, weights: Ints, partitions: Ints) -> "np.typing.NDArray[np.float64]":
-    """Per item: how much of its broker's items is done with it, 0 to 1, when the small ones come first."""
-    order = np.lexsort((partitions, weights, brokers))
-    ordered = brokers[order]
+def _part_done(brokers: Ints, order: Ints) -> "np.typing.NDArray[np.float64]":
+    """Per item: how much of its broker's items is done with it, 0 to 1, when they come in the given order."""
+    by_broker = order[np.argsort(brokers[order], kind="stable")]
+    ordered = brokers[by_broker]
     starts, ends = np.searchsorted(ordered, ordered, side="left"), np.searchsorted(ordered, ordered, side="right")
     done = np.empty(len(brokers), dtype=np.float64)
-    done[order] = (np.arange(len(brokers)) - starts + 1) / (ends - starts)
+    done[by_broker] = (np.arange(len(brokers)) - starts + 1) / (ends - starts)
     return done
 
 

@@ -23,6 +23,7 @@ from counterpoise.planning.roles import Roles
 from counterpoise.planning.rounds import in_rounds
 from counterpoise.planning.spread import spread
 from counterpoise.planning.targets import ByteBand, byte_band, count_targets, fair_counts
+from counterpoise.planning.topic_exchange import exchange_topics
 from counterpoise.planning.topics import TopicShares
 from counterpoise.planning.trade import trade_arrivals
 
@@ -78,7 +79,7 @@ class AddBrokers(_Evening):
             repair_racks(placement, roles, count_targets(placement, roles, limit), limit)
             _even_out(placement, roles, request, limit)
 
-        in_rounds(placement, roles, request.policy.bytes_tolerance_percent, one_round)
+        in_rounds(placement, roles, request.policy, one_round)
 
 
 class RemoveBrokers(_Replacing):
@@ -162,9 +163,12 @@ class Rebalance(_Evening):
         def one_round() -> None:
             repair_racks(placement, roles, count_targets(placement, roles), no_limit)
             band = _even_out(placement, roles, request, no_limit)
+            if request.policy.topics_max_above_share is not None:
+                shares = TopicShares.of(placement, roles, placement.counts)
+                exchange_topics(placement, roles, shares, request.policy.topics_max_above_share)
             exchange_bytes(placement, roles, band)
 
-        in_rounds(placement, roles, request.policy.bytes_tolerance_percent, one_round)
+        in_rounds(placement, roles, request.policy, one_round)
 
 
 class ReplicationFactor(_Replacing):

@@ -87,10 +87,11 @@ class TopicQuotas:
         part = (np.minimum(self.need, self.spare) * spare * _PHASES + self.phase * self.spare) // np.maximum(
             1, self.spare * _PHASES
         )
-        should = np.minimum(np.maximum(above, part), self.room)
         self.owed -= above
         self.spare -= spare
-        may = np.minimum(spare, np.maximum(should, self.room - self.owed))
+        free = self.room - self.owed  # what those to come do not have to part with
+        should = np.minimum(np.maximum(above, np.minimum(part, free)), self.room)
+        may = np.minimum(spare, np.maximum(should, free))
         return should, may
 
     def take(self, topics: Ints) -> None:

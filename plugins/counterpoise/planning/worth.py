@@ -2,8 +2,8 @@
 
     is_worth_while(situation)
 
-Compared are the measures that evening goals serve: racks, replicas and leaders per broker, bytes outside the band,
-leaders per topic, and partitions that another replica than the preferred one leads.
+Compared are the measures that evening goals serve: racks, replicas and leaders per broker and per topic, bytes outside
+the band, and partitions that another replica than the preferred one leads.
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ from counterpoise.planning.placement import Placement
 from counterpoise.planning.racks import stacked_pairs
 from counterpoise.planning.situation import Situation
 from counterpoise.planning.targets import byte_band
+from counterpoise.planning.topics import TopicShares
 
 
 def is_worth_while(situation: Situation) -> bool:
@@ -29,6 +30,7 @@ def is_worth_while(situation: Situation) -> bool:
         (_uneven(before.counts, roles.sharing) - _uneven(after.counts, roles.sharing), replicas),
         (_uneven(led_now, roles.leading) - _uneven(situation.led, roles.leading), partitions),
         (lost, int(after.bytes_held.sum())),
+        (_topics_uneven(before, situation) - _topics_uneven(after, situation), replicas),
         (_lean(situation, now) - _lean(situation, then), partitions),
         (_not_preferred(cluster.replicas, now) - _not_preferred(outcome.replicas, then), partitions),
     )
@@ -49,6 +51,15 @@ def _uneven(counts: Ints, brokers: Flags) -> int:
         return 0
     low, high = int(counts.sum()) // len(counts), -(-int(counts.sum()) // len(counts))
     return int(np.maximum(0, np.maximum(counts - high, low - counts)).sum())
+
+
+def _topics_uneven(placement: Placement, situation: Situation) -> int:
+    """Replicas above the highest share of their topic, over all topics and brokers."""
+    roles, above = situation.roles, 0
+    shares = TopicShares.of(placement, roles, placement.counts)
+    for broker in np.flatnonzero(roles.sharing).tolist():
+        above += int(np.maximum(0, placement.topic_counts[:, broker] - shares.highest(broker)).sum())
+    return above
 
 
 def _lean(situation: Situation, leaders: Ints) -> int:

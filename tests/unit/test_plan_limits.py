@@ -1,0 +1,126 @@
+"""What keeps a plan small: budgets, gains that are too small to matter, scopes; and what topics get for free."""
+
+from collections import Counter
+
+import pytest
+
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.plan import RebalancePlan, Why
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
+from counterpoise.planning import make_plan
+from tests.judge import assignment_after, executed, judge
+from tests.pictures import cluster
+
+
+def striped(count: int, brokers: int, *, topics: int = 1, size: int = 1000, factor: int = 2) -> str:
+    """Partitions whose replicas lie round the brokers."""
+    rows = []
+    for number in range(count):
+        replicas = " ".join(str((number + shift) % brokers + 1) for shift in range(factor))
+        rows.append(f"t{number % topics}-{number // topics}: {replicas} size={size + number % 7}")
+    return "\n".join(rows)
+
+
+GROWING = cluster(striped(120, 3, topics=4), racks="1 2 3 4")
+
+
+def joined(budget: Budget) -> RebalancePlan:
+    plan = make_plan(GROWING, PlanRequest(Goal.ADD_BROKERS, (4,), budget=budget))
+    assert judge(GROWING, plan).errors == ()
+    return plan
+
+
+def test_a_budget_of_bytes_gives_an_even_part_of_the_plan_and_says_what_is_left() -> None:
+    whole, part = joined(Budget()), joined(Budget(max_bytes=20_000))
+    assert part.copied_bytes <= 20_000 < whole.copied_bytes
+    assert part.copied_bytes + part.left.bytes == whole.copied_bytes
+    assert part.copied_replicas + part.left.replicas == whole.copied_replicas
+    gave = [f.replicas_before - f.replicas_after for f in part.figures if f.broker_id != 4]
+    assert max(gave) - min(gave) <= 1
+    assert any("the budget leaves" in warning for warning in part.warnings)
+
+
+def test_a_budget_of_partitions_counts_changes_of_leader_too() -> None:
+    part = joined(Budget(max_partitions=10))
+    assert len(part.moves) == 10
+    assert part.left.replicas + part.copied_replicas == joined(Budget()).copied_replicas
+    led = make_plan(
+        cluster("\n".join(f"a-{n}: 1 2 3" for n in range(9)), racks="1 2 3"),
+        PlanRequest(Goal.LEADERS, budget=Budget(max_partitions=2)),
+    )
+    assert len(led.moves) == 2 and led.left.partitions == 4 and led.left.bytes == 0
+
+
+def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
+    snapshot, request = GROWING, PlanRequest(Goal.ADD_BROKERS, (4,), budget=Budget(max_bytes=15_000))
+    for _ in range(10):
+        plan = make_plan(snapshot, request)
+        snapshot = executed(snapshot, plan)
+        if plan.is_empty:
+            break
+    assert plan.is_empty
+    assert sorted(judge(snapshot, plan).replicas.values()) == [60, 60, 60, 60]
+
+
+def almost_even() -> ClusterSnapshot:
+    """2,000 partitions, and one leader on the wrong broker."""
+    rows = striped(2000, 4, factor=2).splitlines()
+    return cluster("\n".join([rows[0].replace("1 2", "2 1"), *rows[1:]]), racks="1 2 3 4")
+
+
+def test_a_gain_that_nobody_would_notice_counts_as_balanced() -> None:
+    plan = make_plan(almost_even(), PlanRequest(Goal.LEADERS))
+    assert plan.is_empty and plan.reason.startswith("already balanced: ")
+    exact = make_plan(almost_even(), PlanRequest(Goal.LEADERS, policy=BalancePolicy(ignorable_permille=0)))
+    assert len(exact.moves) == 1
+
+
+def test_in_a_small_cluster_every_leader_matters() -> None:
+    snapshot = cluster("a-0: 1 2\na-1: 1 2\na-2: 2 1\na-3: 1 2", racks="1 2")
+    assert len(make_plan(snapshot, PlanRequest(Goal.LEADERS)).moves) == 1
+
+
+def test_brokers_outside_the_scope_neither_give_nor_take_nor_change_what_they_lead() -> None:
+    snapshot = cluster(striped(60, 3, factor=2), racks="1 2 3 4 5")
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, scope=Scope(excluded_broker_ids=(1, 5))))
+    figures = {figure.broker_id: figure for figure in plan.figures}
+    for broker_id in (1, 5):
+        figure = figures[broker_id]
+        assert (figure.replicas_before, figure.leaders_before) == (figure.replicas_after, figure.leaders_after)
+    assert judge(snapshot, plan).errors == ()
+    assert [figures[b].replicas_after for b in (2, 3, 4)] == [27, 27, 26]
+    assert all(not {1, 5} & {*move.adding, *move.removing} for move in plan.moves)
+
+
+def test_only_topics_in_the_scope_move() -> None:
+    snapshot = cluster(striped(60, 3, topics=3), racks="1 2 3 4")
+    scope = Scope(topics=("t*",), excluded_topics=("t0", "t1"))
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,), scope=scope))
+    assert {move.topic for move in plan.moves} == {"t2"}
+
+
+def test_a_new_broker_gets_its_share_of_every_topic() -> None:
+    snapshot = cluster(striped(240, 4, topics=3, factor=3), racks="1 2 3 4 5")
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (5,)))
+    held = Counter(key.topic for key, replicas in assignment_after(snapshot, plan).items() if 5 in replicas)
+    assert set(held.values()) == {48}
+    led = Counter(key.topic for key, replicas in assignment_after(snapshot, plan).items() if replicas[0] == 5)
+    assert max(led.values()) - min(led.values()) <= 1
+
+
+@pytest.mark.parametrize(("most_above", "moved"), [(None, 0), (3, 0), (0, 6)])
+def test_topics_alone_move_replicas_only_when_the_policy_asks(most_above: int | None, moved: int) -> None:
+    rows = [f"a-{n}: 1" for n in range(6)] + [f"b-{n}: 2" for n in range(6)]
+    snapshot = cluster("\n".join(rows), racks="1 2")
+    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=BalancePolicy(topics_max_above_share=most_above)))
+    assert plan.copied_replicas == moved
+
+
+def test_every_move_says_which_measure_it_serves() -> None:
+    snapshot = cluster("a-0: 1 2\na-1: 1 3\na-2: 1 3\na-3: 1 4\na-4: 1 3 @3", racks="1=a 2=a 3=b 4=b")
+    whys = {move.partition: move.why for move in make_plan(snapshot, PlanRequest(Goal.REBALANCE)).moves}
+    assert whys[0] is Why.RACKS
+    assert set(whys.values()) <= {Why.RACKS, Why.REPLICAS, Why.LEADERS, Why.PREFERRED}
+    drained = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (2,)))
+    assert {move.why for move in drained.moves if move.adding} == {Why.DRAIN}
