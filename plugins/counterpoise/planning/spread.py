@@ -100,7 +100,7 @@ def _chosen(
     ranks = rank_within(topics, np.argsort(off, kind="stable"))
     asked = np.flatnonzero(ranks < should[topics])
     unminded = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
-    asked = asked[: _affordable(sizes[asked], sizes[unminded], offer.count, wanted)]
+    asked = asked[: _affordable(sizes[asked], sizes[unminded], offer.count, wanted + (tolerated[1] - wanted) // 8)]
     everything, chosen = np.arange(len(partitions)), asked
     for first, others in ((asked, unminded), (asked, everything), (asked[:0], everything)):
         rest = np.setdiff1d(others, first, assume_unique=True)
@@ -113,12 +113,12 @@ def _chosen(
     return chosen
 
 
-def _affordable(asked: Ints, others: Ints, count: int, wanted: int) -> int:
-    """How many of the smallest `asked` sizes fit into `wanted` bytes, when the smallest others make up the count."""
+def _affordable(asked: Ints, others: Ints, count: int, most: int) -> int:
+    """How many of the smallest `asked` sizes fit into `most` bytes, when the smallest others make up the count."""
     least = np.concatenate(([0], np.cumsum(asked)))[: count + 1]
     missing = np.minimum(count - np.arange(len(least)), len(others))
     total = least + np.concatenate(([0], np.cumsum(others)))[missing]
-    fits = np.flatnonzero(total <= max(wanted, int(total.min())))
+    fits = np.flatnonzero(total <= max(most, int(total.min())))
     return int(fits[-1])
 
 
