@@ -20,6 +20,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from counterpoise.model.overview import Overview
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.units import format_bytes
 from demo.figures import BrokerFigures
@@ -104,9 +105,10 @@ class Terminal:
 
     def price(self, plan: RebalancePlan) -> None:
         """What the plan copies, against what any plan would have to."""
-        bound = plan.lower_bound
+        seen, bound = Overview.of(plan), plan.lower_bound
         self.note(
-            f"copied: {plan.copied_replicas} replicas, {format_bytes(plan.copied_bytes)}; "
+            f"copied: {seen.copied_replicas} replicas, {format_bytes(seen.copied_bytes)}, of these "
+            f"{format_bytes(seen.cross_rack_bytes)} from rack to rack; "
             f"no plan for this goal needs fewer than {bound.replicas} replicas, {format_bytes(bound.bytes)}"
         )
 

@@ -18,7 +18,8 @@ from typing import Final, TypeVar
 import yaml
 
 from counterpoise.errors import ConfigurationError, InputError
-from counterpoise.model.policy import ApprovalPolicy, BalancePolicy, ClusterPolicy, MovementPolicy
+from counterpoise.model.policy import ApprovalPolicy, BalancePolicy, ClusterPolicy, LeaderWeight, MovementPolicy
+from counterpoise.model.wish import read_pattern
 from counterpoise.units import parse_duration, parse_rate
 
 CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -130,7 +131,13 @@ def _policy(section: "_Section | None") -> ClusterPolicy:
                 "bytes_tolerance_percent", _whole(1, 100), balance.bytes_tolerance_percent
             ),
             leaders_max_minus_min=part.value("leaders_max_minus_min", _whole(0, 10**6), balance.leaders_max_minus_min),
-            excluded_topics=part.value("excluded_topics", _texts, balance.excluded_topics),
+            excluded_topics=part.value("excluded_topics", _patterns, balance.excluded_topics),
+            topics_max_above_share=part.value(
+                "topics_max_above_share", _whole(0, 10**6), balance.topics_max_above_share
+            ),
+            leader_weight=part.value("leader_weight", _leader_weight, balance.leader_weight),
+            disk_limit_percent=part.value("disk_limit_percent", _whole(1, 100), balance.disk_limit_percent),
+            ignorable_permille=part.value("ignorable_permille", _whole(0, 100), balance.ignorable_permille),
         )
         part.finish()
     if part := section.section("movement"):
@@ -210,6 +217,17 @@ def _texts(node: yaml.Node, name: str) -> tuple[str, ...]:
     if not isinstance(node, yaml.SequenceNode):
         raise InputError(f"{name} must be a list of texts")
     return tuple(_text(item, name) for item in node.value)
+
+
+def _patterns(node: yaml.Node, name: str) -> tuple[str, ...]:
+    return tuple(read_pattern(text, name) for text in _texts(node, name))
+
+
+def _leader_weight(node: yaml.Node, name: str) -> LeaderWeight:
+    text = _text(node, name)
+    if text not in tuple(LeaderWeight):
+        raise InputError(f"{name}: {text!r} is unknown; there are: {', '.join(LeaderWeight)}")
+    return LeaderWeight(text)
 
 
 def _rate(node: yaml.Node, name: str) -> int:

@@ -1,6 +1,7 @@
 """Bytes, rates and durations, as people write them and as we print them back.
 
     parse_rate("50MB/s") == 50_000_000
+    parse_bytes("500GB") == 500_000_000_000
     format_bytes(1_500_000) == "1.5 MB"
 
 Kafka's throttles are in bytes per second and people who mean megabytes write "10": a rate without a unit is
@@ -52,6 +53,26 @@ def parse_rate(text: str, *, where: str = "rate") -> int:
             f"{format_rate(LOWEST_RATE_BYTES_PER_SECOND)} and {format_rate(HIGHEST_RATE_BYTES_PER_SECOND)}"
         )
     return rate
+
+
+def parse_bytes(text: str, *, where: str = "amount") -> int:
+    """Bytes of `500GB`, `2TiB`. Raises InputError, naming `where`, for anything else, and for less than one byte."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InputError(f"{where}: {text!r} is not an amount of bytes; write it like 500GB")
+    number, unit = match["number"], match["unit"].lower()
+    if match["per"] is not None:
+        raise InputError(f"{where}: {text!r} is a rate, not an amount; did you mean {number}{match['unit']}?")
+    if not unit:
+        raise InputError(f"{where}: {text!r} has no unit: {number} B or {number} GB? Write the one you mean")
+    if unit not in _FACTORS:
+        raise InputError(
+            f"{where}: unknown unit {match['unit']!r} in {text!r}; use B, kB, MB, GB, TB or KiB, MiB, GiB, TiB"
+        )
+    amount = float(number) * _FACTORS[unit]
+    if not 1 <= amount < 2**63:
+        raise InputError(f"{where}: {text.strip()} is out of range; it must be from 1 B to 1000000 TB")
+    return int(amount)
 
 
 def parse_duration(text: str, *, where: str = "duration") -> timedelta:

@@ -1,11 +1,16 @@
 """Commands that need no cluster, and one clear message for everything that a person can get wrong."""
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from counterpoise.cli import plans
 from counterpoise.model.document import to_document
+from counterpoise.model.plan import RebalancePlan
 from tests.command_line import CommandLine
 from tests.pictures import cluster
 
@@ -45,10 +50,33 @@ def test_the_same_state_gives_the_same_bytes(shell: CommandLine) -> None:
 
 def test_show_tells_what_a_person_has_to_know(shell: CommandLine) -> None:
     shown = shell.type("show", plan(shell), "--rate", "1kB/s").out
-    for expected in ("broker", "→", "max - min", "any plan copies at least", "takes about", "orders-", "sha256:"):
+    pictured, *_ = shown.split("before → after (best possible)")
+    assert "▓▓│" in pictured and "█ stays" in pictured, "the picture comes first"
+    for expected in ("8 → 2 (2)", "per broker", "any plan, at least", "takes about", "evens replicas", "sha256:"):
         assert expected in shown
-    figures = json.loads(shell.type("show", shell.folder / "plan.json", "--json").out)
+    figures = json.loads(shell.type("show", shell.folder / "plan.json", "--rate", "1kB/s", "--json").out)
     assert figures["copied_replicas"] == figures["lower_bound"]["replicas"] == 6
+    assert figures["over_lower_bound"]["replicas"] == 1.0
+    assert figures["moves_by_why"]["replicas"]["replicas"] == 6
+    assert figures["per_broker"]["leaders"]["after"] == {"lowest": 2, "highest": 2}
+    assert figures["expected_seconds"] == figures["bytes_over_busiest_link"] / 1000
+
+
+def test_a_narrow_terminal_gets_a_table_per_few_measures(shell: CommandLine) -> None:
+    made = RebalancePlan.from_json(plan(shell).read_text())
+    made = replace(made, figures=tuple(replace(f, bytes_in_before=10**7) for f in made.figures))
+    console = Console(width=60, file=io.StringIO())
+    plans.print_plan(console, made)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert sum(line.startswith("broker ") for line in lines) == 3, "the picture and two tables"
+    assert "10.0 MB/s → 0 B/s (0 B/s)" in "\n".join(lines)
+
+
+def test_a_wish_goes_into_the_plan_and_is_shown(shell: CommandLine) -> None:
+    shown = shell.type("show", plan(shell, "--exclude-topics", "audit-*,x", "--bytes-tolerance", "20")).out
+    assert "not topics audit-*, x" in shown
+    assert "warning: made for a bytes tolerance of 20 %, as asked; the policy says 10 %" in shown
+    assert json.loads((shell.folder / "plan.json").read_text())["scope"]["excluded_topics"] == ["audit-*", "x"]
 
 
 def test_nothing_to_move_is_an_answer_with_exit_code_1_and_both_files(shell: CommandLine) -> None:
@@ -92,6 +120,13 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
         (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "x", "--out", "p"], "ids like 7,8"),
         (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "9", "--out", "p"], "not registered"),
         (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "4,4", "--out", "p"], "twice"),
+        (["plan", "--state", "state.json", "--goal", "leaders", "--brokers", "", "--out", "p"], "--brokers '': write"),
+        (["plan", "--state", "state.json", "--goal", "leaders", "--topics", "a b", "--out", "p"], "'a b' is no topic"),
+        (["plan", "--state", "state.json", "--goal", "leaders", "--max-bytes", "5", "--out", "p"], "5 B or 5 GB?"),
+        (
+            ["plan", "--state", "state.json", "--goal", "leaders", "--leader-weight", "x", "--out", "p"],
+            "count, bytes-in",
+        ),
         (["plan", "--state", "none.json", "--goal", "leaders", "--out", "p"], "none.json: cannot be read (No such"),
         (["plan", "--state", "cut.json", "--goal", "leaders", "--out", "p"], "cut.json: not JSON"),
         (["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"], "cut.json.gz: cannot be read"),
@@ -155,6 +190,17 @@ def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
     for by, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:
         assert shell.type("approve", path, "--rate", rate, "--reason", "x", "--by", by).code == code
     assert json.loads(shell.type("status", "--json").out) == []
+
+
+def test_a_rate_that_can_never_do_is_a_warning_and_no_refusal(shell: CommandLine) -> None:
+    busy = [[*row[:5], 1_000_000] for row in DOCUMENT["partitions"]]
+    (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"partitions": busy}))
+    shell.configure("127.0.0.1:1")
+    path = plan(shell)
+    typed = shell.type("approve", path, "--rate", "1MB/s", "--reason", "x")
+    assert typed.code == 0
+    assert "warning: at 1.0 MB/s broker 4 may never catch up with the 6.0 MB/s" in typed.out
+    assert "catch up" not in shell.type("approve", path, "--rate", "7MB/s", "--reason", "x").out
 
 
 def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:

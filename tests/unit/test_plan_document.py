@@ -8,9 +8,9 @@ import pytest
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.movement import busiest_link_bytes
-from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why, fingerprint_of
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Budget, Goal, Scope
 
 MOVE = Move("orders", 0, "id", (1, 2, 3), (4, 2, 3), 1, 1000)
 PLAN = RebalancePlan(
@@ -21,9 +21,13 @@ PLAN = RebalancePlan(
     broker_ids=(4,),
     policy_digest="d",
     moves=(MOVE, replace(MOVE, partition=1, replicas_after=(2, 1, 3), leader_before=2)),
-    figures=(BrokerFigure(1, 1, 0, 2, 1, 2000, 1000),),
+    figures=(BrokerFigure(1, "a", 1, 0, 0, 2, 1, 1, 2000, 1000, 1000, 2000),),
     lower_bound=LowerBound(1, 1000, 1),
     warnings=("räcks",),
+    scope=Scope(topics=("orders*",), excluded_broker_ids=(9,)),
+    budget=Budget(max_bytes=5000),
+    replication_factor=3,
+    left=Left(1, 1, 1000),
 )
 
 
@@ -35,15 +39,33 @@ def test_a_plan_reads_back_equal_and_writes_the_same_bytes() -> None:
 
 
 def test_an_edited_plan_is_refused() -> None:
-    for edited in (PLAN.to_json().replace("[4,2,3]", "[2,4,3]"), PLAN.to_json().replace("{", '{"x": 1,', 1)):
+    text = PLAN.to_json()
+    for edited in (text.replace("[4,2,3]", "[2,4,3]"), text.replace("{", '{"x": 1,', 1), text.replace("ä", "\\ud800")):
         with pytest.raises(InputError, match="edited after it was made"):
             RebalancePlan.from_json(edited)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "counterpoise-plan/2"}', '{"format"'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"format": "counterpoise-plan/2"}', '{"format"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'],
+)
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^p\.json: not "):
         RebalancePlan.from_json(text, where="p.json")
+
+
+def test_a_plan_that_was_cut_short_is_refused() -> None:
+    with pytest.raises(InputError, match="cut short"):
+        RebalancePlan.from_json(PLAN.to_json()[:-20])
+
+
+@pytest.mark.parametrize("name", ["scope", "figures", "moves"])
+def test_a_plan_of_another_version_is_refused_although_its_fingerprint_is_right(name: str) -> None:
+    document = json.loads(PLAN.to_json())
+    del document["fingerprint"], document[name]
+    text = json.dumps(document | {"fingerprint": fingerprint_of(document)})
+    with pytest.raises(InputError, match=r"^old\.json: was made by another version .* Make a new plan\.$"):
+        RebalancePlan.from_json(text, where="old.json")
 
 
 def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
@@ -52,8 +74,13 @@ def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
         replace(PLAN, snapshot_id="t"),
         replace(PLAN, warnings=()),
         replace(PLAN, lower_bound=LowerBound(1, 1000, 0)),
+        replace(PLAN, scope=Scope()),
+        replace(PLAN, budget=Budget()),
+        replace(PLAN, left=Left()),
+        replace(PLAN, replication_factor=2),
+        replace(PLAN, moves=(replace(MOVE, why=Why.BYTES), *PLAN.moves[1:])),
     ]
-    assert len({PLAN.fingerprint, *(plan.fingerprint for plan in changed)}) == 5
+    assert len({PLAN.fingerprint, *(plan.fingerprint for plan in changed)}) == len(changed) + 1
 
 
 def test_what_a_move_copies_and_which_link_is_busiest() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
@@ -18,14 +19,16 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.measures import evenness
-from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
     leader_balance_json,
     leader_balance_markdown,
     leader_balance_report,
+    plan_markdown,
+    plan_picture,
     plan_report,
     run_report,
 )
@@ -90,21 +93,39 @@ def balance(count: int = 4, snapshots: int = 3, *, rack: str = "a", topic: str =
 WANTED = WantedRebalance(Goal.ADD_BROKERS, (4,), f"broker 4 is idle {SCRIPT}")
 
 
-def plan(topic: str = "orders", moves: int = 3) -> RebalancePlan:
-    return RebalancePlan(
+def figure(broker_id: int, **changes: object) -> BrokerFigure:
+    """One of three brokers that give to broker 4, which is new."""
+    values: dict[str, object] = {
+        "broker_id": broker_id,
+        "rack": "abc"[broker_id % 3],
+        "leaders_before": 8 if broker_id < 4 else 0,
+        "leaders_after": 6,
+        "leaders_best": 6,
+        "replicas_before": 24 if broker_id < 4 else 0,
+        "replicas_after": 18,
+        "replicas_best": 18,
+        "bytes_before": 900 if broker_id < 4 else 0,
+        "bytes_after": 675,
+        "bytes_best": 675,
+        "bytes_peak": 900 if broker_id < 4 else 675,
+    }
+    return BrokerFigure(**(values | changes))  # type: ignore[arg-type]
+
+
+def plan(topic: str = "orders", count: int = 3, brokers: int = 4, **changes: object) -> RebalancePlan:
+    made = RebalancePlan(
         cluster="demo",
         cluster_id="Kafka-Id",
         snapshot_id="demo-20261121T120000Z",
         goal=Goal.ADD_BROKERS,
         broker_ids=(4,),
         policy_digest="0123456789abcdef",
-        moves=tuple(Move(topic, p, "id", (1, 2, 3), (4, 2, 3), 1, 1_000_000 * (p + 1)) for p in range(moves)),
-        figures=tuple(
-            BrokerFigure(i, 8 if i < 4 else 0, 6, 24 if i < 4 else 0, 18, 900 if i < 4 else 0, 675) for i in range(1, 5)
-        ),
-        lower_bound=LowerBound(moves, 5_000_000, 0),
+        moves=tuple(Move(topic, p, "id", (1, 2, 3), (4, 2, 3), 1, 1_000_000 * (p + 1)) for p in range(count)),
+        figures=tuple(figure(i) for i in range(1, brokers + 1)),
+        lower_bound=LowerBound(count, 5_000_000, 0),
         warnings=(f"a warning {BREAKOUT}",),
     )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def run(topic: str = "orders", **changes: object) -> RunReport:
@@ -132,7 +153,7 @@ def run(topic: str = "orders", **changes: object) -> RunReport:
 def hostile_pages() -> Iterator[str]:
     yield leader_balance_report(balance(rack=SCRIPT, topic=BREAKOUT), wanted=WANTED)
     yield plan_report(
-        plan(BREAKOUT),
+        plan(BREAKOUT, figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)), scope=Scope(topics=(BREAKOUT,))),
         rate_bytes_per_second=10**6,
         violations=(SCRIPT,),
         data_check_failures=(BREAKOUT,),
@@ -220,10 +241,11 @@ def test_markdown_and_json_have_the_figures_of_the_page() -> None:
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
     text = Page(plan_report(plan(), rate_bytes_per_second=1_000_000, data_checks_passed=14, moves_shown=2)).text
-    assert "6.0 MB at least 5.0 MB (1.20 ×)" in text
+    assert "6.0 MB at least 5.0 MB (1.200 ×)" in text
     assert "6 s at 1.0 MB/s per broker" in text
     assert "8 → 0 best possible 0" in text
-    assert "The largest 2 of 3; the plan document has the other 1." in text
+    assert "The largest 2 of 3; the plan document has all." in text
+    assert "and 1 more, 1 replicas copied 1.0 MB evens replicas" in text
     assert plan().fingerprint in text
     assert "All rules hold" in text and "14 data checks passed" in text
 
@@ -232,10 +254,72 @@ def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
     assert "The data checks did not run" in refused
 
 
+@pytest.mark.parametrize("goal", list(Goal))
+def test_every_goal_has_a_page_and_a_question(goal: Goal) -> None:
+    assert f"demo: {goal}" in Page(plan_report(plan(goal=goal), rate_bytes_per_second=10**6)).text
+    assert f"**{goal}**" in plan_markdown(plan(goal=goal), rate_bytes_per_second=10**6)
+
+
+def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
+    moved = plan(count=60_000, brokers=220)
+    page = plan_report(moved, rate_bytes_per_second=10**6, data_checks_passed=1)
+    assert "and 59 975 more, 59 975 replicas copied" in Page(page).text
+    assert "The other 200: leaders 0 to 8 → 6;" in Page(page).text
+    assert len(page) < 400_000
+    question = plan_markdown(moved, rate_bytes_per_second=10**6)
+    assert "and 59 990 more" in question
+    assert "brokers 1 to 220; a column is 5 brokers, their mean" in question
+    assert len(question) < 8_000
+
+
+def test_names_stay_names_in_the_question() -> None:
+    question = plan_markdown(plan(BREAKOUT, scope=Scope(topics=(SCRIPT,))), rate_bytes_per_second=10**6)
+    assert "<script" not in question.replace("\\<", "") and "<img" not in question.replace("\\<", "")
+    assert question.count("```") == 2
+
+
+def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
+    offsets = Move("__consumer_offsets", 7, "id", (1, 2, 3), (4, 2, 3), 1, 10, 7_000_000, Why.RACKS)
+    told = plan(
+        moves=(offsets,),
+        scope=Scope(excluded_topics=("audit-*",)),
+        budget=Budget(max_bytes=500_000_000_000),
+        left=Left(2, 3, 9_000_000),
+        figures=tuple(figure(i, disk_total_bytes=1000, disk_used_bytes=950 if i < 4 else 0) for i in range(1, 5)),
+    )
+    page = Page(plan_report(told, rate_bytes_per_second=5_000_000)).text
+    for shown in (page, plan_markdown(told, rate_bytes_per_second=5_000_000).replace("\\", "")):
+        for expected in (
+            "not topics audit-*; copying at most 500 GB",
+            "for a later plan: 2 partitions, 3 replicas, 9.0 MB",
+            "__consumer_offsets: 1 coordinator to another broker",
+            "at 5.0 MB/s broker 4 may never catch up with the 7.0 MB/s",
+            "take at least 8.8 MB/s",
+            "onto more racks",
+            "0 → 6 (6)",
+            "675 B, 68 %",
+        ):
+            assert expected in shown, expected
+    assert "Fullest disks 95 %" in page
+    assert "catch up" not in plan_markdown(told, rate_bytes_per_second=8_000_000)
+
+
 def test_an_empty_plan_says_why_nothing_moves() -> None:
     empty = RebalancePlan("demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even")
     text = Page(plan_report(empty, rate_bytes_per_second=10**6, data_checks_passed=1)).text
     assert "Nothing needs to move. all is even" in text
+    assert "all is even" in plan_markdown(empty, rate_bytes_per_second=10**6)
+
+
+def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
+    few = plan_picture(plan(), width=76).splitlines()
+    assert few[0].split() == ["broker", "leaders", "replicas", "bytes"]
+    assert few[1].split()[:2] == ["1", "█" * 14 + "│" + "░" * 4]
+    assert few[4].split()[:2] == ["4", "▓" * 14 + "│"]
+    many = plan_picture(plan(brokers=1000), width=76).splitlines()
+    assert [line.split()[-2] for line in many[:3]] == ["before", "after", "best"]
+    assert max(len(line) for line in [*few, *many]) <= 76
+    assert plan_picture(plan(brokers=0), width=76) == ""
 
 
 def test_the_run_page_is_green_only_when_all_is_well() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.installation import FileConnections
-from counterpoise.settings import Settings, parse_settings, read_settings
+from counterpoise.model.policy import BalancePolicy, ClusterPolicy, LeaderWeight
+from counterpoise.settings import parse_settings, read_settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +20,12 @@ clusters:
     policy:
       movement:
         rate: 50MB/s
+      balance:
+        excluded_topics: ["audit-*", payments]
+        topics_max_above_share: 2
+        leader_weight: bytes-in
+        disk_limit_percent: 70
+        ignorable_permille: 0
       approval:
         approvers: [alice, bob]
         wait_for: 8h
@@ -38,11 +45,20 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
     assert cluster.policy.movement.rate_bytes_per_second == 50_000_000
     assert cluster.policy.approval.approvers == ("alice", "bob")
     assert cluster.policy.approval.wait_for == timedelta(hours=8)
-    assert cluster.policy.balance.bytes_tolerance_percent == 10
+    assert cluster.policy.balance == BalancePolicy(
+        bytes_tolerance_percent=10,
+        excluded_topics=("audit-*", "payments"),
+        topics_max_above_share=2,
+        leader_weight=LeaderWeight.BYTES_IN,
+        disk_limit_percent=70,
+        ignorable_permille=0,
+    )
 
 
-def test_the_shipped_file_is_good() -> None:
-    assert isinstance(read_settings(ROOT / "config" / "clusters.yaml"), Settings)
+def test_the_shipped_file_and_the_documented_one_tell_the_defaults() -> None:
+    assert read_settings(ROOT / "config" / "clusters.yaml").cluster("example").policy == ClusterPolicy()
+    documented = (ROOT / "docs" / "deploying.md").read_text().split("```yaml\n")[1].split("```")[0]
+    assert parse_settings(documented, where="deploying.md").cluster("orders-eu").policy == ClusterPolicy()
 
 
 def test_all_complaints_come_at_once_with_their_lines() -> None:
@@ -65,6 +81,13 @@ def test_all_complaints_come_at_once_with_their_lines() -> None:
         ("clusters:\n  a:\n    connection:", "connection must be text"),
         ("clusters:\n  a:\n    connection: x\n    policy: {approval: {approvers: alice}}", "must be a list"),
         ("clusters:\n  a:\n    connection: x\n    policy: {approval: {wait_for: 0h}}", "not a duration"),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {balance: {leader_weight: size}}",
+            "there are: count, bytes-in",
+        ),
+        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {disk_limit_percent: 101}}", "from 1 to 100"),
+        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {ignorable_permille: 101}}", "from 0 to 100"),
+        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {excluded_topics: [a b]}}", "'a b' is no topic"),
     ],
 )
 def test_malformed_files_get_a_line_and_a_reason(text: str, says: str) -> None:

@@ -66,14 +66,6 @@ def read_plan(path: Path) -> RebalancePlan:
     return RebalancePlan.from_json(read_text(path, "plan"), where=str(path))
 
 
-def parse_broker_ids(text: str) -> tuple[int, ...]:
-    """`7,8`. Raises InputError for anything else; whether these brokers exist is the planner's question."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise InputError(f"--brokers {text!r}: write broker ids like 7,8")
-    return tuple(int(part) for part in parts)
-
-
 def print_json(value: Any) -> None:
     json.dump(value, sys.stdout, indent=2, sort_keys=True, ensure_ascii=False)
     sys.stdout.write("\n")

@@ -7,11 +7,10 @@ from pathlib import Path
 from rich.console import Console
 
 from counterpoise import pipeline
-from counterpoise.cli import tables
+from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     add_cluster_arguments,
     add_json_argument,
-    parse_broker_ids,
     print_json,
     read_plan,
     read_state,
@@ -19,16 +18,44 @@ from counterpoise.cli.common import (
     site_for,
     write_text,
 )
-from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.request import Goal
+from counterpoise.model.request import PLANNED_GOALS
+from counterpoise.model.wish import read_wish
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
+_GOALS = """goals:
+  add-brokers         the brokers of --brokers get their share; the others receive nothing
+  remove-brokers      the brokers of --brokers are emptied; only what they hold moves
+  demote-brokers      the brokers of --brokers lead nothing, and keep their replicas
+  leaders             lead evenly; replicas are reordered, no data moves
+  rebalance           racks, leaders, replicas and bytes, on all brokers
+  replication-factor  each partition gets --replication-factor replicas; none moves
+  repair              replicas on dead brokers are copied anew elsewhere"""
+
+# The field of a wish, how it is typed, and what it is for.
+_OPTIONS = (
+    ("goal", "--goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
+    ("broker_ids", "--brokers", "7,8", "the brokers to add, to remove or to demote"),
+    ("topics", "--topics", "'orders-*,payments'", "only these topics: names, or patterns with * and ?"),
+    ("excluded_topics", "--exclude-topics", "'audit-*'", "not these topics; what the policy excludes stays excluded"),
+    ("only_broker_ids", "--only-brokers", "1,2,3", "only these brokers give, take and change what they lead"),
+    ("excluded_broker_ids", "--exclude-brokers", "9", "these brokers stay as they are"),
+    (
+        "replication_factor",
+        "--replication-factor",
+        "N",
+        "replicas that each partition shall have, for the goal of that name",
+    ),
+    ("max_bytes", "--max-bytes", "500GB", "copy at most so much: the best part of the plan, the rest is counted"),
+    ("max_partitions", "--max-partitions", "N", "change at most so many partitions"),
+    ("leader_weight", "--leader-weight", "count|bytes-in", "even leaders by number, or by what producers write"),
+    ("bytes_tolerance_percent", "--bytes-tolerance", "PERCENT", "how far from its fair share of bytes a broker may be"),
+)
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -56,12 +83,14 @@ def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser(
         "plan",
         help="make a plan; changes nothing",
-        description="Makes a plan from a cluster document, or from a photograph taken now. Showing it is the dry run. "
+        description="Makes a plan from a cluster document, or from a photograph taken now. Showing it is the dry run.\n"
         "Exit code 1 when nothing needs to move (the plan then says why, and is written all the same).",
+        epilog=_GOALS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_state_arguments(parser)
-    parser.add_argument("--goal", required=True, metavar="GOAL", help=f"one of: {', '.join(_planned_goals())}")
-    parser.add_argument("--brokers", default="", metavar="7,8", help="the brokers to add or to remove")
+    for field, option, metavar, meaning in _OPTIONS:
+        parser.add_argument(option, dest=field, required=field == "goal", metavar=metavar, help=meaning)
     _add_output_arguments(parser)
     parser.set_defaults(run=_plan)
 
@@ -70,7 +99,7 @@ def _add_show(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     description = "Shows a plan: what moves, what it is good for, and how far it is from the least that any plan moves."
     parser = commands.add_parser("show", help="show a plan", description=description)
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
-    parser.add_argument("--rate", metavar="50MB/s", help="say how long the plan takes at this rate")
+    _add_rate_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_show)
 
@@ -100,10 +129,6 @@ def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.set_defaults(run=_import)
 
 
-def _planned_goals() -> list[str]:
-    return [str(goal) for goal in Goal if goal is not Goal.IMPORTED]
-
-
 def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--state", type=Path, metavar="X.json[.gz]", help="a cluster document; no cluster is needed")
@@ -114,7 +139,12 @@ def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="PLAN.json", help="write the plan here")
     parser.add_argument("--reassignment-json", type=Path, metavar="R.json", help="also write Kafka's reassignment JSON")
+    _add_rate_argument(parser)
     add_json_argument(parser)
+
+
+def _add_rate_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rate", metavar="50MB/s", help="say how long the plan takes at this rate, and if it can end")
 
 
 def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
@@ -135,18 +165,19 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
-    broker_ids = parse_broker_ids(arguments.brokers) if arguments.brokers else ()
-    if arguments.goal not in _planned_goals():
-        raise InputError(f"--goal {arguments.goal!r} is unknown; there are: {', '.join(_planned_goals())}")
+    words = {field: option for field, option, _, _ in _OPTIONS}
+    wish = read_wish({field: getattr(arguments, field) for field in words}, word=words.__getitem__)
+    rate = _rate(arguments)
     taken, policy = _state(arguments)
-    return _write_plan(pipeline.plan_from(taken, arguments.goal, broker_ids, policy), arguments, console)
+    return _write_plan(pipeline.plan_from(taken, wish, policy), rate, arguments, console)
 
 
 def _import(arguments: argparse.Namespace, console: Console) -> int:
     path = arguments.reassignment
     wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
+    rate = _rate(arguments)
     taken, policy = _state(arguments)
-    return _write_plan(pipeline.plan_of_assignment(taken, wanted, policy), arguments, console)
+    return _write_plan(pipeline.plan_of_assignment(taken, wanted, policy), rate, arguments, console)
 
 
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
@@ -161,25 +192,29 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
         return site.archive.read_snapshot(name, where["snapshot_id"]), policy
 
 
-def _write_plan(plan: RebalancePlan, arguments: argparse.Namespace, console: Console) -> int:
+def _write_plan(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console) -> int:
     write_text(arguments.out, plan.to_json(), "plan")
     if arguments.reassignment_json:
         write_text(arguments.reassignment_json, to_reassignment_json(plan), "reassignment")
-    if arguments.json:
-        print_json(tables.plan_summary(plan))
-    else:
-        tables.print_plan(console, plan, written_to=arguments.out)
+    _tell(plan, rate, arguments, console)
     return _NOTHING_TO_MOVE if plan.is_empty else 0
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    plan = read_plan(arguments.plan)
-    rate = parse_rate(arguments.rate, where="--rate") if arguments.rate else None
-    if arguments.json:
-        print_json(tables.plan_summary(plan))
-    else:
-        tables.print_plan(console, plan, rate=rate)
+    rate = _rate(arguments)
+    _tell(read_plan(arguments.plan), rate, arguments, console)
     return 0
+
+
+def _tell(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console) -> None:
+    if arguments.json:
+        print_json(plans.plan_summary(plan, rate=rate))
+    else:
+        plans.print_plan(console, plan, rate=rate, written_to=getattr(arguments, "out", None))
+
+
+def _rate(arguments: argparse.Namespace) -> int | None:
+    return parse_rate(arguments.rate, where="--rate") if arguments.rate else None
 
 
 def _export(arguments: argparse.Namespace, console: Console) -> int:

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from counterpoise import controls, pipeline, queries
-from counterpoise.cli import tables
+from counterpoise.cli import plans, tables
 from counterpoise.cli.common import add_json_argument, print_json, read_plan, site_for
 from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError, StepTakenError
 from counterpoise.installation import Site, open_site
 from counterpoise.model.approval import Decision
+from counterpoise.model.overview import rate_warning
 from counterpoise.model.run import STEP_SECONDS, RunState
 from counterpoise.units import format_bytes, format_rate
 
@@ -86,7 +87,8 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         raise RefusedError(f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to approve")
     site, _ = site_for(arguments, plan)
     with site:
-        controls.check_grant(site, plan.cluster, by=arguments.by, rate=arguments.rate)  # before a run is opened for it
+        # Before a run is opened for it.
+        rate = controls.check_grant(site, plan.cluster, by=arguments.by, rate=arguments.rate)
         run = queries.latest_run_of(site, plan.fingerprint)
         if run is None or run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
             run_id = pipeline.submit_plan(site, plan, requested_by=arguments.by)["run_id"]
@@ -101,11 +103,16 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             reason=arguments.reason,
             rate=arguments.rate,
         )
+        missing = queries.approvals_missing(site, run_id, plan)
     console.print(
         f"approved by {approval.by} at {format_rate(approval.rate_bytes_per_second or 0)}, "
         f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{plan.fingerprint}",
         markup=False,
     )
+    if missing:
+        console.print("the plan lowers a replication factor: another person has to approve it too")
+    if warning := rate_warning(plan, rate):
+        plans.print_warnings(console, [warning])
     return 0
 
 
@@ -145,7 +152,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if arguments.json:
             print_json(tables.status_summary(status) | {"report": report})
         else:
-            tables.print_outcome(console, plan, status, report)
+            plans.print_outcome(console, plan, status, report)
     return 0 if status.run.state is RunState.DONE else 1
 
 

@@ -8,6 +8,7 @@ pages hold no script, and a Content-Security-Policy that would stop one. Same va
 Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one thread at a time.
 """
 
+from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.reporting.plan_page import plan_report
 from counterpoise.reporting.run_page import run_report
@@ -23,6 +24,7 @@ __all__ = [
     "leader_balance_markdown",
     "leader_balance_report",
     "plan_markdown",
+    "plan_picture",
     "plan_report",
     "progress_line",
     "run_report",

@@ -40,6 +40,7 @@ _ENDS_NAMED: Final = 3
 _LEAST_HATCHED: Final = 6.0  # units; a thinner column is drawn pale instead of hatched
 _MOST_WORDS: Final = 8  # of marks over time; more of them would lie on one another
 _LEAST_COLOURED: Final = 2.0  # units; side by side, thinner columns of many colours only look grey
+_LEAST_APART: Final = 5.0  # units for one broker before and after; with less, bars grow together to a silhouette
 _LETTER: Final = 5.4  # units that one character of a label takes, about
 
 # What lies under a number, so that a line that crosses it does not strike it through.
@@ -65,6 +66,7 @@ class Pair:
     broker_id: int
     before: int
     after: int
+    best: int | None = None  # where no plan could do better
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,16 @@ def broker_bars(
 
 
 def before_after(pairs: Sequence[Pair], *, name: str, label: str, unit: Unit, wide: bool = False) -> Markup:
-    """Each broker before and after: two bars for few brokers, a bar with a mark where it was for many."""
+    """Each broker before and after: two bars for few brokers, a bar with a mark where it was for many.
+
+    A dark line is the best possible, where the pairs tell it.
+    """
     width = WIDE if wide else CARD
     if len(pairs) <= _MOST_ROWS:
         height = 30.0 + 30.0 * len(pairs)
         return inline_svg(lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height)
-    return inline_svg(lambda f: _pair_columns(f, pairs, unit), name=name, label=label, width=width, height=190.0)
+    draw = _pair_columns if width / len(pairs) > _LEAST_APART else _pair_steps
+    return inline_svg(lambda f: draw(f, pairs, unit), name=name, label=label, width=width, height=170.0)
 
 
 def over_time(
@@ -246,12 +252,15 @@ def _value_axis(axis: Any, unit: Unit) -> None:
 
 def _pair_rows(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     axes = plain_axes(figure, grid="x")
-    top = max(max(pair.before, pair.after) for pair in pairs) or 1
+    top = max(max(pair.before, pair.after, pair.best or 0) for pair in pairs) or 1
+    look: dict[str, Any] = {"va": "center", "ha": "left", "fontsize": 7.4, "bbox": _PLATE, "zorder": 5}
     for at, pair in enumerate(pairs):
         for offset, value, colour in ((-0.2, pair.before, BEFORE), (0.2, pair.after, AFTER)):
             axes.barh(at + offset, value, height=0.36, color=colour, linewidth=0)
             ink = MUTED if colour == BEFORE else INK
-            axes.text(value + top * 0.012, at + offset, unit(value), va="center", ha="left", color=ink, fontsize=7.4)
+            axes.text(value + top * 0.02, at + offset, unit(value), color=ink, **look)
+        if pair.best is not None:
+            axes.plot([pair.best] * 2, [at - 0.43, at + 0.43], color=FAIR, linewidth=1.6, solid_capstyle="butt")
     axes.set_yticks(range(len(pairs)), [str(pair.broker_id) for pair in pairs], color=INK)
     axes.set_ylim(len(pairs) - 0.45, -0.55)
     axes.set_xlim(0, top * 1.2)
@@ -261,12 +270,39 @@ def _pair_rows(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
 def _pair_columns(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     axes = plain_axes(figure, grid="y")
     at = range(len(pairs))
-    axes.bar(at, [pair.after for pair in pairs], width=0.86, color=AFTER, linewidth=0)
-    width = max(1.0, 170.0 / len(pairs))
-    axes.scatter(at, [pair.before for pair in pairs], marker="_", s=width**2, color=INK, linewidths=1.4, zorder=3)
+    axes.bar(at, [pair.before for pair in pairs], width=0.8, color=BEFORE, linewidth=0)
+    axes.bar(at, [pair.after for pair in pairs], width=0.8, color=AFTER, linewidth=0)
+    for x, pair in enumerate(pairs):
+        axes.plot([x - 0.46, x + 0.46], [pair.before] * 2, color=INK, linewidth=1.5, solid_capstyle="butt", zorder=3)
+    _best_steps(axes, pairs)
+    _broker_axis(axes, pairs, unit)
+
+
+def _pair_steps(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
+    """Two outlines instead of bars: one path each, also for a thousand brokers."""
+    axes = plain_axes(figure, grid="y")
+    edges = [at - 0.5 for at in range(len(pairs) + 1)]
+    before, after = [pair.before for pair in pairs], [pair.after for pair in pairs]
+    room = figure.get_figwidth() * 72 / len(pairs)
+    axes.stairs(before, edges, fill=True, color=BEFORE, linewidth=0)
+    axes.stairs(after, edges, fill=True, color=AFTER, linewidth=0)
+    if room >= _LEAST_COLOURED:  # with less, a line is a tangle
+        axes.stairs(before, edges, baseline=None, color=INK, linewidth=0.9, zorder=3)
+    _best_steps(axes, pairs)
+    _broker_axis(axes, pairs, unit)
+
+
+def _best_steps(axes: "Axes", pairs: Sequence[Pair]) -> None:
+    known = [pair.best for pair in pairs if pair.best is not None]
+    if len(known) == len(pairs):
+        edges = [at - 0.5 for at in range(len(pairs) + 1)]
+        axes.stairs(known, edges, baseline=None, color=FAIR, linewidth=1.2, linestyle=(0, (5, 2)), zorder=4)
+
+
+def _broker_axis(axes: "Axes", pairs: Sequence[Pair], unit: Unit) -> None:
     axes.set_xlim(-0.7, len(pairs) - 0.3)
-    step = max(1, len(pairs) // 8)
-    shown = list(at)[::step]
+    step = -(-len(pairs) // 8)
+    shown = range(0, len(pairs), step)
     axes.set_xticks(shown, [str(pairs[index].broker_id) for index in shown])
     axes.set_ylim(bottom=0)
     _value_axis(axes.yaxis, unit)

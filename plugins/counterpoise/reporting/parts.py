@@ -1,4 +1,4 @@
-"""What the pages share: a figure at the top, a picture in two shapes, and three pictures of before and after."""
+"""What the pages share: a figure at the top, a picture in two shapes, and pictures of before and after per broker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,31 @@ class Picture:
     wide: Markup | None = None
 
 
-def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]) -> tuple[tuple[str, Picture], ...]:
-    """Titles and pictures of leaders, replicas and bytes per broker; none without both looks."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A picture of every broker before and after, with the words of its legend."""
+
+    title: str
+    picture: Picture
+    has_best: bool = False
+    after: str = "after"
+
+
+def comparison(
+    pairs: Sequence[Pair], *, name: str, title: str, unit: Callable[[float], str], after: str = "after"
+) -> Comparison:
+    """A card for few brokers; for many a wide picture, and one for phones."""
+
+    def drawn(shape: str) -> Markup:
+        label = f"{title}, before and {after}"
+        return before_after(pairs, name=f"{name}-{shape}", label=label, unit=unit, wide=shape == "w")
+
+    picture = Picture(drawn("n"), drawn("w") if len(pairs) > MANY_BROKERS else None)
+    return Comparison(title, picture, all(pair.best is not None for pair in pairs), after)
+
+
+def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]) -> tuple[Comparison, ...]:
+    """Leaders, replicas and bytes per broker; nothing without both looks."""
     if not before or not after:
         return ()
     was, now = by_broker(before), by_broker(after)
@@ -42,11 +65,15 @@ def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLo
         ("replicas", "Replicas per broker", count),
         ("bytes", "Bytes per broker", format_bytes),
     )
-    found = []
-    for name, title, unit in wanted:
-        pairs = [Pair(i, _value(was, i, name), _value(now, i, name)) for i in sorted(was.keys() | now.keys())]
-        found.append((title, Picture(before_after(pairs, name=name, label=f"{title}, before and after", unit=unit))))
-    return tuple(found)
+    return tuple(
+        comparison(
+            [Pair(i, _value(was, i, name), _value(now, i, name)) for i in sorted(was.keys() | now.keys())],
+            name=name,
+            title=title,
+            unit=unit,
+        )
+        for name, title, unit in wanted
+    )
 
 
 def by_broker(loads: Sequence[BrokerLoad]) -> Mapping[int, BrokerLoad]:

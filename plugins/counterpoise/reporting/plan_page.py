@@ -6,21 +6,48 @@ plan_report(plan, violations=(), data_check_failures=(), data_checks_passed=14, 
 from collections.abc import Sequence
 from typing import Final
 
-from counterpoise.model.measures import evenness
-from counterpoise.model.movement import busiest_link_bytes
+from counterpoise.model.overview import (
+    MEASURES,
+    WHY_IN_WORDS,
+    Overview,
+    Unit,
+    asked_in_words,
+    brokers_to_show,
+    coordinators_in_words,
+    knows,
+    largest_moves,
+    left_in_words,
+    others_in_words,
+    peak_share,
+    peak_used_bytes,
+    rate_warning,
+    span_in_words,
+    values_of,
+)
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
-from counterpoise.model.report import BrokerLoad
 from counterpoise.model.request import Goal
+from counterpoise.reporting.charts import Pair
 from counterpoise.reporting.html import count, render
-from counterpoise.reporting.parts import MANY_BROKERS, Tile, before_after_pictures
+from counterpoise.reporting.parts import MANY_BROKERS, Comparison, Tile, comparison
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 MOVES_SHOWN: Final = 25
+UNITS: Final[dict[str, Unit]] = {
+    "leaders": count,
+    "replicas": count,
+    "bytes": format_bytes,
+    "bytes_in": format_rate,
+}
+NAMES: Final = {"leaders": "Leaders", "replicas": "Replicas", "bytes": "Bytes", "bytes_in": "Bytes in"}
 _GOALS: Final = {
     Goal.ADD_BROKERS: "Give the new brokers their share; the old ones receive nothing",
     Goal.REMOVE_BROKERS: "Empty the named brokers",
+    Goal.DEMOTE_BROKERS: "Take leadership from the named brokers; they keep their replicas, and no data moves",
     Goal.LEADERS: "Lead evenly; no data moves",
-    Goal.REBALANCE: "Even out leaders, replicas and bytes over all brokers",
+    Goal.REBALANCE: "Even out racks, leaders, replicas and bytes over all brokers",
+    Goal.REPLICATION_FACTOR: "Give each partition the wanted number of replicas",
+    Goal.REPAIR: "Copy the replicas of dead brokers anew to living ones",
+    Goal.IMPORTED: "Do what a reassignment JSON asks for",
 }
 
 
@@ -35,67 +62,133 @@ def plan_report(
 ) -> str:
     """One self-contained HTML page. `violations` and `data_check_failures` are sentences; empty means that all holds.
 
-    `data_checks_passed` None says that the data checks did not run. The largest moves are listed, the rest counted.
+    `data_checks_passed` None says that the data checks did not run. Of moves and brokers those that matter most are
+    listed, the others counted.
     """
-    listed = sorted(plan.moves, key=lambda move: (-move.copied_bytes, move.topic, move.partition))[:moves_shown]
+    seen = Overview.of(plan)
+    moves, other_moves = largest_moves(plan, moves_shown)
+    brokers, other_brokers = brokers_to_show(plan.figures)
+    slow = rate_warning(plan, rate_bytes_per_second)
     return render(
         "plan.html",
         plan=plan,
+        seen=seen,
         goal=_GOALS[plan.goal],
-        tiles=_tiles(plan, rate_bytes_per_second),
-        pictures=before_after_pictures(*_loads(plan.figures)),
+        asked=asked_in_words(plan),
+        tiles=_tiles(plan, seen, rate_bytes_per_second, is_slow=slow is not None),
+        pictures=_pictures(plan.figures),
         many_brokers=len(plan.figures) > MANY_BROKERS,
-        moves=[(move, _what(move)) for move in listed],
+        warnings=[warning for warning in (slow, left_in_words(plan), *plan.warnings) if warning],
+        coordinators=coordinators_in_words(seen),
+        evenness=evenness_rows(seen),
+        measures=[NAMES[name] for name in MEASURES if knows(plan.figures, name)],
+        brokers=[_broker_row(figure, plan.figures) for figure in brokers],
+        broker_count=len(plan.figures),
+        other_brokers=len(other_brokers),
+        other_spans=[f"{NAMES[name].lower()} {words}" for name, words in others_in_words(other_brokers, UNITS)],
+        moves=[(move, what_it_does(move), WHY_IN_WORDS[move.why]) for move in moves],
+        other_moves=[(WHY_IN_WORDS[reason.why], reason) for reason in other_moves],
         violations=violations,
         data_check_failures=data_check_failures,
         data_checks_passed=data_checks_passed,
         rate=rate_bytes_per_second,
-        expected_seconds=busiest_link_bytes(plan) / rate_bytes_per_second,
+        expected_seconds=seen.busiest_link_bytes / rate_bytes_per_second,
     )
 
 
-def _loads(figures: Sequence[BrokerFigure]) -> tuple[list[BrokerLoad], list[BrokerLoad]]:
-    before = [BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before) for f in figures]
-    after = [BrokerLoad(f.broker_id, f.leaders_after, f.replicas_after, f.bytes_after) for f in figures]
-    return before, after
+def evenness_rows(seen: Overview) -> list[tuple[str, str, str, str]]:
+    """Measure, and over the brokers before, after and best possible: `12 to 14`."""
+    rows = []
+    for name, spans in seen.measures.items():
+        before, after, best = (span_in_words(span, UNITS[name]) for span in (spans.before, spans.after, spans.best))
+        rows.append((NAMES[name], before, after, best))
+    return rows
 
 
-def _tiles(plan: RebalancePlan, rate: int) -> tuple[Tile, ...]:
-    leaving = plan.broker_ids if plan.goal is Goal.REMOVE_BROKERS else ()
-    before = evenness([figure.leaders_before for figure in plan.figures])
-    after = evenness([figure.leaders_after for figure in plan.figures if figure.broker_id not in leaving])
-    bound = plan.lower_bound
-    return (
-        Tile(
-            "Copied",
-            format_bytes(plan.copied_bytes),
-            f"at least {format_bytes(bound.bytes)}{_over(plan.copied_bytes, bound.bytes)}",
-        ),
-        Tile(
-            "Replicas copied",
-            count(plan.copied_replicas),
-            f"at least {count(bound.replicas)}{_over(plan.copied_replicas, bound.replicas)}",
-        ),
-        Tile("Partitions changed", count(len(plan.moves)), f"{count(plan.leader_changes)} change their leader"),
-        Tile(
-            "Leaders, max − min",
-            f"{count(before.max_minus_min)} → {count(after.max_minus_min)}",
-            f"best possible {count(bound.leaders_max_minus_min)}",
-        ),
-        Tile(
-            "Expected time",
-            format_seconds(busiest_link_bytes(plan) / rate),
-            f"at {format_rate(rate)} per broker",
-        ),
-    )
+def broker_cell(figure: BrokerFigure, name: str) -> str:
+    """`12 → 14 (14)`: before, after, best possible."""
+    before, after, best = (UNITS[name](value) for value in values_of(figure, name))
+    return f"{before} → {after} ({best})"
 
 
-def _over(actual: int, bound: int) -> str:
-    """` (1.02 x)`: how far above the proven bound; nothing where there is nothing to divide by."""
-    return f" ({actual / bound:.2f} ×)" if bound else ""
+def fullest(figure: BrokerFigure) -> str:
+    """The most on its disks while the new copies arrive: `1.2 TB, 61 %`."""
+    share = peak_share(figure)
+    return format_bytes(peak_used_bytes(figure)) + (f", {share * 100:.0f} %" if share is not None else "")
 
 
-def _what(move: Move) -> str:
+def what_it_does(move: Move) -> str:
     if move.replicas_before == move.replicas_after:
         return "elect"
     return "copy" if move.adding else "remove" if move.removing else "reorder"
+
+
+def over_in_words(ratio: float | None) -> str:
+    """` (1.02 ×)`: how far above the proven bound; nothing where there is nothing to compare with."""
+    return f" ({ratio:.3f} ×)" if ratio is not None else ""
+
+
+def _broker_row(figure: BrokerFigure, figures: Sequence[BrokerFigure]) -> tuple[BrokerFigure, list[str], str]:
+    return figure, [broker_cell(figure, name) for name in MEASURES if knows(figures, name)], fullest(figure)
+
+
+def _pictures(figures: Sequence[BrokerFigure]) -> tuple[Comparison, ...]:
+    found = [
+        comparison(
+            [Pair(figure.broker_id, *values_of(figure, name)) for figure in figures],
+            name=name,
+            title=f"{NAMES[name]} per broker",
+            unit=UNITS[name],
+        )
+        for name in MEASURES
+        if knows(figures, name)
+    ]
+    if figures and all(peak_share(figure) is not None for figure in figures):
+        found.append(_disks(figures))
+    return tuple(found)
+
+
+def _disks(figures: Sequence[BrokerFigure]) -> Comparison:
+    """In percent of each broker's disks, before and when it holds most."""
+    pairs = []
+    for figure in figures:
+        total = figure.disk_total_bytes or 1
+        arriving = figure.bytes_peak - figure.bytes_before
+        peak = peak_used_bytes(figure)
+        pairs.append(Pair(figure.broker_id, round(100 * (peak - arriving) / total), round(100 * peak / total)))
+    title = "Disks, in percent of their size"
+    return comparison(pairs, name="disks", title=title, unit=lambda value: f"{value:.0f} %", after="at their fullest")
+
+
+def _tiles(plan: RebalancePlan, seen: Overview, rate: int, *, is_slow: bool) -> tuple[Tile, ...]:
+    bound = plan.lower_bound
+    tiles = [
+        Tile(
+            "Copied",
+            format_bytes(seen.copied_bytes),
+            f"at least {format_bytes(bound.bytes)}{over_in_words(seen.over_bytes)}",
+        ),
+        Tile(
+            "Replicas copied",
+            count(seen.copied_replicas),
+            f"at least {count(bound.replicas)}{over_in_words(seen.over_replicas)}",
+        ),
+        Tile("Partitions changed", count(len(plan.moves)), f"{count(seen.leader_changes)} change their leader"),
+    ]
+    if leaders := seen.measures.get("leaders"):
+        tiles.append(
+            Tile(
+                "Leaders, max − min",
+                f"{count(leaders.before.max_minus_min)} → {count(leaders.after.max_minus_min)}",
+                f"best possible {count(bound.leaders_max_minus_min)}",
+            )
+        )
+    time = format_seconds(seen.busiest_link_bytes / rate)
+    tiles.append(Tile("Expected time", time, f"at {format_rate(rate)} per broker", is_slow))
+    if seen.copied_bytes:
+        tiles.append(Tile("Between racks", format_bytes(seen.cross_rack_bytes), "traffic between zones costs money"))
+    shares = [(share, figure.broker_id) for figure in plan.figures if (share := peak_share(figure)) is not None]
+    if shares:
+        share, broker_id = max(shares)
+        tiles.append(Tile("Fullest disks", f"{share * 100:.0f} %", f"of broker {broker_id}, while copies arrive"))
+    return tuple(tiles)

@@ -8,15 +8,31 @@ from typing import Any, Final
 
 from counterpoise.model.balance import BalancePoint, LeaderBalance, WantedRebalance
 from counterpoise.model.measures import Evenness
-from counterpoise.model.movement import busiest_link_bytes
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.overview import (
+    MEASURES,
+    WHY_IN_WORDS,
+    Overview,
+    asked_in_words,
+    brokers_to_show,
+    coordinators_in_words,
+    knows,
+    largest_moves,
+    left_in_words,
+    others_in_words,
+    rate_warning,
+    some,
+)
+from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.run import Progress
+from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.html import count, when
 from counterpoise.reporting.leader_balance import plan_command, tiles
+from counterpoise.reporting.plan_page import NAMES, UNITS, broker_cell, evenness_rows, fullest, over_in_words
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 FORMAT: Final = "counterpoise-leader-balance/1"
-BROKERS_SHOWN: Final = 40  # on the approval page; the plan's own page has all
+MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
+PICTURE_WIDTH: Final = 72
 
 
 def leader_balance_json(balance: LeaderBalance, *, wanted: WantedRebalance | None = None) -> str:
@@ -84,34 +100,83 @@ def leader_balance_markdown(balance: LeaderBalance, *, wanted: WantedRebalance |
 
 
 def plan_markdown(plan: RebalancePlan, *, rate_bytes_per_second: int) -> str:
-    """A plan in short, for the one who approves it: cost, brokers before and after, warnings, fingerprint."""
-    bound = plan.lower_bound
-    seconds = busiest_link_bytes(plan) / rate_bytes_per_second
-    figures = (
-        ("Partitions that change", count(len(plan.moves)), ""),
-        ("Bytes copied", format_bytes(plan.copied_bytes), f"any plan: at least {format_bytes(bound.bytes)}"),
-        ("Replicas copied", count(plan.copied_replicas), f"any plan: at least {count(bound.replicas)}"),
-        ("Leaders that change", count(plan.leader_changes), ""),
-        ("Expected time", format_seconds(seconds), f"at {format_rate(rate_bytes_per_second)} per broker"),
-    )
-    brokers = (
-        (
-            str(f.broker_id),
-            f"{count(f.leaders_before)} → {count(f.leaders_after)}",
-            f"{count(f.replicas_before)} → {count(f.replicas_after)}",
-            f"{format_bytes(f.bytes_before)} → {format_bytes(f.bytes_after)}",
-        )
-        for f in plan.figures[:BROKERS_SHOWN]
-    )
-    parts = [
-        f"Goal **{plan.goal}**" + (f", brokers {', '.join(map(str, plan.broker_ids))}" if plan.broker_ids else ""),
-        _table(("Figure", "Value", ""), figures),
-        _table(("Broker", "Leaders", "Replicas", "Bytes"), brokers),
-    ]
-    if len(plan.figures) > BROKERS_SHOWN:
-        parts.append(f"and {len(plan.figures) - BROKERS_SHOWN} more brokers")
-    parts += [f"Warning: {_escaped(warning)}" for warning in plan.warnings]
+    """A plan in short, for the one who approves it: warnings, picture, cost, brokers, what moves and why."""
+    seen = Overview.of(plan)
+    named = f", brokers {some(plan.broker_ids)}" if plan.broker_ids else ""
+    parts = [f"Goal **{plan.goal}**{named}"]
+    parts += [_escaped(f"Asked for: {'; '.join(asked)}") for asked in [asked_in_words(plan)] if asked]
+    parts += [f"**Nothing needs to move:** {_escaped(plan.reason)}"] if plan.is_empty else []
+    warnings = (rate_warning(plan, rate_bytes_per_second), left_in_words(plan), *plan.warnings)
+    parts += [f"**Warning:** {_escaped(warning)}" for warning in warnings if warning]
+    if picture := plan_picture(plan, width=PICTURE_WIDTH):
+        parts.append(f"```text\n{picture}\n```")
+    parts += [_cost_table(plan, seen, rate_bytes_per_second), *map(_escaped, coordinators_in_words(seen))]
+    parts.append(_table(("Per broker", "Before", "After", "Best possible"), evenness_rows(seen)))
+    parts += _broker_parts(plan.figures)
+    if not plan.is_empty:
+        parts.append(_moves_table(plan))
     return "\n\n".join([*parts, f"`{plan.fingerprint}`"]) + "\n"
+
+
+def _cost_table(plan: RebalancePlan, seen: Overview, rate: int) -> str:
+    bound = plan.lower_bound
+    copied, replicas = format_bytes(bound.bytes), count(bound.replicas)
+    seconds = seen.busiest_link_bytes / rate
+    return _table(
+        ("Cost", "This plan", "Any plan"),
+        (
+            ("Bytes copied", format_bytes(seen.copied_bytes), f"at least {copied}{over_in_words(seen.over_bytes)}"),
+            ("Replicas copied", count(seen.copied_replicas), f"at least {replicas}{over_in_words(seen.over_replicas)}"),
+            *_leader_rows(plan, seen),
+            ("Partitions that change", count(len(plan.moves)), ""),
+            ("Leaders that change", count(seen.leader_changes), ""),
+            ("Bytes between racks", format_bytes(seen.cross_rack_bytes), ""),
+            ("Expected time", format_seconds(seconds), f"at {format_rate(rate)} per broker"),
+        ),
+    )
+
+
+def _leader_rows(plan: RebalancePlan, seen: Overview) -> list[tuple[str, str, str]]:
+    if "leaders" not in seen.measures:
+        return []
+    after, best = seen.measures["leaders"].after.max_minus_min, plan.lower_bound.leaders_max_minus_min
+    return [("Leaders, max − min", count(after), f"at best {count(best)}")]
+
+
+def _broker_parts(figures: Sequence[BrokerFigure]) -> list[str]:
+    """A table of the brokers that matter most, and a line for the others."""
+    shown, others = brokers_to_show(figures)
+    if not shown:
+        return []
+    measures = [name for name in MEASURES if knows(figures, name)]
+    rows = ((str(f.broker_id), *(broker_cell(f, name) for name in measures), fullest(f)) for f in shown)
+    parts = [
+        "Each broker before → after (best possible):",
+        _table(("Broker", *(NAMES[name] for name in measures), "At its fullest"), rows),
+    ]
+    if others:
+        told = "; ".join(f"{NAMES[name].lower()} {words}" for name, words in others_in_words(others, UNITS))
+        parts.append(f"and {count(len(others))} others: {told}")
+    return parts
+
+
+def _moves_table(plan: RebalancePlan) -> str:
+    shown, rest = largest_moves(plan, MOVES_SHOWN)
+    rows = [
+        (
+            str(move.topic_partition),
+            ", ".join(map(str, move.replicas_before)),
+            ", ".join(map(str, move.replicas_after)),
+            format_bytes(move.copied_bytes) if move.adding else "",
+            WHY_IN_WORDS[move.why],
+        )
+        for move in shown
+    ]
+    rows += [
+        (f"and {count(r.partitions)} more", "", "", format_bytes(r.bytes) if r.bytes else "", WHY_IN_WORDS[r.why])
+        for r in rest
+    ]
+    return _table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
 def progress_line(progress: Progress) -> str:

@@ -1,0 +1,276 @@
+"""A plan on the terminal, pictures first, and the same figures as values for --json.
+
+    print_plan(console, plan, rate=20_000_000)
+
+Reads well at three moves and at hundreds of thousands: the top of each list, the rest counted. Text from the cluster is
+shown as text only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from counterpoise import queries
+from counterpoise.cli.tables import table
+from counterpoise.model.movement import busiest_inflow
+from counterpoise.model.overview import (
+    MEASURES,
+    WHY_IN_WORDS,
+    Overview,
+    Reason,
+    Unit,
+    asked_in_words,
+    brokers_to_show,
+    coordinators_in_words,
+    knows,
+    largest_moves,
+    left_in_words,
+    others_in_words,
+    peak_share,
+    peak_used_bytes,
+    rate_warning,
+    some,
+    span_in_words,
+    values_of,
+)
+from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
+from counterpoise.model.run import RunState
+from counterpoise.queries import RunStatus
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+_UNITS: Final[Mapping[str, Unit]] = {
+    "leaders": "{:,}".format,
+    "replicas": "{:,}".format,
+    "bytes": format_bytes,
+    "bytes_in": format_rate,
+}
+_MOVES_SHOWN: Final = 15
+_GAP: Final = 2
+_MOST_WIDTH_OF_A_PICTURE: Final = 100
+
+
+def plan_summary(plan: RebalancePlan, *, rate: int | None = None) -> dict[str, Any]:
+    """Every figure that people see; bytes, bytes per second, seconds."""
+    seen = Overview.of(plan)
+    inflow = busiest_inflow(plan)
+    summary: dict[str, Any] = {
+        "fingerprint": plan.fingerprint,
+        "cluster": plan.cluster,
+        "cluster_id": plan.cluster_id,
+        "snapshot_id": plan.snapshot_id,
+        "goal": str(plan.goal),
+        "brokers": list(plan.broker_ids),
+        "scope": asdict(plan.scope),
+        "budget": asdict(plan.budget),
+        "replication_factor": plan.replication_factor,
+        "reason": plan.reason,
+        "moves": len(plan.moves),
+        "moves_by_why": {str(r.why): _counts(r) for r in seen.reasons},
+        "left": asdict(plan.left),
+        "copied_replicas": seen.copied_replicas,
+        "copied_bytes": seen.copied_bytes,
+        "lower_bound": asdict(plan.lower_bound),
+        "over_lower_bound": {"replicas": seen.over_replicas, "bytes": seen.over_bytes},
+        "leader_changes": seen.leader_changes,
+        "bytes_over_busiest_link": seen.busiest_link_bytes,
+        "bytes_across_racks": seen.cross_rack_bytes,
+        "coordinators": [asdict(found) for found in seen.coordinators],
+        "busiest_inflow": None if inflow is None else dict(zip(("broker_id", "bytes_per_second"), inflow, strict=True)),
+        "per_broker": {name: asdict(spans) for name, spans in seen.measures.items()},
+        "warnings": list(plan.warnings),
+        "brokers_before_and_after": [asdict(figure) for figure in plan.figures],
+    }
+    if rate is not None:
+        summary |= {
+            "rate_bytes_per_second": rate,
+            "expected_seconds": seen.busiest_link_bytes / rate,
+            "rate_warning": rate_warning(plan, rate),
+        }
+    return summary
+
+
+def print_plan(
+    console: Console, plan: RebalancePlan, *, rate: int | None = None, written_to: Path | None = None
+) -> None:
+    seen = Overview.of(plan)
+    what = f"{plan.goal} {some(plan.broker_ids)}".rstrip()
+    console.print(f"plan for {plan.cluster or 'the cluster'}: {what}", markup=False, style="bold")
+    if asked := asked_in_words(plan):
+        console.print("; ".join(asked), markup=False)
+    if plan.is_empty:
+        console.print(f"nothing needs to move: {plan.reason}", markup=False)
+    _print_brokers(console, plan, seen)
+    if not plan.is_empty:
+        console.print()
+        _print_cost(console, plan, seen)
+        _print_time(console, plan, seen, rate)
+        console.print()
+        _print_moves(console, plan)
+    if left := left_in_words(plan):
+        console.print(left, markup=False)
+    print_warnings(console, plan.warnings)
+    console.print(plan.fingerprint, markup=False)
+    if written_to:
+        console.print(f"written to {written_to}", markup=False)
+
+
+def print_warnings(console: Console, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+
+
+def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
+    """How a run of the plan ended."""
+    run = status.run
+    console.print(
+        f"run {run.run_id} is {run.state}" + (f": {run.reason}" if run.reason else ""), markup=False, style="bold"
+    )
+    if run.state is RunState.DONE:
+        seen = Overview.of(plan)
+        _print_brokers(console, plan, seen)
+        console.print()
+        _print_cost(console, plan, seen)
+    else:
+        console.print(f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report has the rest")
+    restored = sum(key.restored_at is not None for key in status.touched)
+    console.print(f"config keys touched {len(status.touched)}, as before {restored}, owed {len(status.owed)}")
+    console.print(f"report: {report}", markup=False)
+
+
+def _counts(reason: Reason) -> dict[str, int]:
+    return {"partitions": reason.partitions, "replicas": reason.replicas, "bytes": reason.bytes}
+
+
+def _print_brokers(console: Console, plan: RebalancePlan, seen: Overview) -> None:
+    """A picture, then each broker, then how even all of them are."""
+    if not plan.figures:
+        return
+    console.print(
+        queries.plan_picture(plan, width=min(console.width, _MOST_WIDTH_OF_A_PICTURE)), markup=False, soft_wrap=True
+    )
+    shown, others = brokers_to_show(plan.figures)
+    console.print()
+    console.print("before → after (best possible); at its fullest: while the new copies arrive", style="dim")
+    for part in _broker_tables(shown, console.width):
+        console.print(part)
+    if others:
+        told = "; ".join(f"{_plain(name)} {words}" for name, words in others_in_words(others, _UNITS))
+        console.print(f"and {len(others):,} others: {told}", markup=False)
+    console.print()
+    even = table("per broker", "before", "after", "best possible")
+    for name, spans in seen.measures.items():
+        known = (spans.before, spans.after, spans.best)
+        even.add_row(_plain(name), *(span_in_words(span, _UNITS[name]) for span in known))
+    console.print(even)
+
+
+def _broker_tables(figures: Sequence[BrokerFigure], width: int) -> list[Table]:
+    """Before → after (best possible) for each measure, in as many tables as the width asks for."""
+    columns = [(_plain(name), _cells(figures, name)) for name in MEASURES if knows(figures, name)]
+    columns.append(("at its fullest", [_peak(figure) for figure in figures]))
+    labels = [str(figure.broker_id) for figure in figures]
+    label_width = max(len("broker"), *(len(label) for label in labels))
+    groups: list[list[tuple[str, list[Text]]]] = [[]]
+    used = label_width
+    for name, cells in columns:
+        needed = _GAP + max(len(name), *(len(cell) for cell in cells))
+        if groups[-1] and used + needed > width:
+            groups.append([])
+            used = label_width
+        groups[-1].append((name, cells))
+        used += needed
+    return [_one_table(labels, group) for group in groups]
+
+
+def _one_table(labels: Sequence[str], columns: Sequence[tuple[str, Sequence[Text]]]) -> Table:
+    made = table("broker", *((name, "right") for name, _ in columns))
+    for at, label in enumerate(labels):
+        made.add_row(label, *(cells[at] for _, cells in columns))
+    return made
+
+
+def _cells(figures: Sequence[BrokerFigure], name: str) -> list[Text]:
+    """Padded, so that arrows and brackets stand below one another."""
+    rows = [values_of(figure, name) for figure in figures]
+    words = [[_UNITS[name](value) for value in row] for row in rows]
+    widths = [max(len(row[at]) for row in words) for at in range(3)]
+    padded = [[word.rjust(width) for word, width in zip(row, widths, strict=True)] for row in words]
+    return [
+        Text(f"{before} → {after} ({best})", style="dim" if row[0] == row[1] else "")
+        for (before, after, best), row in zip(padded, rows, strict=True)
+    ]
+
+
+def _peak(figure: BrokerFigure) -> Text:
+    share = peak_share(figure)
+    return Text(format_bytes(peak_used_bytes(figure)) + (f" {share * 100:3.0f} %" if share is not None else ""))
+
+
+def _print_cost(console: Console, plan: RebalancePlan, seen: Overview) -> None:
+    bound = plan.lower_bound
+    cost = table("", ("this plan", "right"), ("any plan, at least", "right"), ("over", "right"))
+    rows = (
+        ("bytes copied", format_bytes(seen.copied_bytes), format_bytes(bound.bytes), seen.over_bytes),
+        ("replicas copied", f"{seen.copied_replicas:,}", f"{bound.replicas:,}", seen.over_replicas),
+    )
+    for name, own, least, over in rows:
+        cost.add_row(name, own, least, "" if over is None else f"{over:.3f} x")
+    if leaders := seen.measures.get("leaders"):
+        cost.add_row("leaders, max - min", f"{leaders.after.max_minus_min:,}", f"{bound.leaders_max_minus_min:,}")
+    console.print(cost)
+    changes = [_changes(seen.leader_changes)]
+    if seen.cross_rack_bytes:
+        changes.append(f"{format_bytes(seen.cross_rack_bytes)} go from rack to rack (between zones that costs money)")
+    console.print("; ".join(changes))
+    for sentence in coordinators_in_words(seen):
+        console.print(sentence, markup=False)
+
+
+def _print_time(console: Console, plan: RebalancePlan, seen: Overview, rate: int | None) -> None:
+    busiest = format_bytes(seen.busiest_link_bytes)
+    if not seen.busiest_link_bytes:
+        return
+    if rate is None:
+        console.print(f"busiest link: {busiest} into or out of one broker; --rate 50MB/s says how long that takes")
+        return
+    seconds = format_seconds(seen.busiest_link_bytes / rate)
+    console.print(f"takes about {seconds} at {format_rate(rate)}: {busiest} into or out of the busiest broker")
+    if warning := rate_warning(plan, rate):
+        print_warnings(console, [warning])
+
+
+def _print_moves(console: Console, plan: RebalancePlan) -> None:
+    shown, rest = largest_moves(plan, _MOVES_SHOWN)
+    moves = table("partition", "replicas", "", ("copied", "right"), "why")
+    for move in shown:
+        copied = format_bytes(move.copied_bytes) if move.adding else "-"
+        moves.add_row(
+            Text(str(move.topic_partition)), _ids(move.replicas_before), _change(move), copied, WHY_IN_WORDS[move.why]
+        )
+    for reason in rest:
+        copied = format_bytes(reason.bytes) if reason.bytes else "-"
+        moves.add_row(f"and {reason.partitions:,} more", "", "", copied, WHY_IN_WORDS[reason.why])
+    console.print(moves)
+
+
+def _change(move: Move) -> str:
+    if move.replicas_after == move.replicas_before:
+        return f"→ elect {move.replicas_after[0]}"
+    return f"→ {_ids(move.replicas_after)}"
+
+
+def _changes(leaders: int) -> str:
+    return f"{leaders or 'no'} leader changes" if leaders < 2 else f"{leaders:,} leaders change"
+
+
+def _ids(replicas: tuple[int, ...]) -> str:
+    return ",".join(map(str, replicas))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,79 @@
+"""The form with which a person starts `kafka_rebalance`: one field for each thing that can be asked for.
+
+    @dag(params=rebalance_form())
+
+The fields are those of `model/wish.py`, which checks them again on arrival. An empty field leaves the choice to the
+cluster's policy, or means everything.
+"""
+
+from typing import Any, Final
+
+from airflow.sdk import Param
+
+from counterpoise.model.policy import LeaderWeight
+from counterpoise.model.request import PLANNED_GOALS
+
+_GOALS: Final = {
+    "add-brokers": "add-brokers: the brokers named below get their share, the others receive nothing",
+    "remove-brokers": "remove-brokers: the brokers named below are emptied",
+    "demote-brokers": "demote-brokers: the brokers named below lead nothing and keep their replicas",
+    "leaders": "leaders: lead evenly; no data moves",
+    "rebalance": "rebalance: racks, leaders, replicas and bytes, on all brokers",
+    "replication-factor": "replication-factor: replicas are added or taken away",
+    "repair": "repair: replicas on dead brokers are copied anew elsewhere",
+}
+
+
+def _broker_ids(title: str, description: str) -> Param:
+    items = {"type": "integer", "minimum": 0}
+    return Param([], type="array", items=items, title=title, description=f"{description}; like [7, 8]")
+
+
+def _topics(title: str, description: str) -> Param:
+    described = f"{description}: names or patterns like orders-*; one a line"
+    return Param([], type="array", items={"type": "string"}, title=title, description=described)
+
+
+def _whole(title: str, description: str, **bounds: Any) -> Param:
+    return Param(None, type=["null", "integer"], title=title, description=description, **bounds)
+
+
+def rebalance_form() -> dict[str, Any]:
+    """The fields, made anew for each Dag: Airflow writes what was filled in into them."""
+    return {
+        "goal": Param(
+            "rebalance", type="string", enum=[str(goal) for goal in PLANNED_GOALS], values_display=_GOALS, title="Goal"
+        ),
+        "broker_ids": _broker_ids("Brokers", "those to add, to remove or to demote; empty for all other goals"),
+        "topics": _topics("Only these topics", "all if empty"),
+        "excluded_topics": _topics("Not these topics", "left alone, besides those that the policy excludes"),
+        "only_broker_ids": _broker_ids("Only these brokers", "give, take and change what they lead; all if empty"),
+        "excluded_broker_ids": _broker_ids("Not these brokers", "left alone"),
+        "replication_factor": _whole(
+            "Replication factor", "of the goal of that name: how many replicas each partition shall have", minimum=1
+        ),
+        "max_bytes": Param(
+            None,
+            type=["null", "string"],
+            title="At most so many bytes",
+            description="copied, with the unit: 500GB. The best part of the plan is made, the rest is counted",
+        ),
+        "max_partitions": _whole("At most so many partitions", "changed; as above", minimum=1),
+        "leader_weight": Param(
+            "",
+            type="string",
+            enum=["", *(str(weight) for weight in LeaderWeight)],
+            values_display={
+                "": "as the policy says",
+                "count": "by their number",
+                "bytes-in": "by what producers write",
+            },
+            title="Leaders are evened",
+        ),
+        "bytes_tolerance_percent": _whole(
+            "Bytes tolerance in percent",
+            "how far from its fair share of bytes a broker may be; empty: as the policy says",
+            minimum=1,
+            maximum=100,
+        ),
+    }

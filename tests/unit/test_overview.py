@@ -1,0 +1,78 @@
+"""What people see of a plan: which brokers, which moves, how even, and whether a rate will do."""
+
+from dataclasses import replace
+
+from counterpoise.model.overview import (
+    Overview,
+    Span,
+    brokers_to_show,
+    largest_moves,
+    least_rate,
+    peak_share,
+    rate_warning,
+)
+from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why
+from counterpoise.model.request import Goal
+
+
+def broker(broker_id: int, before: int, after: int, best: int) -> BrokerFigure:
+    """The same numbers for leaders, replicas and bytes."""
+    values = (before, after, best)
+    return BrokerFigure(broker_id, None, *values, *values, *values, max(before, after))
+
+
+def plan(figures: tuple[BrokerFigure, ...] = (), moves: tuple[Move, ...] = ()) -> RebalancePlan:
+    return RebalancePlan("demo", "", "s", Goal.REBALANCE, (), "d", moves, figures, LowerBound(1, 100, 0))
+
+
+def move(partition: int, size: int, why: Why = Why.REPLICAS, rate: int | None = None) -> Move:
+    return Move("orders", partition, "", (1, 2), (1, 3), 1, size, rate, why)
+
+
+def test_brokers_that_are_to_have_none_do_not_count_afterwards() -> None:
+    drained = plan((broker(1, 4, 6, 6), broker(2, 4, 6, 6), broker(3, 4, 0, 0), broker(4, 0, 0, 0)))
+    leaders = Overview.of(drained).measures["leaders"]
+    assert (leaders.before, leaders.after, leaders.best) == (Span(4, 4), Span(6, 6), Span(6, 6))
+    fewer_than_brokers = plan((broker(1, 2, 1, 1), broker(2, 0, 1, 1), broker(3, 0, 0, 0)))
+    assert Overview.of(fewer_than_brokers).measures["leaders"].after == Span(0, 1)
+
+
+def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() -> None:
+    figures = [broker(i, 100, 99, 99) for i in range(1, 31)]
+    figures[24], figures[4], figures[9] = broker(25, 0, 99, 99), broker(5, 150, 150, 99), broker(10, 110, 99, 99)
+    shown, others = brokers_to_show(figures, 3)
+    assert [figure.broker_id for figure in shown] == [5, 10, 25]
+    assert len(others) == 27
+    assert brokers_to_show(figures[:3], 3) == (tuple(figures[:3]), ())
+
+
+def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -> None:
+    moves = (*(move(p, 10 * p) for p in range(1, 5)), move(9, 1, Why.RACKS), replace(move(8, 1), replicas_after=(2, 1)))
+    shown, rest = largest_moves(plan(moves=moves), 2)
+    assert [m.partition for m in shown] == [4, 3]
+    assert [(r.why, r.partitions, r.replicas, r.bytes) for r in rest] == [
+        (Why.REPLICAS, 3, 2, 30),
+        (Why.RACKS, 1, 1, 1),
+    ]
+    assert largest_moves(plan(moves=moves), 6)[1] == ()
+
+
+def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> None:
+    whole = plan(moves=(move(0, 150),))
+    assert (Overview.of(whole).over_replicas, Overview.of(whole).over_bytes) == (1.0, 1.5)
+    assert Overview.of(replace(whole, left=Left(1, 1, 1))).over_bytes is None
+    assert Overview.of(replace(whole, lower_bound=LowerBound(1, 200, 0))).over_bytes is None
+
+
+def test_a_rate_at_or_below_the_inflow_is_warned_of() -> None:
+    busy = plan(moves=(move(0, 1, rate=4_000_000), move(1, 1, rate=3_000_000)))
+    assert "broker 3 may never catch up with the 7.0 MB/s" in (rate_warning(busy, 7_000_000) or "")
+    assert rate_warning(busy, 7_000_001) is None
+    assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
+    assert [least_rate(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [0, 2, 8_800_000, 100_000_000]
+
+
+def test_a_disk_is_fullest_with_the_old_copies_the_new_ones_and_all_other_files() -> None:
+    figure = replace(broker(1, 300, 200, 200), bytes_peak=500, disk_total_bytes=1000, disk_used_bytes=400)
+    assert peak_share(figure) == 0.6
+    assert peak_share(broker(1, 300, 200, 200)) is None
