@@ -12,7 +12,7 @@ import numpy as np
 
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, Scope
 from counterpoise.planning.arrays import Ints
 from counterpoise.planning.racks import badly_racked
 from counterpoise.planning.situation import Situation, is_worse
@@ -229,9 +229,10 @@ def _leaders_uneven(situation: Situation) -> str | None:
         return None
     idle = int((led == 0).sum())
     few = f"; {counted(idle, 'broker leads', 'brokers lead')} nothing" if idle else ""
-    return (
-        f"leaders per broker will be {led.min()} to {led.max()}{few}: the replica sets allow no better"
-        + _offer_rebalance(situation)
+    is_narrow = situation.left.partitions or situation.request.scope != Scope()
+    limit = "scope and budget of the request" if is_narrow else "the replica sets"
+    return f"leaders per broker will be {led.min()} to {led.max()}{few}: {limit} allow no better" + (
+        "" if is_narrow else _offer_rebalance(situation)
     )
 
 

@@ -53,18 +53,20 @@ def _uneven_pair(
 
 
 def _move_one(placement: Placement, shares: TopicShares, giver: int, taker: int, wanted_bytes: int) -> bool:
-    """Moves one replica: of a partition not yet touched, of a topic that becomes no less even, nearest in size."""
+    """Moves one replica: of a partition with no other new one, of a topic that gets no less even, nearest in size."""
     partitions, positions = placement.replicas_on(giver)
     usable = ~placement.holds(taker, partitions)
     usable &= placement.suits(partitions, positions, int(placement.cluster.racks[taker]))
     usable &= placement.cluster.size_bytes[partitions] <= placement.room[taker]
+    usable &= placement.keeps_one(partitions, positions)
     # A replica that came here in this plan moves on at no further cost; its partition is touched all the same.
     if not usable.any():
         return False
     partitions, positions = partitions[usable], positions[usable]
     off = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
     harm = shares.harm(placement, partitions, giver, taker)
-    at = int(np.lexsort((partitions, off, harm, placement.touched[partitions]))[0])
+    several = np.maximum(1, placement.news_after(partitions, positions))
+    at = int(np.lexsort((partitions, off, harm, several))[0])
     placement.give(int(partitions[at]), int(positions[at]), taker)
     return True
 

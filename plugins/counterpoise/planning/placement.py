@@ -23,6 +23,7 @@ class Placement:
     bytes_held: Ints  # per broker
     arriving: Ints  # bytes per broker that were not there before
     topic_counts: Ints  # replicas by topic and broker
+    new_replicas: Ints  # per partition
     touched: Flags  # per partition: it got a new replica already
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
 
@@ -37,6 +38,7 @@ class Placement:
             bytes_held=np.empty(0, dtype=np.int64),
             arriving=np.empty(0, dtype=np.int64),
             topic_counts=np.empty((0, 0), dtype=np.int64),
+            new_replicas=np.empty(0, dtype=np.int64),
             touched=np.zeros(cluster.partition_count, dtype=np.bool_),
             racks_by_position=np.append(cluster.racks, -1),
         )
@@ -47,7 +49,9 @@ class Placement:
     def original(self) -> Ints:
         """The rows of before, as wide as `replicas`."""
         missing = self.replicas.shape[1] - self.cluster.replicas.shape[1]
-        return np.pad(self.cluster.replicas, ((0, 0), (0, max(0, missing))), constant_values=NOBODY)
+        if missing <= 0:
+            return self.cluster.replicas
+        return np.pad(self.cluster.replicas, ((0, 0), (0, missing)), constant_values=NOBODY)
 
     @property
     def replica_counts(self) -> Ints:
@@ -73,6 +77,12 @@ class Placement:
         self._count(partition, taker, 1)
         self.touched[partition] = True
 
+    def widen(self, columns: int) -> None:
+        """Makes place for `columns` replicas in each row."""
+        missing = columns - self.replicas.shape[1]
+        if missing > 0:
+            self.replicas = np.pad(self.replicas, ((0, 0), (0, missing)), constant_values=NOBODY)
+
     def drop(self, partition: int, position: int) -> None:
         """One replica less; the others keep their order."""
         row = self.replicas[partition]
@@ -88,6 +98,7 @@ class Placement:
         self.topic_counts[self.cluster.topic_numbers[partition], broker] += by
         if not (self.cluster.replicas[partition] == broker).any():
             self.arriving[broker] += size
+            self.new_replicas[partition] += by
 
     def give_all(self, partitions: Ints, positions: Ints, takers: Ints) -> None:
         """As `give`, for many partitions at once, each named once, all to brokers that they were not on before."""
@@ -101,6 +112,7 @@ class Placement:
         np.add.at(self.bytes_held, takers, sizes)
         np.add.at(self.arriving, takers, sizes)
         np.add.at(self.arriving, givers[came], -sizes[came])
+        self.new_replicas[partitions] += 1 - came
         np.add.at(self.topic_counts, (topics, givers), -1)
         np.add.at(self.topic_counts, (topics, takers), 1)
         self.touched[partitions] = True
@@ -116,6 +128,7 @@ class Placement:
         for position in range(original.shape[1]):
             is_new[replicas == original[:, [position]]] = NOBODY
         self.arriving = cluster.load(is_new, cluster.size_bytes)
+        self.new_replicas = (is_new >= 0).sum(axis=1)
         cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
         counted = np.bincount(cells[replicas >= 0], minlength=len(cluster.topic_names) * cluster.broker_count)
         self.topic_counts = counted.reshape(len(cluster.topic_names), cluster.broker_count).astype(np.int32)
@@ -128,6 +141,16 @@ class Placement:
         """Partitions and positions of the replicas on a broker that a plan may move, by partition."""
         partitions, positions = np.nonzero((self.replicas == broker) & self.cluster.may_change[:, None])
         return partitions.astype(np.int64), positions.astype(np.int64)
+
+    def news_after(self, partitions: Ints, positions: Ints) -> Ints:
+        """New replicas that each partition would have if the one at the given position moved (on)."""
+        rows, moving = self.original[partitions], self.replicas[partitions, positions]
+        return np.asarray(self.new_replicas[partitions] + (rows == moving[:, None]).any(axis=1))
+
+    def keeps_one(self, partitions: Ints, positions: Ints) -> Flags:
+        """Would an old replica be left to copy from? A single replica has to be copied whole, and may be."""
+        counts = (self.replicas[partitions] >= 0).sum(axis=1)
+        return np.asarray((self.news_after(partitions, positions) < counts) | (counts == 1))
 
     def neighbours(self, partitions: Ints, positions: Ints, rack: int) -> Ints:
         """How many replicas each partition has in a rack, the one at the given position left out."""

@@ -27,6 +27,8 @@ class Stock:
         cluster = placement.cluster
         free = cluster.may_change & ~placement.touched
         partitions, positions = np.nonzero(np.append(givers, False)[placement.replicas] & free[:, None])
+        kept = placement.keeps_one(partitions, positions)
+        partitions, positions = partitions[kept], positions[kept]
         owners = placement.replicas[partitions, positions]
         order = np.lexsort((partitions, cluster.size_bytes[partitions], owners))
         starts = np.searchsorted(owners[order], np.arange(cluster.broker_count + 1))

@@ -83,10 +83,13 @@ def _trade_one(
     """Replaces one arrival by another replica of its giver whose size differs by `gain`, or less far by `slack`."""
     giver, taker = ends
     sizes = placement.cluster.size_bytes
+    # What came for the sake of racks must not go back.
+    returnable = placement.suits(partitions, positions, int(placement.cluster.racks[giver]))
+    partitions, positions = partitions[returnable], positions[returnable]
     mine, mine_at = stock.suiting(giver, int(placement.cluster.racks[taker]), placement)
-    usable = ~placement.holds(taker, mine)
+    usable = ~placement.holds(taker, mine) & (placement.new_replicas[mine] == 0)
     mine, mine_at = mine[usable], mine_at[usable]
-    if not len(mine):
+    if not len(mine) or not len(partitions):
         return False
     reach = min(abs(gain), slack)
     wanted = sizes[partitions] + (reach if gain > 0 else -reach)
