@@ -17,7 +17,7 @@ from counterpoise.model.request import Budget
 from counterpoise.planning.arrays import Flags, Ints
 from counterpoise.planning.outcome import Outcome
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import stacked_pairs
+from counterpoise.planning.racks import racks_missing
 
 
 def keep_copies_within(placement: Placement, budget: Budget) -> Left:
@@ -68,7 +68,8 @@ def _best_first(placement: Placement, changed: Ints, new: Flags, weights: Ints) 
     takers = np.where(new, rows, -1).max(axis=1)
     gone = (original >= 0) & (original[:, :, None] != rows[:, None, :]).all(axis=2)
     givers = np.where(gone, original, -1).max(axis=1)
-    cures = stacked_pairs(Placement.of(placement.cluster))[changed] > stacked_pairs(placement)[changed]
+    anyone = placement.cluster.is_live
+    cures = racks_missing(Placement.of(placement.cluster), anyone)[changed] > racks_missing(placement, anyone)[changed]
     smallest_first = np.lexsort((changed, weights))
     parts = _part_done(givers, smallest_first)
     # Along that order takers are served as evenly as givers give.

@@ -1,6 +1,6 @@
 """From the final replica sets and leaders to the moves that the plan document lists.
 
-    outcome = Outcome.of(placement, first, may_elect=is_free, last=demoted)
+    outcome = Outcome.of(placement, first, is_free=is_free, elects=True, last=demoted)
     moves = moves_of(snapshot, outcome, why)
 
 The chosen leader comes first, the others keep their order; a new replica has the place of the one it replaced.
@@ -27,12 +27,16 @@ class Outcome:
     is_named: Flags
 
     @classmethod
-    def of(cls, placement: Placement, first: Ints, *, may_elect: Flags, last: Flags) -> "Outcome":
-        """`first` leads. Partitions that `may_elect` are named too when an election is all that they need.
+    def of(cls, placement: Placement, first: Ints, *, is_free: Flags, elects: bool, last: Flags) -> "Outcome":
+        """`first` leads the partitions that are free; others that change keep their leader, if it keeps its replica.
 
-        Brokers that are `last` come last in the rows whose leader changes from one of them.
+        With `elects`, free partitions are named too when an election is all that they need. Brokers that are `last`
+        come last in the rows whose leader changes from one of them.
         """
         cluster, before = placement.cluster, placement.original
+        keeps_leader = (placement.replicas == cluster.leaders_now[:, None]).any(axis=1) & (cluster.leaders_now >= 0)
+        keeps_leader &= ~is_free & (placement.replicas != before).any(axis=1)
+        first = np.where(keeps_leader, cluster.leaders_now, first)
         columns = np.arange(placement.replicas.shape[1])
         rank = np.where(placement.replicas == first[:, None], -1, columns)
         is_last = np.append(last, False)[placement.replicas] & (first != placement.replicas[:, 0])[:, None]
@@ -40,7 +44,8 @@ class Outcome:
         rank = np.where(placement.replicas < 0, 2 * len(columns), rank)
         replicas = np.take_along_axis(placement.replicas, np.argsort(rank, axis=1, kind="stable"), axis=1)
         is_named = (replicas != before).any(axis=1)
-        is_named |= may_elect & (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
+        if elects:
+            is_named |= is_free & (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
         return cls(cluster, before, replicas, is_named)
 
     @classmethod

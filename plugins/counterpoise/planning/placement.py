@@ -25,6 +25,7 @@ class Placement:
     topic_counts: Ints  # replicas by topic and broker
     new_replicas: Ints  # per partition
     touched: Flags  # per partition: it got a new replica already
+    may_replace_all: bool  # as a last resort: also the last old replica of a partition
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
 
     @classmethod
@@ -40,6 +41,7 @@ class Placement:
             topic_counts=np.empty((0, 0), dtype=np.int64),
             new_replicas=np.empty(0, dtype=np.int64),
             touched=np.zeros(cluster.partition_count, dtype=np.bool_),
+            may_replace_all=False,
             racks_by_position=np.append(cluster.racks, -1),
         )
         placement.reset_to(rows)
@@ -149,6 +151,8 @@ class Placement:
 
     def keeps_one(self, partitions: Ints, positions: Ints) -> Flags:
         """Would an old replica be left to copy from? A single replica has to be copied whole, and may be."""
+        if self.may_replace_all:
+            return np.ones(len(partitions), dtype=np.bool_)
         counts = (self.replicas[partitions] >= 0).sum(axis=1)
         return np.asarray((self.news_after(partitions, positions) < counts) | (counts == 1))
 

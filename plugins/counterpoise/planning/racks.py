@@ -4,8 +4,9 @@
     room.lowest, room.highest      # of all partitions together, per rack, when none is stacked
     repair_racks(placement, roles, wanted, limit)
 
-The rule: the replicas of a partition are on as many racks as there can be, and no rack holds two more of them than
-another one that has a broker to spare. A broker without a rack counts as being in the rack of all such brokers.
+The rule: the replicas of a partition are on as many racks as there can be. Where a rack has to hold several of them, no
+move makes a stack higher than it was, but none is made only to lower it: that would cost data and evenness. A broker
+without a rack counts as being in the rack of all such brokers.
 """
 
 from dataclasses import dataclass
@@ -88,14 +89,21 @@ def best_pairs(placement: Placement, sizes: Ints) -> Ints:
     return best
 
 
+def racks_missing(placement: Placement, staying: Flags) -> Ints:
+    """Per partition: on how many more racks the brokers which stay would allow it to be."""
+    racks = np.sort(placement.racks_by_position[placement.replicas], axis=1)
+    held = (racks[:, 0] >= 0).astype(np.int64) + ((racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)).sum(axis=1)
+    available = int((rack_sizes(placement.cluster, staying) > 0).sum())
+    return np.asarray(np.maximum(0, np.minimum(placement.replica_counts, available) - held))
+
+
 def badly_racked(placement: Placement, staying: Flags) -> Ints:
-    """Partitions that the brokers which stay would allow to be on more racks, or stacked less."""
-    sizes = rack_sizes(placement.cluster, staying)
-    return np.flatnonzero(stacked_pairs(placement) > best_pairs(placement, sizes))
+    """Partitions that the brokers which stay would allow to be on more racks."""
+    return np.flatnonzero(racks_missing(placement, staying))
 
 
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
-    """Moves replicas that share a rack to a rack with fewer, as long as a taker has fewer replicas than its `limit`.
+    """Moves replicas that share a rack to a rack with none, as long as a taker has fewer replicas than its `limit`.
 
     The suitable broker that is furthest below its `wanted` count takes it.
     """
@@ -118,11 +126,12 @@ def _repair_one(placement: Placement, roles: Roles, wanted: Ints, limit: Ints, p
         giver = row[position]
         if not roles.givers[giver] or not len(able_brokers):
             continue
-        gain = in_rack[racks[giver]] - 1 - in_rack[racks[able_brokers]] + (racks[able_brokers] == racks[giver])
+        stack = int(in_rack[racks[giver]])
+        gains = in_rack[racks[able_brokers]] == 0
         load = placement.counts[able_brokers] - wanted[able_brokers]
-        order = np.lexsort((able_brokers, load, -gain))[0]
-        if gain[order] > 0:
-            choice = (-int(gain[order]), -int(placement.counts[giver] - wanted[giver]), int(position))
+        order = np.lexsort((able_brokers, load, ~gains))[0]
+        if stack > 1 and gains[order]:
+            choice = (-stack, -int(placement.counts[giver] - wanted[giver]), int(position))
             candidate = (*choice, int(able_brokers[order]))
             best = candidate if best is None else min(best, candidate)
     if best is None:

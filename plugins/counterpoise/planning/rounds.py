@@ -3,8 +3,9 @@
     in_rounds(placement, roles, policy, one_round)
 
 A round that does not improve the measure is taken back. Partitions that got a new replica stay touched, so that others
-go first; only when nothing more can be done without them, all are free again. So what remains is a state that another
-planning would leave as it is: planning again on the result moves nothing. Most plans are done after the first round.
+go first; only when nothing more can be done without them, all are free again, and at the very last a partition may even
+get a whole new replica set. So what remains is a state that another planning would leave as it is: planning again on the
+result moves nothing. Most plans are done after the first round.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import badly_racked, stacked_pairs
+from counterpoise.planning.racks import racks_missing
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.targets import byte_band
 from counterpoise.planning.topic_exchange import topics_above
@@ -36,7 +37,9 @@ def in_rounds(placement: Placement, roles: Roles, policy: BalancePolicy, one_rou
             continue
         placement.reset_to(earlier)
         if not touched.any():
-            return
+            if placement.may_replace_all:
+                return
+            placement.may_replace_all = True
 
 
 def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[int, int, int, int]:
@@ -44,14 +47,14 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> tu
     counts, held = placement.counts[roles.sharing].tolist(), placement.bytes_held
     band = byte_band(placement, roles, policy.bytes_tolerance_percent)
     outside = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
-    pairs = int(stacked_pairs(placement).sum())
+    racks = int(racks_missing(placement, roles.staying).sum())
     topics = 0
     if policy.topics_max_above_share is not None:
         shares = TopicShares.of(placement, roles, placement.counts)
         topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
-    return pairs, sum(count * count for count in counts), topics, int(outside[roles.sharing].sum())
+    return racks, sum(count * count for count in counts), topics, int(outside[roles.sharing].sum())
 
 
 def _is_even(placement: Placement, roles: Roles, unevenness: tuple[int, int, int, int]) -> bool:
     counts = placement.counts[roles.sharing]
-    return not any(unevenness[2:]) and int(np.ptp(counts)) <= 1 and not len(badly_racked(placement, roles.staying))
+    return unevenness[0] == 0 and not any(unevenness[2:]) and int(np.ptp(counts)) <= 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoise.model.plan import Why
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import stacked_pairs
+from counterpoise.planning.racks import racks_missing
 from counterpoise.planning.situation import Situation
 
 
@@ -26,7 +26,8 @@ def whys_of(situation: Situation, before: Placement, of_goal: Why | None) -> lis
     if of_goal is not None:
         resized = ((outcome.replicas >= 0).sum(axis=1) != (outcome.before >= 0).sum(axis=1))[named]
         return [Why(value) for value in np.where(copies | resized, of_goal.value, plain).tolist()]
-    racks_gained = (stacked_pairs(before) > stacked_pairs(situation.after))[named]
+    staying = situation.roles.staying
+    racks_gained = (racks_missing(before, staying) > racks_missing(situation.after, staying))[named]
     counts = np.append(before.counts, 0)
     lost = (outcome.before[named][:, :, None] != outcome.replicas[named][:, None, :]).all(axis=2)
     from_counts = np.where(lost, counts[outcome.before[named]], 0).max(axis=1)

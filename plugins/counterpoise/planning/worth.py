@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoise.planning.arrays import Flags, Ints
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import stacked_pairs
+from counterpoise.planning.racks import racks_missing
 from counterpoise.planning.situation import Situation
 from counterpoise.planning.targets import byte_band
 from counterpoise.planning.topics import TopicShares
@@ -26,7 +26,7 @@ def is_worth_while(situation: Situation) -> bool:
     lost = _outside(before, situation, percent) - _outside(after, situation, percent)
     partitions, replicas = cluster.partition_count, int(after.counts.sum())
     gains = (
-        (int(stacked_pairs(before).sum() - stacked_pairs(after).sum()), 0),
+        (int((racks_missing(before, roles.staying) - racks_missing(after, roles.staying)).sum()), 0),
         (_uneven(before.counts, roles.sharing) - _uneven(after.counts, roles.sharing), replicas),
         (_uneven(led_now, roles.leading) - _uneven(situation.led, roles.leading), partitions),
         (lost, int(after.bytes_held.sum())),
@@ -45,12 +45,9 @@ def _outside(placement: Placement, situation: Situation, percent: int) -> int:
 
 
 def _uneven(counts: Ints, brokers: Flags) -> int:
-    """How many units lie on the wrong broker: above the mean, rounded up, or missing below it, rounded down."""
-    counts = counts[brokers]
-    if not len(counts):
-        return 0
-    low, high = int(counts.sum()) // len(counts), -(-int(counts.sum()) // len(counts))
-    return int(np.maximum(0, np.maximum(counts - high, low - counts)).sum())
+    """The sum of the squared distances from the mean: about one for each unit on a wrong broker, more where far off."""
+    own = counts[brokers].tolist()
+    return int(len(own) * sum(count * count for count in own) - sum(own) ** 2) // max(1, len(own))
 
 
 def _topics_uneven(placement: Placement, situation: Situation) -> int:
