@@ -8,13 +8,14 @@ Leaders are counted as if a preferred leader election followed over every partit
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.document import from_document_text, to_document
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, matching
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -51,25 +52,20 @@ def assignment_after(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[Top
 
 def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
     before, after = assignment_of(snapshot), assignment_after(snapshot, plan)
-    gone = set(plan.broker_ids) if plan.goal is Goal.REMOVE_BROKERS else set()
-    staying = [b for b in snapshot.live_broker_ids if b not in gone]
+    case = Case(snapshot, plan, before, after)
     sizes = {
         TopicPartition(row["topic"], row["partition"]): row["size_bytes"] or 0
         for row in snapshot.partitions.to_pylist()
     }
     new = {key: set(replicas) - set(before[key]) for key, replicas in after.items() if key in before}
-    violations = rack_violations(after, snapshot, staying)
-    errors = _errors(snapshot, plan, before, new)
-    if violations > rack_violations(before, snapshot, staying):
-        errors.append("more rack violations than before")
     return Verdict(
-        errors=tuple(errors),
-        leaders=_per_broker(staying, Counter(replicas[0] for replicas in after.values())),
-        replicas=_per_broker(staying, Counter(b for replicas in after.values() for b in replicas)),
-        bytes_held={b: sum(sizes[k] for k, replicas in after.items() if b in replicas) for b in staying},
+        errors=(*_errors_of_moves(case, new), *_errors_of_goal(case), *_rack_errors(case)),
+        leaders=_per_broker(case.staying, Counter(replicas[0] for replicas in after.values())),
+        replicas=_per_broker(case.staying, Counter(b for replicas in after.values() for b in replicas)),
+        bytes_held={b: sum(sizes[k] for k, replicas in after.items() if b in replicas) for b in case.staying},
         copied_replicas=sum(len(added) for added in new.values()),
         most_new_replicas=max((len(added) for added in new.values()), default=0),
-        rack_violations=violations,
+        rack_violations=rack_violations(after, snapshot, case.staying),
     )
 
 
@@ -81,36 +77,160 @@ def rack_violations(assignment: Assignment, snapshot: ClusterSnapshot, staying: 
     )
 
 
-def _errors(
-    snapshot: ClusterSnapshot, plan: RebalancePlan, before: Assignment, new: Mapping[TopicPartition, set[int]]
-) -> list[str]:
-    errors = []
+@dataclass(frozen=True)
+class Case:
+    snapshot: ClusterSnapshot
+    plan: RebalancePlan
+    before: Assignment
+    after: Assignment
+
+    @cached_property
+    def named(self) -> set[int]:
+        return set(self.plan.broker_ids)
+
+    @cached_property
+    def live(self) -> set[int]:
+        return set(self.snapshot.live_broker_ids)
+
+    @cached_property
+    def leaving(self) -> set[int]:
+        """Brokers whose replicas the goal takes away."""
+        if self.plan.goal is Goal.REPAIR:
+            dead = {b for replicas in self.before.values() for b in replicas} - self.live
+            return {b for b in dead & (self.named or dead) if self.plan.scope.may_touch_broker(b)}
+        return self.named if self.plan.goal is Goal.REMOVE_BROKERS else set()
+
+    @cached_property
+    def staying(self) -> list[int]:
+        return sorted(self.live - self.leaving)
+
+    @cached_property
+    def in_scope(self) -> set[int]:
+        """Live brokers that stay and that the request lets the plan touch."""
+        return {b for b in self.staying if self.plan.scope.may_touch_broker(b)}
+
+    @cached_property
+    def leaders(self) -> Mapping[TopicPartition, int | None]:
+        rows = self.snapshot.partitions.to_pylist()
+        tells = any(row["leader"] is not None for row in rows)
+        return {TopicPartition(r["topic"], r["partition"]): r["leader"] if tells else r["replicas"][0] for r in rows}
+
+    @cached_property
+    def free(self) -> set[TopicPartition]:
+        """Partitions that the plan may change: in scope, led by somebody, and not under reassignment."""
+        scope, rows = self.plan.scope, self.snapshot.partitions.to_pylist()
+        topics = {row["topic"] for row in rows}
+        included = matching(scope.topics or ("*",), topics) - matching(scope.excluded_topics, topics)
+        still = {
+            TopicPartition(row["topic"], row["partition"])
+            for row in rows
+            if row["topic"] in included and not row["adding_replicas"] and not row["removing_replicas"]
+        }
+        return {key for key in still if self.leaders[key] is not None}
+
+    def racks(self, broker_ids: Iterable[int]) -> int:
+        return len({self.snapshot.racks.get(b) for b in broker_ids})
+
+
+def _errors_of_moves(case: Case, new: Mapping[TopicPartition, set[int]]) -> list[str]:
+    plan, errors = case.plan, []
     if len({move.topic_partition for move in plan.moves}) != len(plan.moves):
         errors.append("partition named twice")
-    leaders = {TopicPartition(r["topic"], r["partition"]): r["leader"] for r in snapshot.partitions.to_pylist()}
-    live = set(snapshot.live_broker_ids)
     for move in plan.moves:
         key, after = move.topic_partition, move.replicas_after
+        before, added = case.before[key], new[key]
+        touched = added | (set(move.removing) - case.leaving)
+        if move.replicas_after[0] != case.leaders[key]:
+            touched.add(move.replicas_after[0])
         complaints = {
             "replica twice": len(set(after)) != len(after),
-            "replication factor changed": len(after) != len(before[key]),
-            "another before-value": move.replicas_before != before[key],
-            "changes nothing": after == before[key] and leaders[key] == after[0],
-            "sent to a broker that is not live": not new[key] <= live,
-            **_complaints_by_goal(plan, move, new[key]),
+            "replication factor changed": len(after) != len(before) and plan.goal is not Goal.REPLICATION_FACTOR,
+            "another before-value": move.replicas_before != before,
+            "changes nothing": after == before and case.leaders[key] == after[0],
+            "sent to a broker that is not live": not added <= case.live,
+            "may not be touched": key not in case.free,
+            "touches a broker out of scope": any(not plan.scope.may_touch_broker(b) for b in touched),
+            **_complaints_by_goal(case, move, added),
         }
         errors += [f"{key}: {complaint}" for complaint, applies in complaints.items() if applies]
     return errors
 
 
-def _complaints_by_goal(plan: RebalancePlan, move: Move, new: set[int]) -> dict[str, bool]:
-    named = set(plan.broker_ids)
-    return {
-        "sent to an old broker": plan.goal is Goal.ADD_BROKERS and not new <= named,
-        "data moved": plan.goal is Goal.LEADERS and bool(new),
-        "left on a removed broker": plan.goal is Goal.REMOVE_BROKERS and bool(set(move.replicas_after) & named),
-        "moved though it stays": plan.goal is Goal.REMOVE_BROKERS and not set(move.removing) <= named,
-    }
+def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool]:
+    goal, after = case.plan.goal, move.replicas_after
+    if goal is Goal.ADD_BROKERS:
+        return {"sent to an old broker": not new <= case.named}
+    if goal in (Goal.REMOVE_BROKERS, Goal.REPAIR):
+        return {"moved though it stays": not set(move.removing) <= case.leaving}
+    if goal is Goal.LEADERS:
+        return {"data moved": bool(new)}
+    if goal is Goal.DEMOTE_BROKERS:
+        given_up = [b in case.named for b in after]
+        return {
+            "data moved": bool(new),
+            "demoted broker not last": case.leaders[move.topic_partition] in case.named
+            and given_up != sorted(given_up),
+            "not about a demoted broker": not case.named
+            & {move.replicas_before[0], case.leaders[move.topic_partition]},
+        }
+    if goal is Goal.REPLICATION_FACTOR:
+        good = [b for b in move.replicas_before if b in case.live]
+        return {
+            "moved": bool(new) and bool(move.removing),
+            "an in-sync replica lost": len(set(good) & set(after)) < min(len(good), len(after)),
+        }
+    return {}
+
+
+def _errors_of_goal(case: Case) -> list[str]:
+    """What the plan leaves undone, though it could be done."""
+    undone = {
+        Goal.REMOVE_BROKERS: _left_on_leaving,
+        Goal.REPAIR: _left_on_leaving,
+        Goal.DEMOTE_BROKERS: _left_to_demoted,
+        Goal.REPLICATION_FACTOR: _left_with_another_factor,
+    }.get(case.plan.goal)
+    return [] if undone is None else [f"{key}: left undone" for key in sorted(case.free) if undone(case, key)]
+
+
+def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
+    return bool(set(case.after[key]) & case.leaving and case.in_scope - set(case.after[key]))
+
+
+def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
+    named = {move.topic_partition for move in case.plan.moves}
+    leads = {case.after[key][0], case.leaders[key]} if key not in named else {case.after[key][0]}
+    able = set(case.after[key]) & case.in_scope - case.named
+    return bool(leads & case.named and able and case.plan.scope.may_touch_broker(case.leaders[key] or -1))
+
+
+def _left_with_another_factor(case: Case, key: TopicPartition) -> bool:
+    after, factor = case.after[key], case.plan.replication_factor or 0
+    if len(after) < factor:
+        return bool(case.in_scope - set(after))
+    may_go = [b for b in after if case.plan.scope.may_touch_broker(b)]
+    stuck = [b for b in after if b not in case.live and b not in may_go]
+    return len(after) > factor and bool([b for b in may_go if b not in case.live] if stuck else may_go)
+
+
+def _rack_errors(case: Case) -> list[str]:
+    """Partitions on fewer racks than before, or than replicas that came or went had to leave."""
+    errors = []
+    for move in case.plan.moves:
+        before, after = move.replicas_before, move.replicas_after
+        takers = case.named if case.plan.goal is Goal.ADD_BROKERS else case.in_scope
+        reachable = case.racks({*before, *takers} - case.leaving)
+        least = min(case.racks(before), reachable)
+        if len(after) > len(before):
+            least = min(case.racks(before) + len(move.adding), reachable)
+        if len(after) < len(before):
+            good = [b for b in before if b in case.live]
+            to_keep = good if len(good) >= len(after) else before
+            excluded = {b for b in before if not case.plan.scope.may_touch_broker(b)}
+            least = min(len(after), case.racks(to_keep)) if not excluded and to_keep is good else 1
+        if case.racks(after) < least:
+            errors.append(f"{move.topic_partition}: on {case.racks(after)} racks, {least} are possible")
+    return errors
 
 
 def _per_broker(brokers: list[int], counts: Counter[int]) -> dict[int, int]:

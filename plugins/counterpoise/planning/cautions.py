@@ -15,6 +15,7 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.planning.arrays import Ints
 from counterpoise.planning.racks import badly_racked
+from counterpoise.planning.shortfalls import not_repaired_yet, short_of_replicas
 from counterpoise.planning.situation import Situation, is_worse
 from counterpoise.units import format_bytes
 
@@ -85,7 +86,7 @@ def _on_dead_brokers(situation: Situation) -> str | None:
 
 
 def _few_replicas(situation: Situation) -> str | None:
-    which = np.flatnonzero(situation.cluster.replica_counts < _USUAL_REPLICATION_FACTOR)
+    which = np.flatnonzero(situation.after.replica_counts < _USUAL_REPLICATION_FACTOR)
     return _partitions(
         situation,
         which,
@@ -254,4 +255,6 @@ CAUTIONS: Final[tuple[Callable[[Situation], str | None], ...]] = (
     _min_insync_is_all,
     _coordinators,
     _left_by_budget,
+    short_of_replicas,
+    not_repaired_yet,
 )

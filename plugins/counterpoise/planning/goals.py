@@ -106,7 +106,8 @@ class Repair(_Replacing):
     why: ClassVar[Why | None] = Why.REPAIR
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        dead, able = ~cluster.is_live, cluster.is_live & cluster.is_in_scope
+        able = cluster.is_live & cluster.is_in_scope
+        dead = ~cluster.is_live & cluster.is_in_scope & (named if named.any() else True)
         return Roles(able, dead, dead, cluster.is_live, able, able)
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:

@@ -39,7 +39,8 @@ class Outcome:
         first = np.where(keeps_leader, cluster.leaders_now, first)
         columns = np.arange(placement.replicas.shape[1])
         rank = np.where(placement.replicas == first[:, None], -1, columns)
-        is_last = np.append(last, False)[placement.replicas] & (first != placement.replicas[:, 0])[:, None]
+        gives_up = (first != placement.replicas[:, 0]) | (is_free & np.append(last, False)[cluster.leaders_now])
+        is_last = np.append(last, False)[placement.replicas] & gives_up[:, None]
         rank = np.where(is_last, rank + len(columns), rank)
         rank = np.where(placement.replicas < 0, 2 * len(columns), rank)
         replicas = np.take_along_axis(placement.replicas, np.argsort(rank, axis=1, kind="stable"), axis=1)

@@ -4,8 +4,8 @@
 
 A round that does not improve the measure is taken back. Partitions that got a new replica stay touched, so that others
 go first; only when nothing more can be done without them, all are free again, and at the very last a partition may even
-get a whole new replica set. So what remains is a state that another planning would leave as it is: planning again on the
-result moves nothing. Most plans are done after the first round.
+get a whole new replica set. So what remains is a state that another planning would leave as it is: planning again
+moves nothing. Most plans are done after the first round.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,265 @@
+"""Plans for clusters drawn at random, before the judge next to the project; every test needs it, and skips without it.
+
+Where a broker is dead only the judge's errors count, and rack violations are counted here: it takes dead ones for live.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.graph.python import min_cost_flow
+
+from counterpoise.errors import RefusedError
+from counterpoise.model.request import Goal, PlanRequest
+from tests.trials import JUDGE, Key, Trial, large_trial, trials
+
+pytestmark = pytest.mark.skipif(not JUDGE.exists(), reason=f"there is no judge at {JUDGE}")
+
+EVENING = (Goal.ADD_BROKERS, Goal.REBALANCE, Goal.LEADERS)
+PLENTY = settings(max_examples=200, deadline=None, derandomize=True)
+SOME = settings(max_examples=8, deadline=None, derandomize=True)
+
+
+# -- what holds for every plan
+
+
+@PLENTY
+@given(trial=trials(dead=True, scopes=True))
+def test_there_is_no_error_and_planning_again_moves_nothing_and_undo_restores_the_start(trial: Trial) -> None:
+    try:
+        errors = set(trial.verdict["errors"])
+    except RefusedError:
+        return  # what is excluded stands in the way, and the planner says so
+    if has_dead_broker(trial):
+        errors -= {"more rack violations than before"}  # the judge counts on a dead broker's rack
+    assert not errors
+    assert rack_violations(trial, trial.after) <= rack_violations(trial, trial.before)
+    done = trial.executed()
+    assert done.plan.moves == (), "planned again"
+    assert trial.undone().before == trial.before
+
+
+def has_dead_broker(trial: Trial) -> bool:
+    return any(broker["fenced"] for broker in trial.document["brokers"])
+
+
+def rack_violations(trial: Trial, assignment: Mapping[Key, tuple[int, ...]]) -> int:
+    """Partitions in fewer racks than they could be in, by the racks of live brokers that stay."""
+    most = len({trial.racks[b] for b in trial.staying})
+    return sum(len({trial.racks[b] for b in row}) < min(len(row), most) for row in assignment.values())
+
+
+@PLENTY
+@given(trial=trials(dead=True, scopes=True))
+def test_what_is_excluded_is_not_touched(trial: Trial) -> None:
+    try:
+        moves = trial.plan.moves
+    except RefusedError:
+        return
+    assert {(move.topic, move.partition) for move in moves} <= trial.free
+    touched = {b for move in moves for b in (*move.adding, *move.removing)}
+    excluded = set(trial.request.scope.excluded_broker_ids)
+    assert not touched & excluded
+    now, after = leaders_now(trial), leaders_after(trial)
+    led = {key for key in now if now[key] in excluded}
+    assert led == {key for key in after if after[key] in excluded}, "an excluded broker leads other partitions"
+
+
+@PLENTY
+@given(trial=trials(dead=True, scopes=True))
+def test_leaders_are_as_even_as_the_final_replica_sets_allow(trial: Trial) -> None:
+    """Exact: no broker could pass a leadership on, over any others, to one that leads two fewer."""
+    try:
+        leaders = leaders_after(trial)
+    except RefusedError:
+        return
+    led = Counter(leaders.values())
+    passes_on: dict[int, set[int]] = {b: set() for b in trial.leading}
+    for key in trial.free:
+        if leaders[key] in passes_on:
+            passes_on[leaders[key]].update(b for b in trial.after[key] if b in passes_on)
+    for start in trial.leading:
+        seen, queue = {start}, [start]
+        while queue:
+            found = passes_on[queue.pop()] - seen
+            assert all(led[b] >= led[start] - 1 for b in found), f"{start} could pass a leadership on: {dict(led)}"
+            seen |= found
+            queue += found
+
+
+def leaders_now(trial: Trial) -> dict[Key, int]:
+    return {(row[0], row[1]): row[3] for row in trial.document["partitions"]}
+
+
+def leaders_after(trial: Trial) -> dict[Key, int]:
+    """Who leads once the plan is executed; after a drain, which elects nobody, once preferred leaders are elected."""
+    now = leaders_now(trial)
+    if trial.request.goal is Goal.REMOVE_BROKERS:
+        able = set(trial.leading)
+        now |= {key: trial.after[key][0] for key in trial.free if {now[key], trial.after[key][0]} <= able}
+    return now | {(move.topic, move.partition): move.replicas_after[0] for move in trial.plan.moves}
+
+
+@PLENTY
+@given(trial=trials(goals=EVENING))
+def test_nothing_gets_worse_but_for_something_that_comes_first(trial: Trial) -> None:
+    nothing_gets_worse(trial)
+
+
+@PLENTY
+@given(trial=trials(goals=(Goal.ADD_BROKERS, Goal.REBALANCE), many=True))
+def test_nothing_gets_worse_either_where_partitions_have_more_replicas_than_there_are_racks(trial: Trial) -> None:
+    nothing_gets_worse(trial)
+
+
+def nothing_gets_worse(trial: Trial) -> None:
+    """Racks come before replicas per broker, these before bytes; leaders are chosen last and are as even as can be."""
+    was, now = trial.verdict_before, trial.verdict
+    racks = now["after"]["rack_violations"] - was["after"]["rack_violations"]
+    replicas = now["after"]["replicas"]["max_minus_min"] - was["after"]["replicas"]["max_minus_min"]
+    out_of_band = now["brokers_out_of_bytes_band"] - was["brokers_out_of_bytes_band"]
+    assert racks <= 0
+    assert replicas <= 0 or racks < 0
+    assert out_of_band <= 0 or replicas < 0 or racks < 0
+    assert now["after"]["leaders"]["max_minus_min"] <= max(1, was["leaders_now"]["max_minus_min"]) or racks < 0
+
+
+@PLENTY
+@given(trial=trials(goals=(Goal.REMOVE_BROKERS,)))
+def test_a_drain_leaves_replicas_as_even_as_any_drain_could(trial: Trial) -> None:
+    """It serves no evenness: that may get worse, but by no more than one beyond the best that a drain can do."""
+    if trial.request.goal is not Goal.REMOVE_BROKERS:
+        return  # the drawn cluster has no broker to spare
+    was, now = trial.verdict_before["after"]["replicas"], trial.verdict["after"]["replicas"]
+    assert trial.verdict["moved"]["replicas"] == trial.verdict["lower_bound"]["replicas"]
+    assert trial.verdict["moved"]["bytes"] == trial.verdict["lower_bound"]["bytes"]
+    best = best_spread_of_a_drain(trial)
+    assert now["max_minus_min"] <= max(was["max_minus_min"], best + 1), f"{best} is possible"
+
+
+def best_spread_of_a_drain(trial: Trial) -> int:
+    """The least max - min of replicas per broker after any drain that stacks no partition in fewer racks than needed.
+
+    A flow from partitions over their racks to brokers; that of least squares has the least max - min, too.
+    """
+    staying, gone = set(trial.staying), set(trial.request.broker_ids)
+    kept = {key: [b for b in replicas if b in staying] for key, replicas in trial.before.items()}
+    counts = Counter(b for replicas in kept.values() for b in replicas)
+    flow, nodes, sink = min_cost_flow.SimpleMinCostFlow(), Counter({"next": 1}), 0
+    supplies: Counter[int] = Counter()
+    arcs: list[tuple[int, int]] = []  # arc, broker
+
+    def node() -> int:
+        nodes["next"] += 1
+        return nodes["next"]
+
+    brokers = {b: node() for b in sorted(staying)}
+    for key, replicas in trial.before.items():
+        wanted = len(set(replicas) & gone)
+        if not wanted:
+            continue
+        partition = node()
+        supplies[partition], supplies[sink] = wanted, supplies[sink] - wanted
+        for rack in {trial.racks[b] for b in staying}:
+            members = [b for b in brokers if trial.racks[b] == rack and b not in kept[key]]
+            place = node()
+            is_new = rack not in {trial.racks[b] for b in kept[key]}
+            if members and is_new:
+                flow.add_arc_with_capacity_and_unit_cost(partition, place, 1, -(10**6))
+            flow.add_arc_with_capacity_and_unit_cost(partition, place, len(members), 0)
+            for broker in members:
+                arcs.append((flow.add_arc_with_capacity_and_unit_cost(place, brokers[broker], 1, 0), broker))
+    for broker, at in brokers.items():
+        for more in range(-supplies[sink]):
+            flow.add_arc_with_capacity_and_unit_cost(at, sink, 1, 2 * (counts[broker] + more) + 1)
+    for at, supply in supplies.items():
+        flow.set_node_supply(at, supply)
+    assert flow.solve() == flow.OPTIMAL
+    counts.update(broker for arc, broker in arcs if flow.flow(arc))
+    return max(counts[b] for b in staying) - min(counts[b] for b in staying)
+
+
+@PLENTY
+@given(trial=trials(goals=(Goal.ADD_BROKERS,)))
+def test_each_new_broker_gets_its_share(trial: Trial) -> None:
+    """The mean rounded down, or no old broker with more than that has a replica that could go there."""
+    new, counts = set(trial.request.broker_ids), Counter(b for replicas in trial.after.values() for b in replicas)
+    mean = sum(counts.values()) / len(trial.staying)
+    short = [b for b in new if counts[b] < int(mean)]
+    for key, replicas in trial.after.items():
+        for broker in short:
+            for old in set(replicas) - new if broker not in replicas else ():
+                swapped = [trial.racks[broker], *(trial.racks[b] for b in replicas if b != old)]
+                is_worse = len(set(swapped)) < len({trial.racks[b] for b in replicas})
+                assert counts[old] <= mean or is_worse, f"{old} could give {key} to {broker}: {dict(counts)}"
+
+
+# -- the bounds, where the judge's hold
+
+
+@SOME
+@given(seed=st.integers(0, 2**64), racks=st.sampled_from([0, 3, 5]), new=st.sampled_from([1, 5, 10]))
+def test_add_brokers_copies_no_more_than_the_bounds_say(seed: int, racks: int, new: int) -> None:
+    new += -new % max(1, racks)  # as many in each rack
+    trial = large_trial(random.Random(seed), Goal.ADD_BROKERS, racks=racks, new=new)
+    everything_is_even(trial)
+    assert trial.verdict["over_lower_bound"]["replicas"] == 1.0
+    assert trial.verdict["over_lower_bound"]["bytes"] <= 1.01
+    assert trial.verdict["partitions_with_several_new_replicas"] == 0
+
+
+@SOME
+@given(seed=st.integers(0, 2**64), racks=st.sampled_from([0, 3, 5]))
+def test_rebalance_makes_everything_even(seed: int, racks: int) -> None:
+    trial = large_trial(random.Random(seed), Goal.REBALANCE, racks=racks, new=0)
+    everything_is_even(trial)
+    assert trial.verdict["partitions_with_several_new_replicas"] == 0
+
+
+@SOME
+@given(seed=st.integers(0, 2**64), racks=st.sampled_from([0, 3, 5]))
+def test_a_drain_and_leaders_copy_exactly_what_they_must(seed: int, racks: int) -> None:
+    drain = large_trial(random.Random(seed), Goal.REMOVE_BROKERS, racks=racks, new=0)
+    leaders_are_even(drain)
+    assert drain.verdict["over_lower_bound"] == {"replicas": 1.0, "bytes": 1.0}
+    reorder = large_trial(random.Random(seed), Goal.LEADERS, racks=racks, new=0)
+    leaders_are_even(reorder)
+    assert reorder.verdict["moved"]["replicas"] == 0
+
+
+def everything_is_even(trial: Trial) -> None:
+    leaders_are_even(trial)
+    assert trial.verdict["after"]["replicas"]["max_minus_min"] <= 1
+    assert trial.verdict["brokers_out_of_bytes_band"] == 0
+
+
+def leaders_are_even(trial: Trial) -> None:
+    """Over all topics and, where that allows it, in each."""
+    was, now = trial.verdict_before["after"], trial.verdict["after"]
+    assert trial.verdict["errors"] == {}
+    assert now["leaders"]["max_minus_min"] == trial.verdict["best_leader_max_minus_min"]
+    assert now["topics_with_uneven_leaders"] <= was["topics_with_uneven_leaders"]
+    assert trial.executed().plan.moves == (), "planned again"
+
+
+# -- small cases that everybody knows
+
+
+@pytest.mark.parametrize(
+    ("partitions", "brokers", "leads"), [(3, 3, [1, 1, 1]), (3, 4, [0, 1, 1, 1]), (8, 5, [1, 1, 2, 2, 2])]
+)
+def test_a_small_topic_is_led_as_evenly_as_whole_partitions_allow(
+    partitions: int, brokers: int, leads: list[int]
+) -> None:
+    document = {
+        "brokers": [{"id": n, "rack": None, "fenced": False} for n in range(1, brokers + 1)],
+        "partitions": [["orders", n, [1, 2 + n % 2, 3 - n % 2], 1, 1000, 0] for n in range(partitions)],
+    }
+    trial = Trial(document, PlanRequest(Goal.REBALANCE))
+    led = Counter(replicas[0] for replicas in trial.after.values())
+    assert sorted(led[b] for b in trial.staying) == leads
+    assert trial.verdict["errors"] == {}
+    assert trial.verdict["after"]["topics_with_uneven_leaders"] == 0
