@@ -8,15 +8,16 @@ only the last one, `verdict`, decides how the run ends.
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, Param, PartitionedAssetTimetable, dag, setup, task, teardown
+from airflow.sdk import Asset, PartitionedAssetTimetable, dag, setup, task, teardown
 
 from counterpoise.orchestration.approval import RecordedApproval
+from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import judged_run, nothing_to_do, planned_run, states_of, wanted_rebalance
 from counterpoise.orchestration.site import airflow_site
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
-WORK = ("plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report")
+WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify", "settle", "report")
 
 # For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
@@ -26,12 +27,7 @@ RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
     schedule=PartitionedAssetTimetable(assets=REBALANCE_WANTED),
     catchup=False,
     max_active_runs=200,  # one per cluster that waits for a person: an open question must not hold up the others
-    params={
-        "goal": Param("rebalance", enum=["rebalance", "add-brokers", "remove-brokers", "leaders"], title="Goal"),
-        "broker_ids": Param(
-            [], type="array", items={"type": "integer", "minimum": 0}, title="Brokers", description="to add or remove"
-        ),
-    },
+    params=rebalance_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
 )
@@ -45,11 +41,9 @@ def kafka_rebalance() -> None:
         events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
         wanted = wanted_rebalance(dag_run, params, events)
         with airflow_site() as site:
-            planned = pipeline.plan(
-                site, wanted["cluster"], wanted["goal"], wanted["broker_ids"], requested_by=wanted["requested_by"]
-            )
+            planned = pipeline.plan(site, wanted.cluster, wanted.wish, requested_by=wanted.requested_by)
         if planned is None:
-            nothing_to_do(ti, f"nothing needs to move on {wanted['cluster']}")
+            nothing_to_do(ti, f"nothing needs to move on {wanted.cluster}; the log says why")
         return planned
 
     @task(**RETRIES)
@@ -99,7 +93,8 @@ def kafka_rebalance() -> None:
     execute = StepUntilDone(task_id="execute", step=execute_step, **RETRIES)
     settle = StepUntilDone(task_id="settle", step=settle_step, **RETRIES).as_teardown(setups=opened)
     approve = RecordedApproval(task_id="approve", retries=0)
-    plan() >> validate() >> approve >> opened >> execute >> verify() >> settle >> report() >> verdict()
+    second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
+    plan() >> validate() >> approve >> second >> opened >> execute >> verify() >> settle >> report() >> verdict()
 
 
 kafka_rebalance()

@@ -1,5 +1,6 @@
 """A run on the simulated cluster, with a ledger of its own and the cluster's clock: what execution tests share."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,8 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -43,9 +46,10 @@ class SimulatedRun:
         *,
         racks: str = FOUR_BROKERS,
         request: PlanRequest | None = None,
+        plan: RebalancePlan | None = None,
         approve: bool = True,
     ) -> "SimulatedRun":
-        plan = make_plan(cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,)))
+        plan = plan or make_plan(cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,)))
         made = cls(simulated(picture, racks=racks), None, plan)  # type: ignore[arg-type]
         made.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", made.clock)
         made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
@@ -96,3 +100,16 @@ class SimulatedRun:
     def planned_placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
         planned = {str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves}
         return self.placement() | planned
+
+
+def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:
+    return {resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values}
+
+
+def times_submitted(cluster: SimulatedCluster) -> Counter[TopicPartition]:
+    """How often each partition was asked to go somewhere."""
+    submitted: Counter[TopicPartition] = Counter()
+    for call in cluster.calls:
+        if call.name == "alter_reassignments":
+            submitted.update(tp for tp, target in call.argument.items() if target is not None)  # type: ignore[attr-defined]
+    return submitted

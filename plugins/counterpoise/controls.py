@@ -3,8 +3,8 @@
 record_decision(site, run_id, fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4", rate="50MB/s")
 """
 
-from counterpoise.approval import check_approver
-from counterpoise.errors import CounterpoiseError, StalePlanError
+from counterpoise.approval import check_approver, who_said_yes
+from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.units import parse_rate
@@ -17,9 +17,19 @@ def check_grant(site: Site, cluster: str, *, by: str, rate: str | None) -> int:
 
 
 def record_decision(
-    site: Site, run_id: str, fingerprint: str, *, decision: Decision, by: str, reason: str, rate: str | None
+    site: Site,
+    run_id: str,
+    fingerprint: str,
+    *,
+    decision: Decision,
+    by: str,
+    reason: str,
+    rate: str | None,
+    must_be_another: bool = False,
 ) -> Approval:
     """Writes down a yes, a no or a silence about exactly this plan.
+
+    With `must_be_another`, a yes counts only from somebody who has not said it yet.
 
     Raises InputError for a yes with an unusable rate, RefusedError for one from somebody who may not approve,
     StalePlanError for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
@@ -31,6 +41,8 @@ def record_decision(
     granted = decision is Decision.GRANTED
     try:
         rate_bytes_per_second = check_grant(site, run.cluster, by=by, rate=rate) if granted else None
+        if granted and must_be_another:
+            _check_another(site, run_id, by)
     except CounterpoiseError as error:
         site.ledger.journal(run_id).event("answer refused", f"{decision} by {by}: {error}")
         raise
@@ -47,3 +59,8 @@ def record_decision(
     )
     site.ledger.record_decision(approval)
     return approval
+
+
+def _check_another(site: Site, run_id: str, by: str) -> None:
+    if by in who_said_yes(site.ledger.approvals_of(run_id)):
+        raise RefusedError(f"{by} has approved this plan already; the second yes has to come from another person")

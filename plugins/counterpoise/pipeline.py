@@ -1,6 +1,6 @@
 """The main job, one function per stage: snapshot, history, analysis, plan, validate, approve, execute, verify, report.
 
-    run = plan(site, "orders-eu", Goal.ADD_BROKERS, [7], requested_by="alice")
+    run = plan(site, "orders-eu", Wish(Goal.ADD_BROKERS, (7,)), requested_by="alice")
     validate(site, run["run_id"], run["fingerprint"])
 
 Dags and the command line call these; each may be repeated. What a stage hands on is a run's id, where its plan lies
@@ -10,7 +10,7 @@ and the plan's fingerprint; the plan itself is read from the store each time and
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,9 +20,9 @@ from typing import Any, TypedDict
 import pyarrow as pa
 
 from counterpoise import analysis, history, reporting, verification
-from counterpoise.approval import granted_approval
+from counterpoise.approval import granted_approval, others_to_ask, people_needed, who_said_yes
 from counterpoise.archive import balance_report_name, plan_report_name, run_report_name
-from counterpoise.errors import InputError, RefusedError, StalePlanError
+from counterpoise.errors import RefusedError, StalePlanError
 from counterpoise.execution import Driver, Orders
 from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
@@ -31,8 +31,8 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
-from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import OPEN_STATES, Run, RunState, TouchedKey
+from counterpoise.model.wish import Wish
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.snapshot import take_snapshot
 from counterpoise.spark_submit import run_job
@@ -162,12 +162,17 @@ def _is_at_hand(site: Site, run: Run, wanted: WantedRebalance) -> bool:
     return (made.goal, made.broker_ids) == (wanted.goal, wanted.broker_ids)
 
 
-def plan(site: Site, cluster: str, goal: str, broker_ids: Sequence[int], *, requested_by: str) -> PlannedRun | None:
+def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedRun | None:
     """Plans from a photograph taken now and opens a run for it; None when nothing needs to move."""
     taken = snapshot(site, cluster, site.clock())
     photographed = site.archive.read_snapshot(cluster, taken["snapshot_id"])
-    made = plan_from(photographed, goal, broker_ids, site.cluster(cluster).policy.balance)
-    return None if made.is_empty else submit_plan(site, made, requested_by=requested_by)
+    made = plan_from(photographed, wish, site.cluster(cluster).policy.balance)
+    for warning in made.warnings:
+        _LOGGER.warning("%s", warning)
+    if made.is_empty:
+        _LOGGER.info("nothing needs to move on %s: %s", cluster, made.reason)
+        return None
+    return submit_plan(site, made, requested_by=requested_by)
 
 
 def submit_plan(site: Site, made: RebalancePlan, *, requested_by: str) -> PlannedRun:
@@ -223,11 +228,30 @@ def approval_question(site: Site, run_id: str) -> ApprovalQuestion:
     )
 
 
+def second_approval_question(site: Site, run_id: str) -> ApprovalQuestion | None:
+    """What a second person is asked about a plan that needs two; None where no yes is missing. Raises RefusedError."""
+    run, made = _run_and_plan(site, run_id)
+    approvals = site.ledger.approvals_of(run_id)
+    said = who_said_yes(approvals)
+    if not made.lowers_replication_factor or len(said) >= people_needed(made):
+        return None
+    question = approval_question(site, run_id)
+    rate = approvals[-1].rate_bytes_per_second if said else None
+    return replace(
+        question,
+        subject=f"{question.subject}, second yes",
+        body_markdown=f"Approved by {' and '.join(said) or 'nobody'} until now.\n\n{question.body_markdown}",
+        default_rate=format_rate(rate).replace(" ", "") if rate else question.default_rate,
+        approvers=others_to_ask(site.cluster(run.cluster).policy.approval, said),
+    )
+
+
 def open_run(site: Site, run_id: str, fingerprint: str) -> None:
     """Starts an approved run. Raises NotApprovedError, StalePlanError, RunConflictError; nothing has changed then."""
     run, made = _run_and_plan(site, run_id, fingerprint)
     if run.state in (RunState.APPROVED, RunState.HALTED):
-        granted_approval(site.ledger.approvals_of(run_id), made.fingerprint, site.clock())
+        approvals = site.ledger.approvals_of(run_id)
+        granted_approval(approvals, made.fingerprint, site.clock(), people=people_needed(made))
     with execution(site, run_id, fingerprint) as driver:
         driver.open()
 
@@ -305,13 +329,13 @@ def verdict(site: Site, run_id: str, task_states: Mapping[str, str | None]) -> N
         raise RefusedError(f"run {run_id} is {run.state} ({run.reason or 'no reason given'}): {tasks}")
 
 
-def plan_from(
-    photographed: ClusterSnapshot, goal: str, broker_ids: Sequence[int], policy: BalancePolicy
-) -> RebalancePlan:
-    """A plan from a photograph, or from a cluster document; no cluster is needed. Raises InputError, RefusedError."""
-    if goal not in tuple(Goal):
-        raise InputError(f"goal {goal!r} is unknown; there are: {', '.join(Goal)}")
-    return make_plan(photographed, PlanRequest(Goal(goal), tuple(broker_ids), policy))
+def plan_from(photographed: ClusterSnapshot, wish: Wish, policy: BalancePolicy) -> RebalancePlan:
+    """A plan from a photograph, or from a cluster document; no cluster is needed. Raises InputError, RefusedError.
+
+    The plan names the cluster's policy; where the wish goes against it, the plan warns.
+    """
+    made = make_plan(photographed, wish.request(policy))
+    return replace(made, policy_digest=policy.digest, warnings=(*wish.deviations(policy), *made.warnings))
 
 
 def plan_of_assignment(
@@ -344,7 +368,8 @@ def execution(site: Site, run_id: str, fingerprint: str, log: Log = lambda _: No
     run, made = _run_and_plan(site, run_id, fingerprint)
     yes = [a for a in site.ledger.approvals_of(run_id) if a.decision is Decision.GRANTED]
     at = yes[-1].at if yes else site.clock()
-    approval = granted_approval(yes, made.fingerprint, at)  # whether it still holds is asked when the run starts
+    # Whether it still holds is asked when the run starts.
+    approval = granted_approval(yes, made.fingerprint, at, people=people_needed(made))
     orders = Orders(
         run_id=run.run_id,
         plan=made,

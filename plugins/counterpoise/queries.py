@@ -5,7 +5,8 @@ list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, 
 
 from dataclasses import dataclass
 
-from counterpoise import analysis
+from counterpoise import analysis, reporting
+from counterpoise.approval import people_needed, who_said_yes
 from counterpoise.archive import plan_report_name
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval
@@ -55,6 +56,11 @@ def latest_run_of(site: Site, fingerprint: str) -> Run | None:
     return found[0] if found else None
 
 
+def approvals_missing(site: Site, run_id: str, plan: RebalancePlan) -> int:
+    """How many people more have to say yes before the run may start."""
+    return max(0, people_needed(plan) - len(who_said_yes(site.ledger.approvals_of(run_id))))
+
+
 def plan_of(site: Site, run_id: str) -> RebalancePlan:
     run = site.ledger.run(run_id)
     return site.archive.read_plan(run.plan_uri, run.fingerprint)
@@ -63,6 +69,11 @@ def plan_of(site: Site, run_id: str) -> RebalancePlan:
 def broker_loads(photographed: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
     """Leaders, replicas and bytes per live broker of one photograph."""
     return analysis.broker_loads(photographed)
+
+
+def plan_picture(plan: RebalancePlan, *, width: int) -> str:
+    """Brokers before and after in plain text, in lines of at most `width` characters."""
+    return reporting.plan_picture(plan, width=width)
 
 
 def has_results(site: Site, cluster: str) -> bool:

@@ -57,7 +57,7 @@ def test_nothing_heavy_is_imported_to_read_the_dags() -> None:
 def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: DagBag) -> None:
     # In a mapped group a reject does not stop what follows.
     approvals = [task for dag in bag.dags.values() for task in dag.tasks if isinstance(task, HITLOperator)]
-    assert [task.task_id for task in approvals] == ["approve"]
+    assert sorted(task.task_id for task in approvals) == ["approve", "approve_second"]
     for task in approvals:
         assert list(task.iter_mapped_task_groups()) == []
         assert task.retries == 0
@@ -80,7 +80,8 @@ def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(bag: DagBa
 
 def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
     order = [task.task_id for task in rebalance.topological_sort()]
-    assert order == ["plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report", "verdict"]
+    asking, moving, ending = ["approve", "approve_second"], ["open_run", "execute", "verify"], ["report", "verdict"]
+    assert order == ["plan", "validate", *asking, *moving, "settle", *ending]
 
 
 def test_an_open_question_does_not_hold_up_other_clusters(rebalance: Any) -> None:

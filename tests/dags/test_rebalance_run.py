@@ -28,10 +28,12 @@ from tests.pictures import simulated
 
 ROOT = Path(__file__).parents[2]
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
-STAGES = ["plan", "validate", "approve", "open_run", "execute", "verify", "settle", "report", "verdict"]
+ASKING = ["approve", "approve_second"]
+STAGES = ["plan", "validate", *ASKING, "open_run", "execute", "verify", "settle", "report", "verdict"]
 YES = ("Approve", {"rate": "20MB/s", "reason": "broker 3 joined"})
 NO = ("Reject", {"rate": "20MB/s", "reason": "not now"})
 UNUSABLE = ("Approve", {"rate": "20", "reason": "x"})
+ONE_REPLICA = {"goal": "replication-factor", "replication_factor": 1, "topics": ["orders"]}
 Answer = tuple[str, dict[str, str]]
 
 
@@ -58,8 +60,11 @@ def site(tmp_path: Path, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatc
         yield site
 
 
-def answer_open_questions(option: str, params: dict[str, str], user: str | None) -> None:
-    """The steps of Airflow's REST handler; without a user, those of the scheduler when time is up."""
+def answer_open_questions(option: str, params: dict[str, str], users: dict[str, str | None]) -> None:
+    """The steps of Airflow's REST handler; without a user, those of the scheduler when time is up.
+
+    `users` has who answers which task.
+    """
     query = (
         select(TaskInstance)
         .options(joinedload(TaskInstance.hitl_detail))
@@ -70,6 +75,7 @@ def answer_open_questions(option: str, params: dict[str, str], user: str | None)
             detail = task_instance.hitl_detail
             if detail is None or detail.response_received:
                 continue
+            user = users[task_instance.task_id]
             detail.responded_by = HITLUser(id=user, name=user) if user else None
             detail.responded_at = timezone.utcnow()
             detail.chosen_options, detail.params_input = [option], params
@@ -81,7 +87,13 @@ def answer_open_questions(option: str, params: dict[str, str], user: str | None)
 def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, dict[str, str]]]:
     """Runs the Dag for the cluster `demo`; gives the state of the run and of every task."""
 
-    def run(answer: Answer, user: str | None = "alice", goal: str = "add-brokers") -> tuple[str, dict[str, str]]:
+    def run(
+        answer: Answer,
+        user: str | None = "alice",
+        goal: str = "add-brokers",
+        second: str | None = "bob",
+        **wish: object,
+    ) -> tuple[str, dict[str, str]]:
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
             dag.get_task(task_id).least_wait_seconds = 0.0
@@ -94,13 +106,13 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
             return run
 
         def answer_meanwhile(_seconds: float) -> None:
-            answer_open_questions(*answer, user)
+            answer_open_questions(*answer, {"approve": user, "approve_second": second})
             sleep(0.01)
 
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with it.
         monkeypatch.setattr(time, "sleep", answer_meanwhile)
-        ended = dag.test(run_conf={"goal": goal, "broker_ids": [3] if goal == "add-brokers" else []})
+        ended = dag.test(run_conf={"goal": goal, "broker_ids": [3] if goal == "add-brokers" else [], **wish})
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run
@@ -132,12 +144,35 @@ def test_a_no_or_silence_leaves_the_cluster_untouched(
     earlier = placement(kafka)
     state, tasks = rebalance(NO, user)
     assert state == "success"
-    assert [task for task in STAGES if tasks[task] == "skipped"] == ["open_run", "execute", "verify", "settle"]
+    skipped = [task for task in STAGES if tasks[task] == "skipped"]
+    assert skipped == ["approve_second", "open_run", "execute", "verify", "settle"]
     (run,) = site.ledger.runs()
     assert run.state is RunState.REJECTED
     assert [approval.decision for approval in site.ledger.approvals_of(run.run_id)] == [decision]
     assert placement(kafka) == earlier
     assert not {"alter_configs", "alter_reassignments", "elect_preferred_leaders"} & {call.name for call in kafka.calls}
+
+
+def test_a_lower_replication_factor_takes_a_yes_from_two_people(
+    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+) -> None:
+    state, tasks = rebalance(YES, **ONE_REPLICA)
+    assert (state, tasks) == ("success", dict.fromkeys(STAGES, "success"))
+    (run,) = site.ledger.runs()
+    assert [approval.by for approval in site.ledger.approvals_of(run.run_id)] == ["alice", "bob"]
+    assert {len(replicas) for replicas in placement(kafka).values()} == {1}
+
+
+@pytest.mark.parametrize(("second", "outcome"), [("alice", "failed"), (None, "success")], ids=["the same", "nobody"])
+def test_without_another_person_no_replica_is_given_up(
+    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], second: str | None, outcome: str
+) -> None:
+    earlier = placement(kafka)
+    state, tasks = rebalance(YES, second=second, **ONE_REPLICA)
+    assert (state, tasks["approve"]) == (outcome, "success")
+    assert tasks["open_run"] in ("skipped", "upstream_failed")
+    assert placement(kafka) == earlier
+    assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
 def test_an_unusable_answer_fails_the_run_and_touches_nothing(

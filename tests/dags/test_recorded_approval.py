@@ -10,9 +10,12 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from counterpoise import pipeline
 from counterpoise.installation import Site, open_site
 from counterpoise.model.approval import Decision
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from counterpoise.model.wish import Wish
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
 from tests.pictures import cluster
+from tests.plans import move, plan_by_hand
 
 CLUSTERS = """\
 clusters:
@@ -54,11 +57,19 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 @pytest.fixture
 def run(site: Site) -> pipeline.PlannedRun:
     photographed = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
-    made = pipeline.plan_from(photographed, "add-brokers", [3], site.cluster("demo").policy.balance)
+    made = pipeline.plan_from(photographed, Wish(Goal.ADD_BROKERS, (3,)), site.cluster("demo").policy.balance)
     return pipeline.submit_plan(site, made, requested_by="analysis")
 
 
-def answer(run: pipeline.PlannedRun, option: str, user: str | None, **params: str) -> Task:
+@pytest.fixture
+def lowering(site: Site) -> pipeline.PlannedRun:
+    """A run whose plan takes a replica away."""
+    photographed = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
+    made = plan_by_hand(photographed, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1"), replication_factor=1)
+    return pipeline.submit_plan(site, made, requested_by="alice")
+
+
+def answer(run: pipeline.PlannedRun, option: str, user: str | None, *, is_second: bool = False, **params: str) -> Task:
     """Resumes the task as Airflow does when an answer, or the end of the time, has come."""
     task = Task(run)
     event = {
@@ -68,22 +79,30 @@ def answer(run: pipeline.PlannedRun, option: str, user: str | None, **params: st
         "responded_by_user": {"id": user, "name": user} if user else None,
         "timedout": user is None,
     }
-    operator: Any = RecordedApproval(task_id="approve")
+    operator: Any = RecordedApproval(task_id="approve", is_second=is_second)
     operator.execute_complete({"ti": task, "task": operator}, event)
     return task
+
+
+def ask(run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch, *, is_second: bool) -> dict[str, Any]:
+    """What Airflow is told to ask; {} when the task is done without a question."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: asked.update(detail)
+    )
+    operator: Any = RecordedApproval(task_id="approve", is_second=is_second)
+    try:
+        assert operator.execute({"task_instance": Task(run), "ti": Task(run)}) is None
+    except TaskAwaitingInput as parked:
+        asked["timeout"] = parked.timeout
+    return asked
 
 
 def test_the_question_has_the_plan_the_rate_and_those_who_may_answer(
     run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(
-        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: asked.update(detail)
-    )
-    operator: Any = RecordedApproval(task_id="approve")
-    with pytest.raises(TaskAwaitingInput) as parked:
-        operator.execute({"task_instance": Task(run), "ti": Task(run)})
-    assert parked.value.timeout == timedelta(hours=2)
+    asked = ask(run, monkeypatch, is_second=False)
+    assert asked["timeout"] == timedelta(hours=2)
     assert "demo" in asked["subject"]
     assert run["fingerprint"] in asked["body"]
     assert f"/counterpoise/runs/{run['run_id']}/plan" in asked["body"]
@@ -142,3 +161,34 @@ def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(site: Site, 
     for _ in range(2):
         answer(run, "Approve", "alice", rate="5MB/s", reason="x")
     assert site.ledger.run(run["run_id"]).state is RunState.APPROVED
+
+
+def test_a_second_person_is_asked_only_where_replicas_are_given_up_and_not_who_said_yes_already(
+    lowering: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
+    asked = ask(lowering, monkeypatch, is_second=True)
+    assert [user["id"] for user in asked["assigned_users"]] == ["bob"]
+    assert asked["params"]["rate"]["value"] == "5.0MB/s"
+    assert "Approved by alice" in asked["body"]
+    answer(lowering, "Approve", "bob", is_second=True, rate="5MB/s", reason="x")
+    assert ask(lowering, monkeypatch, is_second=True) == {}
+
+
+def test_one_yes_is_enough_where_no_replica_is_given_up(
+    run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask(run, monkeypatch, is_second=True) == {}
+
+
+def test_the_second_yes_is_another_persons(site: Site, lowering: pipeline.PlannedRun) -> None:
+    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
+    with pytest.raises(AirflowFailException, match="another person"):
+        answer(lowering, "Approve", "alice", is_second=True, rate="5MB/s", reason="x")
+    assert [approval.by for approval in site.ledger.approvals_of(lowering["run_id"])] == ["alice"]
+
+
+def test_a_second_no_ends_the_run(site: Site, lowering: pipeline.PlannedRun) -> None:
+    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
+    answer(lowering, "Reject", "bob", is_second=True, rate="5MB/s", reason="no")
+    assert site.ledger.run(lowering["run_id"]).state is RunState.REJECTED

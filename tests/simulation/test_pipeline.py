@@ -11,8 +11,10 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Site
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
+from counterpoise.model.wish import Wish
 from counterpoise.settings import Locations, parse_settings
 from tests.pictures import simulated
 
@@ -66,7 +68,7 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(site: Si
     wanted = pipeline.propose(site, "demo")
     assert wanted is not None
     assert (wanted["goal"], wanted["broker_ids"]) == ("add-brokers", [3])
-    run = pipeline.plan(site, "demo", wanted["goal"], wanted["broker_ids"], requested_by="analysis")
+    run = pipeline.plan(site, "demo", Wish(Goal.ADD_BROKERS, (3,)), requested_by="analysis")
     assert run is not None
     analyse_by_hand(site)
     assert pipeline.propose(site, "demo") is None, "the question waits already"
@@ -77,10 +79,10 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(site: Si
 
 def test_a_question_about_something_else_does_not_silence_the_idle_broker(site: Site, kafka: SimulatedCluster) -> None:
     analyse_by_hand(site)
-    other = pipeline.plan(site, "demo", "leaders", [], requested_by="alice")
+    other = pipeline.plan(site, "demo", Wish(Goal.LEADERS), requested_by="alice")
     assert other is not None
     assert pipeline.propose(site, "demo") is not None
-    newer = pipeline.plan(site, "demo", "add-brokers", [3], requested_by="analysis")
+    newer = pipeline.plan(site, "demo", Wish(Goal.ADD_BROKERS, (3,)), requested_by="analysis")
     assert newer is not None
     assert site.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
 

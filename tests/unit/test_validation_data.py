@@ -12,6 +12,20 @@ from tests.pictures import cluster
 
 SNAPSHOT = cluster("orders-0: 1 2 3 size=100\norders-1: 2 3 1", racks="1=a 2=b 3=c 4=d")
 MOVE = Move("orders", 0, "id-of-orders", (1, 2, 3), (4, 2, 3), 1, 100)
+FIGURE = BrokerFigure(
+    broker_id=4,
+    rack="d",
+    leaders_before=0,
+    leaders_after=1,
+    leaders_best=1,
+    replicas_before=0,
+    replicas_after=1,
+    replicas_best=1,
+    bytes_before=0,
+    bytes_after=100,
+    bytes_best=25,
+    bytes_peak=100,
+)
 PLAN = RebalancePlan(
     cluster="picture",
     cluster_id="picture-id",
@@ -20,7 +34,7 @@ PLAN = RebalancePlan(
     broker_ids=(4,),
     policy_digest="",
     moves=(MOVE,),
-    figures=(BrokerFigure(4, 0, 1, 0, 1, 0, 100),),
+    figures=(FIGURE,),
     lower_bound=LowerBound(1, 90, 1),
 )
 
@@ -66,7 +80,7 @@ def test_unsound_snapshot_data_is_named_with_an_example(
     ("move", "expectation"),
     [
         (replace(MOVE, replicas_after=(4, 4, 3)), "names_each_broker_once is true"),
-        (replace(MOVE, replicas_after=(4, 2)), "keeps_replication_factor is true"),
+        (replace(MOVE, replicas_after=(4, 2)), "keeps_or_nears_replication_factor is true"),
         (replace(MOVE, size_bytes=-1), "size_bytes is not negative"),
     ],
 )
@@ -74,3 +88,14 @@ def test_an_unsound_plan_is_named_with_an_example(move: Move, expectation: str) 
     check = check_plan_data(replace(PLAN, moves=(move,)))
     assert [failure.expectation for failure in check.failures] == [expectation]
     assert check.failures[0].examples[0].startswith("orders-0")
+
+
+def test_a_replication_factor_that_is_the_goal_is_the_wanted_one() -> None:
+    raised = replace(PLAN, goal=Goal.REPLICATION_FACTOR, moves=(replace(MOVE, replicas_after=(1, 2, 3, 4)),))
+    assert check_plan_data(replace(raised, replication_factor=4)).success
+    assert not check_plan_data(replace(raised, replication_factor=3)).success
+
+
+def test_a_broker_that_ends_fuller_than_it_ever_is_was_counted_wrongly() -> None:
+    (failure,) = check_plan_data(replace(PLAN, figures=(replace(FIGURE, bytes_peak=99),))).failures
+    assert failure.expectation == "peaks_no_lower_than_it_ends is true"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.observation import MoveState, Observation, changes_set
 from counterpoise.execution.throttles import ThrottleTarget, missing, restoring
 from counterpoise.model.kafka import ConfigChange, ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
@@ -50,6 +50,7 @@ class Cancel:
     """Stop these; the cluster drops what was copied."""
 
     moves: tuple[Move, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,8 @@ def settle_command(plan: RebalancePlan, seen: Observation, target: ThrottleTarge
     """The next thing to do for a run that starts nothing new: first nothing of ours in flight, then restore."""
     by_state = moves_by_state(plan.moves, seen)
     moving = by_state[MoveState.MOVING]
-    hopeless = tuple(m for m in moving if set(m.replicas_after) - seen.live_broker_ids)  # needs them all in sync
-    if hopeless:
-        return Cancel(hopeless[:MOST_PARTITIONS_PER_CALL])
+    if hopeless := tuple(m for m in moving if _cannot_end(m, seen)):
+        return Cancel(hopeless[:MOST_PARTITIONS_PER_CALL], "a broker of their target is dead, or nobody leads them")
     if moving and (changes := missing(target, seen.configs)):
         return Throttle(changes)
     if moving:
@@ -144,16 +144,44 @@ def _reason_to_halt(by_state: dict[MoveState, list[Move]], seen: Observation) ->
         names = [str(m.topic_partition) for m in drifted]
         return Halt(f"somebody else moved {len(drifted)} partitions of the plan: {_some(names)}")
     unfinished = [m for state in (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED) for m in by_state[state]]
-    needed = {b for move in unfinished for b in (*move.replicas_before, *move.replicas_after)}
+    unled = [m for m in by_state[MoveState.DONE] if not seen.is_led_as_planned(m)]
+    needed = {b for move in (*unfinished, *unled) for b in _brokers_needed(move, seen)}
     if dead := sorted(needed - seen.live_broker_ids):
         return Halt(f"brokers of the plan are dead: {', '.join(map(str, dead))}")
+    if offline := [str(m.topic_partition) for m in unfinished if m.adding and seen.leader_of(m) is None]:
+        return Halt(f"{len(offline)} partitions of the plan have no leader to copy from: {_some(offline)}")
+    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+    if short := [move for move in waiting if _falls_below_min_isr(move, seen)]:
+        names = [f"{m.topic_partition} (to {len(m.replicas_after)} replicas)" for m in short]
+        return Halt(f"{len(short)} partitions would have fewer replicas than min.insync.replicas: {_some(names)}")
     return None
+
+
+def _brokers_needed(move: Move, seen: Observation) -> tuple[int, ...]:
+    """The brokers without which a move cannot end. Those that a partition only moves away from may be dead.
+
+    Where a replica comes or goes, every replica of the target has to be in sync in the end; an order changes at once,
+    and only its new leader has to be there.
+    """
+    if changes_set(move) and seen.state_of(move) is not MoveState.DONE:
+        return move.replicas_after
+    return move.replicas_after[:1]
+
+
+def _falls_below_min_isr(move: Move, seen: Observation) -> bool:
+    least = seen.min_insync_replicas.get(move.topic, 0)
+    return len(move.replicas_after) < min(least, len(move.replicas_before))
+
+
+def _cannot_end(move: Move, seen: Observation) -> bool:
+    """Kafka ends a reassignment when all replicas of the target are in sync, and copies from the leader alone."""
+    return bool(set(move.replicas_after) - seen.live_broker_ids) or seen.leader_of(move) is None
 
 
 def _next_batch(
     pending: Sequence[Move], moving: Sequence[Move], seen: Observation, limits: MovementPolicy
 ) -> tuple[Move, ...]:
-    """Copies first, sources and destinations interleaved and within the caps; then what only changes an order."""
+    """Copies first, sources and destinations interleaved and within the caps; then what copies nothing."""
     busy = Counter(b for move in moving for b in _ends(move))
     free = limits.max_moves_in_flight - sum(1 for move in moving if move.adding)
     ready = [m for m in pending if m.adding and not seen.lagging(m)]

@@ -8,7 +8,7 @@
 It holds no state that the ledger and the cluster do not: kill it anywhere, make a new one, and it goes on.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +31,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, CallResults, ConfigChange, ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.request import Goal
 from counterpoise.model.run import Progress, RunState, TouchedKey
 from counterpoise.units import format_rate
 
@@ -183,8 +184,8 @@ class Driver:
                 return self._submit(moves, seen, step)
             case decide.Elect(moves):
                 return self._elect(moves, step)
-            case decide.Cancel(moves):
-                self._tell("cancelling", f"{_count(moves)}: a broker of their target is dead")
+            case decide.Cancel(moves, reason):
+                self._tell("cancelling", f"{_count(moves)}: {reason}")
                 return self._reassign({move.topic_partition: None for move in moves}, step)
             case decide.RestoreOrder(moves):
                 return self._reassign({move.topic_partition: move.replicas_before for move in moves}, step)
@@ -206,20 +207,24 @@ class Driver:
     def _submit(self, moves: tuple[Move, ...], seen: Observation, step: "Step") -> float:
         copying = [move for move in moves if move.adding]
         if copying:
-            if not self._is_throttled(copying):
+            if not self._is_throttled(copying, seen.live_broker_ids):
                 self._log("the throttle has not reached every broker yet")
                 return READ_BACK_SECONDS
             self._record_values_during(seen)
         partitions = [move.topic_partition for move in moves]
         self._journal.submitting(partitions)
         self._tell("moving", _count(moves))
-        wait = self._reassign({move.topic_partition: move.replicas_after for move in moves}, step)
+        targets = {move.topic_partition: move.replicas_after for move in moves}
+        wait = self._reassign(targets, step, may_resize=self._plan.goal is Goal.REPLICATION_FACTOR)
         self._journal.answered(partitions)
         return wait if copying else READ_BACK_SECONDS
 
-    def _reassign(self, targets: dict[TopicPartition, tuple[int, ...] | None], step: "Step") -> float:
+    def _reassign(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], step: "Step", *, may_resize: bool = False
+    ) -> float:
+        """`may_resize` lifts the cluster's guard over the number of replicas (KIP-860)."""
         step.check()
-        results = self._admin.alter_reassignments(targets)
+        results = self._admin.alter_reassignments(targets, may_change_replication_factor=may_resize)
         self._note_errors("reassignment", results)
         return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
 
@@ -243,10 +248,14 @@ class Driver:
         step.check()
         self._note_errors("config change", self._admin.alter_configs(changes))
 
-    def _is_throttled(self, moves: Sequence[Move]) -> bool:
-        """Whether each broker concerned says, asked by itself, that the throttle of these moves is in force there."""
+    def _is_throttled(self, moves: Sequence[Move], live_broker_ids: frozenset[int]) -> bool:
+        """Whether each broker concerned says, asked by itself, that the throttle of these moves is in force there.
+
+        A dead broker that the moves only lead away from neither answers nor copies.
+        """
         target = wanted_throttles(moves, self._orders.rate_bytes_per_second)
-        broker_ids = sorted({b for move in moves for b in (*move.replicas_before, *move.adding)})
+        concerned = {b for move in moves for b in (*move.replicas_before, *move.adding)}
+        broker_ids = sorted(concerned & live_broker_ids)
         topics = [r for r in target.resources if r.type is ConfigResourceType.TOPIC]
 
         def is_in_force(broker_id: int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observation import Observation, SeenPartition
 from counterpoise.execution.throttles import ThrottleTarget
@@ -21,6 +21,8 @@ from counterpoise.model.plan import RebalancePlan
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal
+
+_MIN_ISR: Final = "min.insync.replicas"
 
 
 def look(
@@ -45,6 +47,7 @@ def look(
         election_attempts=journal.election_attempts(),
         touched=touched,
         copied_bytes=_copied_bytes(reader, under_way, planned, cluster.live_broker_ids),
+        min_insync_replicas=_min_insync_replicas(reader, plan),
     )
 
 
@@ -67,6 +70,15 @@ def _configs(
     if brokers:
         configs |= reader.describe_configs(brokers, RATE_KEYS)
     return configs
+
+
+def _min_insync_replicas(reader: ClusterReader, plan: RebalancePlan) -> dict[str, int]:
+    """By topic that loses replicas: Kafka itself lowers a replication factor below it without a word."""
+    shrinking = {move.topic for move in plan.moves if len(move.replicas_after) < len(move.replicas_before)}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(shrinking)]
+    configs = reader.describe_configs(resources, [_MIN_ISR]) if resources else {}
+    told = {resource.name: values.get(_MIN_ISR) for resource, values in configs.items()}
+    return {topic: int(value.value) for topic, value in told.items() if value is not None and value.value}
 
 
 def _copied_bytes(

@@ -46,6 +46,7 @@ class Observation:
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
     touched: tuple[TouchedKey, ...] = field(repr=False)
     copied_bytes: Mapping[TopicPartition, int] = field(repr=False)  # of moves under way, over all added replicas
+    min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)  # of topics that lose replicas
 
     def state_of(self, move: Move) -> MoveState:
         seen = self.partitions.get(move.topic_partition)
@@ -58,17 +59,31 @@ class Observation:
             return MoveState.DONE
         if replicas == move.replicas_before:
             return MoveState.PENDING
-        was_cancelled = move.adding and set(replicas) == set(move.replicas_before)
+        was_cancelled = changes_set(move) and set(replicas) == set(move.replicas_before)
         return MoveState.CANCELLED if was_cancelled else MoveState.DRIFTED
+
+    def leader_of(self, move: Move) -> int | None:
+        seen = self.partitions.get(move.topic_partition)
+        return seen.description.leader if seen is not None else None
 
     def is_led_as_planned(self, move: Move) -> bool:
         seen = self.partitions.get(move.topic_partition)
         return seen is not None and seen.description.leader == move.replicas_after[0]
 
     def lagging(self, move: Move) -> tuple[int, ...]:
-        """Kept replicas that are not in sync: moving now would wait for them, or cost redundancy (KAFKA-16218)."""
+        """Kept replicas that are not in sync: moving now would wait for them, or cost redundancy (KAFKA-16218).
+
+        A new order alone waits for nobody: Kafka takes it at once.
+        """
+        if not changes_set(move):
+            return ()
         in_sync = self.partitions[move.topic_partition].description.isr
         return tuple(b for b in move.replicas_before if b in move.replicas_after and b not in in_sync)
+
+
+def changes_set(move: Move) -> bool:
+    """Whether replicas come or go; otherwise the move is a new order, or an election alone."""
+    return set(move.replicas_before) != set(move.replicas_after)
 
 
 def drifted_before_start(moves: Iterable[Move], seen: Observation) -> tuple[Move, ...]:

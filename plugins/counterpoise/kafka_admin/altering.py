@@ -2,8 +2,9 @@
 
     alter_reassignments(wire, {TopicPartition("orders", 0): (4, 2, 3), TopicPartition("orders", 1): None})
 
-The number of replicas is guarded by the cluster itself (KIP-860, Kafka 4.1 and later). For older brokers it is compared
-here before the request, so that somebody else's change in between is not seen.
+Unless the caller says that it may change, the number of replicas is guarded by the cluster itself (KIP-860, Kafka 4.1
+and later). For older brokers it is compared here before the request, so that somebody else's change in between is not
+seen.
 
 Limits: one request per call; callers make the batches.
 """
@@ -28,27 +29,31 @@ _ELECTION_NOT_NEEDED: Final = 84
 _GUARDED_VERSION: Final = 1
 
 
-def alter_reassignments(wire: Wire, targets: Targets) -> CallResults[TopicPartition]:
+def alter_reassignments(
+    wire: Wire, targets: Targets, *, may_change_replication_factor: bool = False
+) -> CallResults[TopicPartition]:
     """See `ClusterAdmin.alter_reassignments`. Raises UnknownOutcomeError when the answer was lost."""
     refused = {key: "the list of replicas is empty" for key, replicas in targets.items() if replicas == ()}
     left = {key: replicas for key, replicas in targets.items() if key not in refused}
     if not left:
         return CallResults((), refused)
     controller = wire.controller_id()
-    if wire.highest_version(AlterPartitionReassignmentsRequest, controller) < _GUARDED_VERSION:
+    is_guarded = wire.highest_version(AlterPartitionReassignmentsRequest, controller) >= _GUARDED_VERSION
+    if not is_guarded and not may_change_replication_factor:
         changing = _with_another_size(wire, left)
         refused |= changing
         left = {key: replicas for key, replicas in left.items() if key not in changing}
         if not left:
             return CallResults((), refused)
-    answer = _write(wire, _reassignment_request(wire, left), "reassignments", controller)
+    request = _reassignment_request(wire, left, may_change_replication_factor)
+    answer = _write(wire, request, "reassignments", controller)
     accepted, errors = _sorted_out(
         ((topic.name, p.partition_index, p) for topic in answer.responses for p in topic.partitions), "reassignments"
     )
     return CallResults(accepted, refused | errors)
 
 
-def _reassignment_request(wire: Wire, targets: Targets) -> Any:
+def _reassignment_request(wire: Wire, targets: Targets, may_change_replication_factor: bool) -> Any:
     topic_type = AlterPartitionReassignmentsRequest.ReassignableTopic
     partition_type = topic_type.ReassignablePartition
     topics: dict[str, list[Any]] = {}
@@ -57,7 +62,7 @@ def _reassignment_request(wire: Wire, targets: Targets) -> Any:
         topics.setdefault(key.topic, []).append(partition_type(partition_index=key.partition, replicas=wanted))
     return AlterPartitionReassignmentsRequest(
         timeout_ms=int(wire.request_timeout_seconds * 1000),
-        allow_replication_factor_change=False,
+        allow_replication_factor_change=may_change_replication_factor,
         topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
 

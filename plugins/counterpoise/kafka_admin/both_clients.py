@@ -76,9 +76,11 @@ class BothClients(ClusterAdmin):
         return configs.alter_configs(self._wire, changes)
 
     def alter_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, may_change_replication_factor: bool = False
     ) -> CallResults[TopicPartition]:
-        return altering.alter_reassignments(self._wire, targets)
+        return altering.alter_reassignments(
+            self._wire, targets, may_change_replication_factor=may_change_replication_factor
+        )
 
     def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> CallResults[TopicPartition]:
         return altering.elect_preferred_leaders(self._wire, partitions)

@@ -66,9 +66,13 @@ class ClusterAdmin(ClusterReader, Protocol):
         ...
 
     def alter_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, may_change_replication_factor: bool = False
     ) -> CallResults[TopicPartition]:
-        """Starts reassignments, None cancels (KIP-455). The number of replicas may never change (KIP-860)."""
+        """Starts reassignments, None cancels (KIP-455).
+
+        A target with another number of replicas than the partition has, or is on its way to, is refused (KIP-860)
+        unless the caller says that it may change.
+        """
         ...
 
     def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> CallResults[TopicPartition]:

@@ -62,6 +62,7 @@ class Call:
 
     name: str
     argument: object
+    options: Mapping[str, object] = field(default_factory=dict)  # what was given by name
 
 
 def _call(method: "Callable[Concatenate[SimulatedCluster, P], R]") -> "Callable[Concatenate[SimulatedCluster, P], R]":
@@ -70,7 +71,7 @@ def _call(method: "Callable[Concatenate[SimulatedCluster, P], R]") -> "Callable[
 
     @wraps(method)
     def over_the_network(self: "SimulatedCluster", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.calls.append(Call(name, args[0] if args else None))
+        self.calls.append(Call(name, args[0] if args else None, kwargs))
         if errors := self._failures.get(name):
             raise errors.pop(0)
         if not self.live_broker_ids:
@@ -325,7 +326,7 @@ class SimulatedCluster(ClusterAdmin):
 
     @_call
     def alter_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, may_change_replication_factor: bool = False
     ) -> CallResults[TopicPartition]:
         outcome: dict[TopicPartition, str] = {}
         for key, target in targets.items():
@@ -335,7 +336,9 @@ class SimulatedCluster(ClusterAdmin):
             elif target is None:
                 outcome[key] = partition.cancel(self.live_broker_ids)
             else:
-                outcome[key] = partition.reassign(tuple(target), self.brokers.keys())
+                outcome[key] = partition.reassign(
+                    tuple(target), self.brokers.keys(), may_resize=may_change_replication_factor
+                )
                 partition.complete_if_ready(self.live_broker_ids)
         return _results(outcome)
 

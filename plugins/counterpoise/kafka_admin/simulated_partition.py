@@ -39,10 +39,18 @@ class SimulatedPartition:
         """Of the copy on that broker; a copy that is complete is as long as the leader's."""
         return int(self.size_bytes if broker_id in self.isr else self.copied.get(broker_id, 0.0))
 
-    def reassign(self, target: tuple[int, ...], registered: Collection[int]) -> str:
-        """Start, or change, a reassignment; "" or the refusal. As with Kafka, fenced brokers are accepted."""
+    def reassign(self, target: tuple[int, ...], registered: Collection[int], *, may_resize: bool = False) -> str:
+        """Start, or change, a reassignment; "" or the refusal. As with Kafka, fenced brokers are accepted.
+
+        Without `may_resize` the number of replicas is guarded (KIP-860).
+        """
         if complaint := self._complaint(target, registered):
             return complaint
+        if not may_resize and len(self.target) != len(target):
+            return (
+                "INVALID_REPLICATION_FACTOR: The replication factor is changed from "
+                f"{len(self.target)} to {len(target)}"
+            )
         removing = tuple(sorted(set(self.replicas) - set(target)))
         adding = tuple(sorted(set(target) - set(self.replicas)))
         for broker_id in adding:
@@ -62,11 +70,6 @@ class SimulatedPartition:
                 return f"{assigned} broker {broker_id}, but no such broker is registered."
             if target.count(broker_id) > 1:
                 return f"{assigned} the broker {broker_id} more than once."
-        if len(self.target) != len(target):
-            return (
-                "INVALID_REPLICATION_FACTOR: The replication factor is changed from "
-                f"{len(self.target)} to {len(target)}"
-            )
         return ""
 
     def cancel(self, live: Collection[int]) -> str:

@@ -1,6 +1,9 @@
 """The question to a person, and the record of the answer: who, when and why, on every branch.
 
     RecordedApproval(task_id="approve")
+    RecordedApproval(task_id="approve_second", is_second=True)
+
+The second asks another person, and only where the plan needs two; otherwise it is done at once.
 
 The ledger's row is what counts: `execute` asks it, not Airflow. Silence is a no. An answer that cannot be used (a rate
 without a unit) fails the task with the reason and grants nothing; clearing the task asks again.
@@ -38,7 +41,7 @@ class RecordedApproval(ApprovalOperator):
     # Subject and body hold names from the cluster. They are set at run time and must never pass through Jinja.
     template_fields = ()
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, is_second: bool = False, **arguments: Any) -> None:
         # Airflow hands the Dag's own parameters in here; this form has nothing but its two.
         arguments["params"] = {
             "rate": Param(
@@ -50,14 +53,19 @@ class RecordedApproval(ApprovalOperator):
             "reason": Param("", type="string", title="Reason", description="Why, for those who ask later"),
         }
         super().__init__(subject="Rebalance", body="", defaults=self.REJECT, **arguments)
+        self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
-        """Ask; the task then waits in `awaiting_input` and holds no worker."""
+        """Ask; the task then waits in `awaiting_input` and holds no worker. Without a question it is done."""
         from counterpoise import pipeline
 
         run = planned_run(context["ti"])
         with airflow_site() as site:
-            question = pipeline.approval_question(site, run["run_id"])
+            ask = pipeline.second_approval_question if self.is_second else pipeline.approval_question
+            question = ask(site, run["run_id"])
+        if question is None:
+            self.log.info("No other person has to approve this plan")
+            return None
         self.subject = question.subject
         self.body = f"{question.body_markdown}\n\n[The whole plan](/counterpoise/runs/{run['run_id']}/plan)\n"
         self.assigned_users = [{"id": user, "name": user} for user in question.approvers] or None
@@ -80,6 +88,7 @@ class RecordedApproval(ApprovalOperator):
                 by=answer.by,
                 reason=answer.reason,
                 rate=answer.rate,
+                must_be_another=self.is_second,
             )
         self.log.info("%s by %s: %s", answer.decision, answer.by, answer.reason or "no reason given")
         context["ti"].xcom_push(

@@ -5,23 +5,29 @@ run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from counterpoise.model.wish import Wish, read_wish
+from counterpoise.orchestration.site import failing_for_good
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
 
 PLAN_TASK: Final = "plan"
 NOTHING_TO_DO: Final = "nothing_to_do"
+_ABOUT_THE_EVENT: Final = ("cluster", "reason")
+_NOT_GIVEN: Final[tuple[Any, ...]] = (None, "", [])  # what the form gives for a field that was left empty
 
 
-class Wanted(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """The rebalance that somebody, or the analysis, asks for."""
 
     cluster: str
-    goal: str
-    broker_ids: list[int]
+    wish: Wish
     requested_by: str
 
 
@@ -52,22 +58,20 @@ def judged_run(ti: Any) -> "PlannedRun":
 def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]) -> Wanted:
     """What this Dag run is to do: the newest event that triggered it says so, or else the form of a person's trigger.
 
-    Raises AirflowFailException when no cluster is named.
+    Raises AirflowFailException when no cluster is named, or when what is asked for is malformed.
     """
     if not dag_run.partition_key:
         raise AirflowFailException("which cluster? Start this Dag with the cluster's name as partition key")
     if events:
-        wish = max(events, key=lambda event: event.timestamp).extra
+        asked = max(events, key=lambda event: event.timestamp).extra
         by = "analysis"
     else:
-        wish = params
+        asked = params
         by = getattr(dag_run, "triggering_user_name", None) or "unknown"
-    return Wanted(
-        cluster=dag_run.partition_key,
-        goal=str(wish["goal"]),
-        broker_ids=[int(broker_id) for broker_id in wish["broker_ids"]],
-        requested_by=by,
-    )
+    names = [name for name in asked if name not in _ABOUT_THE_EVENT and asked[name] not in _NOT_GIVEN]
+    with failing_for_good():
+        wish = read_wish({name: asked[name] for name in names})
+    return Wanted(cluster=dag_run.partition_key, wish=wish, requested_by=by)
 
 
 def states_of(ti: Any, task_ids: Sequence[str]) -> dict[str, str | None]:

@@ -62,6 +62,12 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         not_negative=("position", "size_bytes"),
         is_true=("broker_is_registered",),
     ),
+    "log_dirs": Expectations(
+        key=("broker_id", "log_dir"),
+        not_null=("log_dir",),
+        not_negative=("total_bytes", "usable_bytes"),
+        is_true=("broker_is_registered", "usable_is_within_total"),
+    ),
 }
 
 PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
@@ -72,14 +78,14 @@ PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         is_true=(
             "has_replicas",
             "names_each_broker_once",
-            "keeps_replication_factor",
+            "keeps_or_nears_replication_factor",
             "keeps_an_old_replica_or_leader_can_copy",
         ),
     ),
     "figures": Expectations(
         key=("broker_id",),
         not_negative=("leaders_after", "replicas_after", "bytes_after"),
-        is_true=("leads_no_more_than_it_holds",),
+        is_true=("leads_no_more_than_it_holds", "peaks_no_lower_than_it_ends"),
     ),
 }
 
@@ -92,7 +98,7 @@ def check_snapshot_data(snapshot: ClusterSnapshot) -> DataCheck:
 
 
 def check_plan_data(plan: RebalancePlan) -> DataCheck:
-    """Moves unique, no broker twice, replication factor kept, sizes and figures not negative."""
+    """Moves unique, no broker twice, as many replicas as wanted, sizes and figures not negative."""
     from counterpoise.validation.frames import plan_frames
 
     return _check(plan_frames(plan), PLAN_EXPECTATIONS)

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoise.model.plan import BrokerFigure
 from counterpoise.validation.violation import Case
@@ -14,62 +15,102 @@ from counterpoise.validation.violation import Case
 
 @dataclass(frozen=True, slots=True)
 class CountedFigure:
-    """What of a plan's figure can be counted; the best possible is the planner's to say."""
+    """What of a plan's figure can be counted; the best possible is the planner's to say.
+
+    Bytes-in is None where the snapshot knows no rate at all; single unknown rates count as 0.
+    """
 
     broker_id: int
+    rack: str | None
     leaders_before: int
     leaders_after: int
     replicas_before: int
     replicas_after: int
     bytes_before: int
     bytes_after: int
+    bytes_peak: int
+    bytes_in_before: int | None
+    bytes_in_after: int | None
 
     @classmethod
     def of(cls, figure: BrokerFigure) -> "CountedFigure":
         return cls(*(getattr(figure, name) for name in cls.__slots__))
 
 
+@dataclass(slots=True)
+class _Loads:
+    """What each broker holds and leads."""
+
+    leaders: Counter[int]
+    replicas: Counter[int]
+    held: Counter[int]
+    bytes_in: Counter[int]
+
+    def copy(self) -> "_Loads":
+        return _Loads(self.leaders.copy(), self.replicas.copy(), self.held.copy(), self.bytes_in.copy())
+
+
 def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
     """What the plan's figures have to be: partitions that it does not name keep replicas and leader."""
-    leaders, replicas, held = _before(case)
-    leaders_after, replicas_after, held_after = leaders.copy(), replicas.copy(), held.copy()
-    tells_leaders = _tells_leaders(case)
+    before = _before(case)
+    after, arriving = before.copy(), Counter[int]()
     for move, row in case.known_moves:
-        leader = row.leader if tells_leaders else row.replicas[0]
+        size, rate, leader = row.size_bytes or 0, row.bytes_in_per_second or 0, case.leader_of(row)
         if leader is not None:
-            leaders_after[leader] -= 1
-        leaders_after[move.replicas_after[0]] += 1
+            after.leaders[leader] -= 1
+            after.bytes_in[leader] -= rate
+        after.leaders[move.replicas_after[0]] += 1
+        after.bytes_in[move.replicas_after[0]] += rate
         for broker_id in move.adding:
-            replicas_after[broker_id] += 1
-            held_after[broker_id] += row.size_bytes or 0
+            after.replicas[broker_id] += 1
+            after.held[broker_id] += size
+            arriving[broker_id] += size
         for broker_id in move.removing:
-            replicas_after[broker_id] -= 1
-            held_after[broker_id] -= row.size_bytes or 0
+            after.replicas[broker_id] -= 1
+            after.held[broker_id] -= size
+    rates = case.snapshot.partitions["bytes_in_per_second"]
+    knows_rates = rates.null_count < len(rates)
     return tuple(
-        CountedFigure(b, leaders[b], leaders_after[b], replicas[b], replicas_after[b], held[b], held_after[b])
+        CountedFigure(
+            broker_id=b,
+            rack=case.snapshot.racks[b],
+            leaders_before=before.leaders[b],
+            leaders_after=after.leaders[b],
+            replicas_before=before.replicas[b],
+            replicas_after=after.replicas[b],
+            bytes_before=before.held[b],
+            bytes_after=after.held[b],
+            bytes_peak=before.held[b] + arriving[b],
+            bytes_in_before=before.bytes_in[b] if knows_rates else None,
+            bytes_in_after=after.bytes_in[b] if knows_rates else None,
+        )
         for b in case.snapshot.registered_broker_ids
     )
 
 
-def _tells_leaders(case: Case) -> bool:
-    column = case.snapshot.partitions["leader"]
-    return bool(column.null_count < len(column))
-
-
-def _before(case: Case) -> tuple[Counter[int], Counter[int], Counter[int]]:
+def _before(case: Case) -> _Loads:
     partitions = case.snapshot.partitions
     lists = partitions["replicas"].combine_chunks()
     lengths = np.asarray(lists.value_lengths(), dtype=np.int64)
     ids = np.asarray(lists.flatten(), dtype=np.int64)
-    sizes = np.repeat(np.asarray(partitions["size_bytes"].combine_chunks().fill_null(0), dtype=np.int64), lengths)
+    sizes, rates = (
+        np.asarray(partitions[column].combine_chunks().fill_null(0), dtype=np.int64)
+        for column in ("size_bytes", "bytes_in_per_second")
+    )
     firsts = ids[np.cumsum(lengths) - lengths]
-    leaders = np.asarray(partitions["leader"].drop_null(), dtype=np.int64) if _tells_leaders(case) else firsts
-    held: Counter[int] = Counter()
-    for broker_id in np.unique(ids).tolist():
-        held[broker_id] = int(sizes[ids == broker_id].sum())
-    return _counted(leaders), _counted(ids), held
+    leaders = np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64) if case.tells_leaders else firsts
+    is_led = leaders >= 0
+    return _Loads(
+        leaders=_sums(leaders[is_led], np.ones(int(is_led.sum()), dtype=np.int64)),
+        replicas=_sums(ids, np.ones(len(ids), dtype=np.int64)),
+        held=_sums(ids, np.repeat(sizes, lengths)),
+        bytes_in=_sums(leaders[is_led], rates[is_led]),
+    )
 
 
-def _counted(ids: "np.typing.NDArray[np.int64]") -> Counter[int]:
-    values, counts = np.unique(ids, return_counts=True)
-    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+def _sums(ids: NDArray[np.int64], weights: NDArray[np.int64]) -> Counter[int]:
+    """The sum of the weights by broker, exactly."""
+    values, places = np.unique(ids, return_inverse=True)
+    totals = np.zeros(len(values), dtype=np.int64)
+    np.add.at(totals, places, weights)
+    return Counter(dict(zip(values.tolist(), totals.tolist(), strict=True)))

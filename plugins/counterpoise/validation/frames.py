@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal
 
 
 def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
@@ -21,6 +22,7 @@ def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
         "topics": _topics(snapshot),
         "partitions": _partitions(snapshot, registered, live),
         "replicas": _replicas(snapshot, registered),
+        "log_dirs": _log_dirs(snapshot, registered),
     }
 
 
@@ -33,7 +35,7 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
             "size_bytes": pd.Series([move.size_bytes for move in moves], dtype="int64"),
             "has_replicas": [bool(move.replicas_after) for move in moves],
             "names_each_broker_once": [_differ(move.replicas_after) for move in moves],
-            "keeps_replication_factor": [len(move.replicas_after) == len(move.replicas_before) for move in moves],
+            "keeps_or_nears_replication_factor": [_keeps_or_nears(plan, move) for move in moves],
             "keeps_an_old_replica_or_leader_can_copy": [
                 bool(set(move.replicas_after) & set(move.replicas_before)) or move.leader_before >= 0 for move in moves
             ],
@@ -46,12 +48,20 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
                 "leaders_after": figure.leaders_after,
                 "replicas_after": figure.replicas_after,
                 "bytes_after": figure.bytes_after,
+                "peaks_no_lower_than_it_ends": figure.bytes_peak >= max(figure.bytes_before, figure.bytes_after),
                 "leads_no_more_than_it_holds": figure.leaders_after <= figure.replicas_after,
             }
             for figure in plan.figures
         ]
     )
     return {"moves": frame, "figures": figures}
+
+
+def _keeps_or_nears(plan: RebalancePlan, move: Move) -> bool:
+    """As many replicas as before; where another number is the goal, nearer to that one and never beyond."""
+    before, after = len(move.replicas_before), len(move.replicas_after)
+    wanted = plan.replication_factor if plan.goal is Goal.REPLICATION_FACTOR else before
+    return wanted is not None and min(before, wanted) <= after <= max(before, wanted)
 
 
 def _brokers(snapshot: ClusterSnapshot) -> pd.DataFrame:
@@ -90,6 +100,15 @@ def _replicas(snapshot: ClusterSnapshot, registered: frozenset[int]) -> pd.DataF
     columns = ["topic", "partition", "broker_id", "position", "is_leader", "size_bytes"]
     frame: pd.DataFrame = snapshot.replicas.select(columns).to_pandas()
     frame["broker_is_registered"] = frame["broker_id"].isin(registered)
+    return frame
+
+
+def _log_dirs(snapshot: ClusterSnapshot, registered: frozenset[int]) -> pd.DataFrame:
+    table = snapshot.log_dirs
+    frame: pd.DataFrame = table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes"]).to_pandas()
+    sizes = zip(table["total_bytes"].to_pylist(), table["usable_bytes"].to_pylist(), strict=True)
+    frame["broker_is_registered"] = frame["broker_id"].isin(registered)
+    frame["usable_is_within_total"] = [total is None or usable is None or usable <= total for total, usable in sizes]
     return frame
 
 

@@ -1,0 +1,82 @@
+"""Rules about the plan as a document: it is of this snapshot, and what it says of the cluster is so."""
+
+from collections.abc import Iterator
+
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.validation.figures import CountedFigure, expected_figures
+from counterpoise.validation.violation import Case, Violation
+
+
+def of_this_snapshot(case: Case) -> Iterator[Violation]:
+    """The plan was made of this cluster and this snapshot, with this policy."""
+    plan, snapshot = case.plan, case.snapshot
+    pairs = (
+        ("cluster", plan.cluster, snapshot.cluster),
+        ("cluster id", plan.cluster_id, snapshot.cluster_id),
+        ("snapshot", plan.snapshot_id, snapshot.snapshot_id),
+        ("policy", plan.policy_digest, case.policy.digest),
+    )
+    for what, planned, present in pairs:
+        if planned != present:
+            message = f"the plan is for {what} {planned!r}, not {present!r}; make a new plan"
+            yield Violation("of_this_snapshot", "plan", message)
+
+
+def partition_named_once(case: Case) -> Iterator[Violation]:
+    seen: set[TopicPartition] = set()
+    for move in case.plan.moves:
+        if move.topic_partition in seen:
+            yield Violation.of_move("partition_named_once", move, "is named more than once")
+        seen.add(move.topic_partition)
+
+
+def known_partition(case: Case) -> Iterator[Violation]:
+    for move in case.plan.moves:
+        if move.topic_partition not in case.rows:
+            yield Violation.of_move("known_partition", move, "is not in the snapshot; was its topic deleted?")
+
+
+def same_topic(case: Case) -> Iterator[Violation]:
+    """A topic that was deleted and made anew has another id (KIP-516)."""
+    for move, _ in case.known_moves:
+        present = case.snapshot.topic_ids.get(move.topic) or ""
+        if move.topic_id != present:
+            what = f"is of the topic with id {present!r}, the plan has {move.topic_id!r}"
+            yield Violation.of_move("same_topic", move, what)
+
+
+def before_values_hold(case: Case) -> Iterator[Violation]:
+    for move, row in case.known_moves:
+        pairs = (
+            ("replicas", list(move.replicas_before), list(row.replicas)),
+            ("leader", move.leader_before, -1 if row.leader is None else row.leader),
+            ("size", move.size_bytes, row.size_bytes or 0),
+            ("rate", move.bytes_in_per_second, row.bytes_in_per_second),
+        )
+        for what, planned, present in pairs:
+            if planned != present:
+                complaint = f"has {what} {present}, the plan has {planned}"
+                yield Violation.of_move("before_values_hold", move, complaint)
+
+
+def changes_something(case: Case) -> Iterator[Violation]:
+    for move, row in case.known_moves:
+        if move.replicas_after and move.replicas_after == row.replicas and row.leader == move.replicas_after[0]:
+            yield Violation.of_move("changes_something", move, "would stay as it is")
+
+
+def figures_agree(case: Case) -> Iterator[Violation]:
+    """What the plan says of every broker is what its moves come to, counted anew."""
+    expected = expected_figures(case)
+    if [figure.broker_id for figure in case.plan.figures] != [figure.broker_id for figure in expected]:
+        yield Violation("figures_agree", "plan", "the figures are not one per registered broker, by id")
+        return
+    for planned, counted in zip(case.plan.figures, expected, strict=True):
+        if (stated := CountedFigure.of(planned)) != counted:
+            message = f"the plan says {stated}, the moves come to {counted}"
+            yield Violation("figures_agree", f"broker {planned.broker_id}", message)
+
+
+def reason_when_empty(case: Case) -> Iterator[Violation]:
+    if case.plan.is_empty and not case.plan.reason:
+        yield Violation("reason_when_empty", "plan", "nothing moves and the plan does not say why")

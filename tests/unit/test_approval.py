@@ -1,0 +1,64 @@
+"""Two people for a plan that lowers a replication factor: what counts as two, and what the words say until then."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from counterpoise.approval import granted_approval, others_to_ask, people_needed, who_said_yes
+from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.policy import ApprovalPolicy
+from counterpoise.model.request import Goal
+from tests.pictures import cluster
+from tests.plans import move, plan_by_hand
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+PLAN = "sha256:this"
+
+
+def word(
+    by: str,
+    decision: Decision = Decision.GRANTED,
+    *,
+    fingerprint: str = PLAN,
+    rate: int = 1_000_000,
+    expires_at: datetime = NOW + timedelta(hours=1),
+) -> Approval:
+    return Approval("run", fingerprint, decision, by, "why", NOW - timedelta(hours=2), rate, expires_at)
+
+
+def test_two_people_are_needed_where_replicas_are_given_up_and_one_elsewhere() -> None:
+    snapshot = cluster("orders-0: 1 2\nstock-0: 1", racks="1 2 3")
+    raised = plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, move("stock-0", "1", "1 2"), replication_factor=2)
+    mixed = plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, *raised.moves, move("orders-0", "1 2", "1"))
+    assert (people_needed(raised), people_needed(mixed)) == (1, 2)
+
+
+def test_the_later_of_two_yes_decides_the_rate() -> None:
+    words = [word("alice", rate=1_000_000), word("bob", rate=5_000_000)]
+    assert granted_approval(words, PLAN, NOW, people=2) == words[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([word("alice")], "2 different people .* until now alice did"),
+        ([word("alice"), word("alice")], "until now alice did"),
+        ([word("alice", expires_at=NOW), word("bob")], "until now bob did"),
+        ([word("alice", fingerprint="sha256:other"), word("bob")], "until now bob did"),
+        ([word("alice"), word("bob", Decision.REJECTED), word("bob")], "until now bob did"),
+        ([word("alice"), word("bob"), word("carol", Decision.REJECTED)], "was rejected by carol"),
+    ],
+    ids=["one", "the same twice", "one expired", "for another plan", "undone by a no", "a last no"],
+)
+def test_what_does_not_count_as_two_people(words: list[Approval], says: str) -> None:
+    with pytest.raises(NotApprovedError, match=says):
+        granted_approval(words, PLAN, NOW, people=2)
+
+
+def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> None:
+    assert who_said_yes([word("alice"), word("bob"), word("alice")]) == ("alice", "bob")
+    assert others_to_ask(ApprovalPolicy(approvers=("alice", "bob")), ("alice",)) == ("bob",)
+    assert others_to_ask(ApprovalPolicy(), ("alice",)) == ()
+    with pytest.raises(RefusedError, match="names nobody but alice"):
+        others_to_ask(ApprovalPolicy(approvers=("alice",)), ("alice",))
