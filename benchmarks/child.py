@@ -1,0 +1,159 @@
+"""One step of the benchmark in a process of its own, so that its memory is its own. Prints its result as JSON.
+
+    python -m benchmarks.child prepare g-huge FOLDER [--own]
+    python -m benchmarks.child plan FOLDER GOAL 901,902 OUT.json [--runs 3] [--shuffled]
+    python -m benchmarks.child generate FOLDER GOAL 901,902 OUT-{}.json
+    python -m benchmarks.child judge FOLDER GOAL 901,902 OUT.json ... [--own]
+
+OUT has the plan as Kafka's own reassignment JSON: partitions that change, nothing else. `--own` takes our own generator
+and our own judge, also where there are others next to the project.
+"""
+
+import argparse
+import gc
+import hashlib
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks import clusters, own_judge
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.reassignment import to_reassignment_json
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning import make_plan
+
+_STATUS: Final = Path("/proc/self/status")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("task", choices=list(TASKS))
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--shuffled", action="store_true")
+    parser.add_argument("--own", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.task != "plan":
+        gc.disable()  # looking for cycles among millions of tuples takes longer than all the rest
+    json.dump(TASKS[arguments.task](*arguments.words, **_options(arguments)), sys.stdout)
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.task == "plan":
+        return {"runs": arguments.runs, "is_shuffled": arguments.shuffled}
+    if arguments.task in ("prepare", "judge"):
+        return {"judges": None if arguments.own else clusters.judge_folder()}
+    return {}
+
+
+def prepare(name: str, folder: str, *, judges: Path | None) -> dict[str, Any]:
+    """Makes the cluster of that name and leaves it in the folder."""
+    document = clusters.make_document(name, judges)
+    clusters.write_cluster(Path(folder), document)
+    return {
+        "partitions": len(document["partitions"]),
+        "brokers": len(document["brokers"]),
+        "named": clusters.named_brokers(document, clusters.CASES[name].goal),
+    }
+
+
+def plan(folder: str, goal: str, named: str, out: str, *, runs: int, is_shuffled: bool) -> dict[str, Any]:
+    """Plans `runs` times. The peak is that of the first time, reading the snapshot included."""
+    snapshot = clusters.read_snapshot(Path(folder))
+    if is_shuffled:
+        snapshot = shuffled(snapshot)
+    request = PlanRequest(Goal(goal), _ids(named))
+    seconds, peak = [], 0
+    for _ in range(runs):
+        made = None  # the plan before must not count as memory of this one
+        start = time.process_time()
+        made = make_plan(snapshot, request)
+        seconds.append(time.process_time() - start)
+        peak = peak or peak_bytes()
+    assert made is not None
+    Path(out).write_text(to_reassignment_json(made))
+    digest = hashlib.sha256(made.to_json().encode()).hexdigest()
+    return {"cpu_seconds": min(seconds), "peak_bytes": peak, "digest": digest}
+
+
+def generate(folder: str, goal: str, named: str, out: str) -> list[float]:
+    """Kafka's algorithm three times over; CPU seconds of each."""
+    from benchmarks.kafka_generate import generate_reassignments
+
+    brokers, runs = _ids(named), []
+    document = clusters.read_document(Path(folder))
+    leaving = brokers if goal == Goal.REMOVE_BROKERS else ()
+    for number, run in enumerate(generate_reassignments(document, leaving, runs=3)):
+        Path(out.format(number)).write_text(json.dumps(_changes(document, run.reassignment)))
+        runs.append(run.cpu_seconds)
+    return runs
+
+
+def judge(folder: str, goal: str, named: str, *plans: str, judges: Path | None) -> list[dict[str, Any]]:
+    """What the judge in `judges`, or our own, says of each plan, and figures of our own."""
+    document, brokers = clusters.read_document(Path(folder)), _ids(named)
+    judge_plan = own_judge.judge if judges is None else clusters.load_module(judges / "judge.py").judge
+    case = own_judge.Case.of(document, goal, brokers, 0.1)
+    uneven_before = own_judge.topics_with_uneven_replicas(case, case.before)
+    results = []
+    for path in plans:
+        reassignment = json.loads(Path(path).read_text())
+        after = own_judge.after_plan(case.before, reassignment)
+        results.append(
+            {
+                "verdict": judge_plan(document, reassignment, goal, brokers),
+                "topics_with_uneven_replicas_before": uneven_before,
+                "topics_with_uneven_replicas": own_judge.topics_with_uneven_replicas(case, after),
+                "could_lead_more_evenly": own_judge.could_lead_more_evenly(case, after),
+            }
+        )
+    return results
+
+
+def shuffled(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same cluster with the rows of every table in another order, the same one every time."""
+    chance = random.Random(0)
+    tables = {}
+    for name, table in snapshot.tables.items():
+        rows = list(range(table.num_rows))
+        chance.shuffle(rows)
+        tables[name] = table.take(pa.array(rows, pa.int64()))
+    return replace(snapshot, tables=tables)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had since it started.
+
+    `ru_maxrss` is the last resort: on Linux it also counts the parent's memory, of which a child starts as a copy.
+    """
+    if _STATUS.exists():
+        words = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")).split()
+        return int(words[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _ids(named: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in named.split(",") if word)
+
+
+def _changes(document: dict[str, Any], reassignment: dict[str, Any]) -> dict[str, Any]:
+    """What the reassignment changes; asking for what is there already is no move."""
+    before = {(row[0], row[1]): row[2] for row in document["partitions"]}
+    entries = [e for e in reassignment["partitions"] if e["replicas"] != before[e["topic"], e["partition"]]]
+    return {"version": 1, "partitions": entries}
+
+
+TASKS: Final[dict[str, Callable[..., Any]]] = {"prepare": prepare, "plan": plan, "generate": generate, "judge": judge}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""On what the figures were measured: one line for people who compare.
+
+print(machine_line())
+"""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+_CPU_INFO: Final = Path("/proc/cpuinfo")
+
+
+def machine_line() -> str:
+    """Date, machine and versions."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "pyarrow", "ortools"))
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores of {_processor()}, {memory:.0f} GiB of memory, "
+        f"{platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}, {packages}"
+    )
+
+
+def _processor() -> str:
+    """Vendor's name and, since virtual machines name it vaguely, family and model."""
+    if not _CPU_INFO.exists():
+        return platform.processor() or platform.machine()
+    first = _CPU_INFO.read_text().split("\n\n")[0]
+    lines = (line.partition(":") for line in first.splitlines())
+    told = {key.strip(): value.strip() for key, _, value in lines}
+    name = told.get("model name", platform.machine())
+    return f"{name} (family {told['cpu family']}, model {told['model']})" if "cpu family" in told else name

@@ -1,0 +1,262 @@
+"""A judge of plans that knows nothing of the planner, for machines without the one next to the project.
+
+    verdict = judge(document, {"partitions": [...]}, "add-brokers", (7, 8))
+    verdict["over_lower_bound"]["bytes"]
+
+Takes a cluster document and Kafka's own reassignment JSON and says the same, under the same names, as that judge; the
+tests hold the two together. `topics_with_uneven_replicas` and `could_lead_more_evenly` are figures of our own.
+
+Leaders are counted as if a preferred leader election followed over every partition. Bounds hold for any plan that
+reaches the goal: a broker that must reach the mean needs the difference; where each rack must hold exactly one replica
+of every partition, the mean is that of the rack.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Key = tuple[str, int]
+Assignment = Mapping[Key, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster before a plan, and what the plan is for."""
+
+    racks: Mapping[int, str | None]
+    before: Assignment
+    leaders: Mapping[Key, int]
+    sizes: Mapping[Key, int]  # bytes of one replica
+    goal: str
+    named: frozenset[int]
+    tolerance: float
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], goal: str, named: Iterable[int], tolerance: float) -> "Case":
+        racks = {broker["id"]: broker.get("rack") for broker in document["brokers"]}
+        before, leaders, sizes = {}, {}, {}
+        for topic, number, replicas, leader, size, *_ in document["partitions"]:
+            key = (topic, number)
+            before[key], leaders[key], sizes[key] = tuple(replicas), leader, size
+        return cls(racks, before, leaders, sizes, goal, frozenset(named), tolerance)
+
+    @cached_property
+    def gone(self) -> frozenset[int]:
+        return self.named if self.goal == "remove-brokers" else frozenset()
+
+    @cached_property
+    def live(self) -> list[int]:
+        return sorted(set(self.racks) - self.gone)
+
+    @cached_property
+    def by_rack(self) -> dict[str | None, list[int]]:
+        members = defaultdict(list)
+        for broker in self.live:
+            members[self.racks[broker]].append(broker)
+        return dict(members)
+
+    @cached_property
+    def has_one_replica_per_rack(self) -> bool:
+        """Must each rack hold exactly one replica of every partition?"""
+        factors = {len(replicas) for replicas in self.before.values()}
+        return len(factors) == 1 and len(self.by_rack) == next(iter(factors)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    replicas: Counter[int]
+    held: Counter[int]  # bytes
+
+    @classmethod
+    def of(cls, assignment: Assignment, sizes: Mapping[Key, int]) -> "Load":
+        replicas: Counter[int] = Counter()
+        held: Counter[int] = Counter()
+        for key, brokers in assignment.items():
+            size = sizes[key]
+            for broker in brokers:
+                replicas[broker] += 1
+                held[broker] += size
+        return cls(replicas, held)
+
+
+def judge(
+    document: Mapping[str, Any], plan: Mapping[str, Any], goal: str, named: Sequence[int] = (), tolerance: float = 0.1
+) -> dict[str, Any]:
+    """The verdict; its "errors" are empty for a good plan."""
+    case = Case.of(document, goal, named, tolerance)
+    errors = Counter(_errors_of_entries(case, plan["partitions"]))
+    after = after_plan(case.before, plan)
+    loads = Load.of(case.before, case.sizes), Load.of(after, case.sizes)
+    figures = [_measured(case, *pair) for pair in zip((case.before, after), loads, strict=True)]
+    added = {key: new for key, brokers in after.items() if (new := set(brokers) - set(case.before[key]))}
+    errors += _errors_of_outcome(case, added, loads[1])
+    errors["more rack violations than before"] += max(0, figures[1]["rack_violations"] - figures[0]["rack_violations"])
+    moved = sum(map(len, added.values()))
+    moved_bytes = sum(len(new) * case.sizes[key] for key, new in added.items())
+    low_replicas, low_bytes = lower_bounds(case, loads[0])
+    count, brokers = len(case.before), len(case.live)
+    return {
+        "errors": dict(+errors),
+        "before": figures[0],
+        "after": figures[1],
+        "leaders_now": _spread(Counter(case.leaders.values()), case.live),
+        "best_leader_max_minus_min": -(-count // brokers) - count // brokers,
+        "brokers_out_of_bytes_band": _out_of_band(case, loads[1].held),
+        "partitions_with_several_new_replicas": sum(len(new) > 1 for new in added.values()),
+        "partitions_keeping_no_old_replica": sum(not set(after[key]) & set(case.before[key]) for key in added),
+        "moved": {
+            "replicas": moved,
+            "bytes": moved_bytes,
+            "reordered_partitions": sum(after[k] != old for k, old in case.before.items() if k not in added),
+            "pct_of_all_bytes": round(100 * moved_bytes / max(1, loads[0].held.total()), 2),
+        },
+        "lower_bound": {"replicas": low_replicas, "bytes": low_bytes},
+        "over_lower_bound": {"replicas": _ratio(moved, low_replicas), "bytes": _ratio(moved_bytes, low_bytes)},
+    }
+
+
+def after_plan(before: Assignment, plan: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
+    """The assignment once a reassignment JSON is executed; partitions that it does not name stay."""
+    wanted = {(entry["topic"], entry["partition"]): tuple(entry["replicas"]) for entry in plan["partitions"]}
+    return {key: wanted.get(key, replicas) for key, replicas in before.items()}
+
+
+def lower_bounds(case: Case, load: Load) -> tuple[int, int]:
+    """Replicas and bytes that any plan which reaches the goal has to copy."""
+    if case.goal == "leaders":
+        return 0, 0
+    if case.goal == "remove-brokers":
+        return sum(load.replicas[b] for b in case.named), sum(load.held[b] for b in case.named)
+    if case.has_one_replica_per_rack:
+        one_of_each = len(case.before), sum(case.sizes.values())
+        groups = [(members, *one_of_each) for members in case.by_rack.values()]
+    else:
+        groups = [(case.live, load.replicas.total(), load.held.total())]
+    replicas, held = 0.0, 0.0
+    for members, all_replicas, all_bytes in groups:
+        takers = [b for b in members if case.goal == "rebalance" or b in case.named]
+        low, high = all_replicas // len(members), -(-all_replicas // len(members))
+        replicas += _arrivals(load.replicas, members, takers, low, high)
+        mean = all_bytes / len(members)
+        held += _arrivals(load.held, members, takers, (1 - case.tolerance) * mean, (1 + case.tolerance) * mean)
+    return int(replicas), int(held)
+
+
+def _arrivals(load: Counter[int], members: list[int], takers: list[int], low: float, high: float) -> float:
+    """What has to arrive until no taker is below `low`, and none above `high` that can pass its surplus on."""
+    need = sum(max(0.0, low - load[b]) for b in takers)
+    room = sum(max(0.0, high - load[b]) for b in takers)
+    surplus = sum(max(0.0, load[b] - high) for b in members)
+    return max(need, min(surplus, room))
+
+
+def topics_with_uneven_replicas(case: Case, assignment: Assignment) -> int:
+    """Topics of which one broker holds at least two replicas more than another."""
+    by_topic: dict[str, Counter[int]] = defaultdict(Counter)
+    for (topic, _), brokers in assignment.items():
+        by_topic[topic].update(brokers)
+    return sum(_range(counts, case.live) > 1 for counts in by_topic.values())
+
+
+def could_lead_more_evenly(case: Case, assignment: Assignment) -> bool:
+    """Would another order of the same replicas lead more evenly? An exact answer, by augmenting paths.
+
+    It would if, and only if, leaderships can be passed on from one broker to the next, each to a replica of the same
+    partition, until one arrives at a broker that leads at least two fewer than the first (Harvey et al. 2003,
+    "Semi-matchings for bipartite graphs and load balancing").
+    """
+    led = Counter(brokers[0] for brokers in assignment.values())
+    if _range(led, case.live) <= 1:
+        return False
+    passes_on: dict[int, set[int]] = defaultdict(set)
+    for brokers in assignment.values():
+        passes_on[brokers[0]].update(brokers[1:])
+    for level in sorted({led[b] for b in case.live}, reverse=True):
+        seen = {b for b in case.live if led[b] >= level}
+        queue = list(seen)
+        while queue:
+            found = {b for b in passes_on[queue.pop()] if b not in seen and b not in case.gone}
+            if any(led[b] <= level - 2 for b in found):
+                return True
+            seen |= found
+            queue += found
+    return False
+
+
+def _errors_of_entries(case: Case, entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    errors, seen = [], set()
+    for entry in entries:
+        key, new = (entry["topic"], entry["partition"]), tuple(entry["replicas"])
+        old = case.before.get(key)
+        errors += ["partition named twice"] * (key in seen)
+        seen.add(key)
+        if old is None:
+            errors.append("unknown partition")
+            continue
+        errors += ["replication factor changed"] * (len(new) != len(old))
+        errors += ["broker twice in one partition"] * (len(set(new)) != len(new))
+        errors += ["unknown broker"] * any(b not in case.racks for b in new)
+        errors += ["entry that changes nothing"] * (new == old and new[0] == case.leaders[key])
+    return errors
+
+
+def _errors_of_outcome(case: Case, added: Mapping[Key, set[int]], load: Load) -> Counter[str]:
+    arrived = Counter(broker for new in added.values() for broker in new)
+    errors: Counter[str] = Counter()
+    if case.goal == "leaders":
+        errors["data moved by a leaders-only plan"] = arrived.total()
+    if case.goal == "add-brokers":
+        errors["replica sent to an old broker"] = sum(n for b, n in arrived.items() if b not in case.named)
+    errors["replica left on a removed broker"] = sum(load.replicas[b] for b in case.gone)
+    return errors
+
+
+def _measured(case: Case, assignment: Assignment, load: Load) -> dict[str, Any]:
+    led: dict[str, Counter[int]] = defaultdict(Counter)
+    stacked = 0
+    for (topic, _), brokers in assignment.items():
+        led[topic][brokers[0]] += 1
+        stacked += len({case.racks.get(b) for b in brokers}) < min(len(brokers), len(case.by_rack))
+    # The least is 0 unless every live broker leads some of the topic.
+    least = {topic: min(counts.values()) if len(counts) == len(case.live) else 0 for topic, counts in led.items()}
+    uneven = sum(max(counts.values()) - least[topic] > 1 for topic, counts in led.items())
+    return {
+        "leaders": _spread(sum(led.values(), Counter()), case.live),
+        "replicas": _spread(load.replicas, case.live),
+        "bytes": _spread(load.held, case.live),
+        "rack_violations": stacked,
+        "topics_with_uneven_leaders": uneven,
+    }
+
+
+def _out_of_band(case: Case, held: Counter[int]) -> int:
+    """Brokers whose bytes are further than the tolerance from the mean, that of their rack where racks == RF."""
+    groups = case.by_rack.values() if case.has_one_replica_per_rack else [case.live]
+    out = 0
+    for members in groups:
+        mean = sum(held[b] for b in members) / len(members)
+        out += sum(abs(held[b] - mean) > case.tolerance * mean * (1 + 1e-9) for b in members)
+    return out
+
+
+def _spread(counts: Counter[int], brokers: list[int]) -> dict[str, float | None]:
+    values = [counts[b] for b in brokers]
+    mean = sum(values) / len(values)
+    return {
+        "min": min(values),
+        "max": max(values),
+        "mean": round(mean, 3),
+        "max_minus_min": max(values) - min(values),
+        "max_over_mean": round(max(values) / mean, 4) if mean else None,
+    }
+
+
+def _range(counts: Counter[int], brokers: list[int]) -> int:
+    values = [counts[b] for b in brokers]
+    return max(values) - min(values)
+
+
+def _ratio(value: int, bound: int) -> float | None:
+    return round(value / bound, 4) if bound else None
