@@ -53,16 +53,12 @@ def assignment_after(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[Top
 def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
     before, after = assignment_of(snapshot), assignment_after(snapshot, plan)
     case = Case(snapshot, plan, before, after)
-    sizes = {
-        TopicPartition(row["topic"], row["partition"]): row["size_bytes"] or 0
-        for row in snapshot.partitions.to_pylist()
-    }
     new = {key: set(replicas) - set(before[key]) for key, replicas in after.items() if key in before}
     return Verdict(
         errors=(*_errors_of_moves(case, new), *_errors_of_goal(case), *_rack_errors(case)),
         leaders=_per_broker(case.staying, Counter(replicas[0] for replicas in after.values())),
         replicas=_per_broker(case.staying, Counter(b for replicas in after.values() for b in replicas)),
-        bytes_held={b: sum(sizes[k] for k, replicas in after.items() if b in replicas) for b in case.staying},
+        bytes_held={b: sum(case.sizes[k] for k, replicas in after.items() if b in replicas) for b in case.staying},
         copied_replicas=sum(len(added) for added in new.values()),
         most_new_replicas=max((len(added) for added in new.values()), default=0),
         rack_violations=rack_violations(after, snapshot, case.staying),
@@ -87,6 +83,10 @@ class Case:
     @cached_property
     def named(self) -> set[int]:
         return set(self.plan.broker_ids)
+
+    @cached_property
+    def moved(self) -> set[TopicPartition]:
+        return {move.topic_partition for move in self.plan.moves}
 
     @cached_property
     def live(self) -> set[int]:
@@ -128,6 +128,38 @@ class Case:
         }
         return {key for key in still if self.leaders[key] is not None}
 
+    @cached_property
+    def in_sync(self) -> Mapping[TopicPartition, set[int]]:
+        """The live replicas that are in sync; all live ones where the snapshot does not tell."""
+        return {
+            TopicPartition(row["topic"], row["partition"]): self.live
+            & set(row["replicas"] if row["isr"] is None else row["isr"])
+            for row in self.snapshot.partitions.to_pylist()
+        }
+
+    @cached_property
+    def sizes(self) -> Mapping[TopicPartition, int]:
+        rows = self.snapshot.partitions.to_pylist()
+        return {TopicPartition(row["topic"], row["partition"]): row["size_bytes"] or 0 for row in rows}
+
+    @cached_property
+    def room_left(self) -> Mapping[int, int]:
+        """On the fullest log dir of brokers that tell theirs, below 85 %, when all that comes came there."""
+        rooms: dict[int, int] = {}
+        for row in self.snapshot.log_dirs.to_pylist():
+            if row["error"] is None:
+                room = row["total_bytes"] * 85 // 100 - (row["total_bytes"] - row["usable_bytes"])
+                rooms[row["broker_id"]] = min(room, rooms.get(row["broker_id"], room))
+        for move in self.plan.moves:
+            for broker_id in set(move.adding) & set(rooms):
+                rooms[broker_id] -= self.sizes[move.topic_partition]
+        return rooms
+
+    def could_take(self, key: TopicPartition) -> set[int]:
+        """Brokers that have no replica of a partition yet, and could have one."""
+        size = self.sizes[key]
+        return {b for b in self.in_scope - set(self.after[key]) if self.room_left.get(b, size) >= size}
+
     def racks(self, broker_ids: Iterable[int]) -> int:
         return len({self.snapshot.racks.get(b) for b in broker_ids})
 
@@ -168,16 +200,15 @@ def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool
         given_up = [b in case.named for b in after]
         return {
             "data moved": bool(new),
-            "demoted broker not last": case.leaders[move.topic_partition] in case.named
-            and given_up != sorted(given_up),
+            "demoted broker not last": move.leader_before in case.named and given_up != sorted(given_up),
             "not about a demoted broker": not case.named
             & {move.replicas_before[0], case.leaders[move.topic_partition]},
         }
     if goal is Goal.REPLICATION_FACTOR:
-        good = [b for b in move.replicas_before if b in case.live]
+        good = case.in_sync[move.topic_partition]
         return {
             "moved": bool(new) and bool(move.removing),
-            "an in-sync replica lost": len(set(good) & set(after)) < min(len(good), len(after)),
+            "an in-sync replica lost": len(good & set(after)) < min(len(good), len(after)),
         }
     return {}
 
@@ -190,16 +221,17 @@ def _errors_of_goal(case: Case) -> list[str]:
         Goal.DEMOTE_BROKERS: _left_to_demoted,
         Goal.REPLICATION_FACTOR: _left_with_another_factor,
     }.get(case.plan.goal)
-    return [] if undone is None else [f"{key}: left undone" for key in sorted(case.free) if undone(case, key)]
+    if undone is None or case.plan.left.partitions:
+        return []
+    return [f"{key}: left undone" for key in sorted(case.free) if undone(case, key)]
 
 
 def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
-    return bool(set(case.after[key]) & case.leaving and case.in_scope - set(case.after[key]))
+    return bool(set(case.after[key]) & case.leaving and case.could_take(key))
 
 
 def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
-    named = {move.topic_partition for move in case.plan.moves}
-    leads = {case.after[key][0], case.leaders[key]} if key not in named else {case.after[key][0]}
+    leads = {case.after[key][0], case.leaders[key]} if key not in case.moved else {case.after[key][0]}
     able = set(case.after[key]) & case.in_scope - case.named
     return bool(leads & case.named and able and case.plan.scope.may_touch_broker(case.leaders[key] or -1))
 
@@ -207,10 +239,12 @@ def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
 def _left_with_another_factor(case: Case, key: TopicPartition) -> bool:
     after, factor = case.after[key], case.plan.replication_factor or 0
     if len(after) < factor:
-        return bool(case.in_scope - set(after))
-    may_go = [b for b in after if case.plan.scope.may_touch_broker(b)]
-    stuck = [b for b in after if b not in case.live and b not in may_go]
-    return len(after) > factor and bool([b for b in may_go if b not in case.live] if stuck else may_go)
+        return bool(case.could_take(key))
+    may_go = {b for b in after if case.plan.scope.may_touch_broker(b)}
+    if len(may_go) < len(after):
+        may_go -= {after[0] if key in case.moved else case.leaders[key] or -1}  # or a broker out of scope had to lead
+    bad = set(after) - case.in_sync[key]
+    return len(after) > factor and bool(bad & may_go if bad - may_go else may_go)
 
 
 def _rack_errors(case: Case) -> list[str]:
@@ -220,14 +254,15 @@ def _rack_errors(case: Case) -> list[str]:
         before, after = move.replicas_before, move.replicas_after
         takers = case.named if case.plan.goal is Goal.ADD_BROKERS else case.in_scope
         reachable = case.racks({*before, *takers} - case.leaving)
+        if case.room_left:
+            reachable = 1  # the right rack may have had no room
         least = min(case.racks(before), reachable)
         if len(after) > len(before):
             least = min(case.racks(before) + len(move.adding), reachable)
         if len(after) < len(before):
-            good = [b for b in before if b in case.live]
-            to_keep = good if len(good) >= len(after) else before
-            excluded = {b for b in before if not case.plan.scope.may_touch_broker(b)}
-            least = min(len(after), case.racks(to_keep)) if not excluded and to_keep is good else 1
+            good = case.in_sync[move.topic_partition]
+            may_go = all(case.plan.scope.may_touch_broker(b) for b in before)
+            least = min(len(after), case.racks(good)) if may_go and len(good) >= len(after) else 1
         if case.racks(after) < least:
             errors.append(f"{move.topic_partition}: on {case.racks(after)} racks, {least} are possible")
     return errors

@@ -83,8 +83,12 @@ class Trial:
     @cached_property
     def free(self) -> set[Key]:
         """Partitions that the plan may change: the request does not exclude them, and somebody leads them."""
-        excluded = matching(self.request.scope.excluded_topics, {row[0] for row in self.document["partitions"]})
-        return {(row[0], row[1]) for row in self.document["partitions"] if row[0] not in excluded and row[3] >= 0}
+        rows = (row for row in self.document["partitions"] if row[0] not in self.excluded_topics)
+        return {(row[0], row[1]) for row in rows if row[3] >= 0}
+
+    @cached_property
+    def excluded_topics(self) -> frozenset[str]:
+        return matching(self.request.scope.excluded_topics, {row[0] for row in self.document["partitions"]})
 
     def executed(self) -> "Trial":
         """The same request on the cluster after the plan."""

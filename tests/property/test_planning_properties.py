@@ -3,24 +3,28 @@
 An own judge (`tests/judge.py`) that knows nothing of the planner looks at the outcome.
 """
 
+import itertools
 import json
 import random
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.errors import RefusedError
+from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
 from tests.judge import assignment_of, executed, judge
 
 PLENTY = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -48,18 +52,43 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
 
 
 @st.composite
-def requests(draw: st.DrawFn, snapshot: ClusterSnapshot) -> PlanRequest | None:
-    """A request that fits the cluster; None where none of the drawn kind does."""
-    goal = draw(st.sampled_from([Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE]))
-    live = snapshot.live_broker_ids
-    if goal in (Goal.LEADERS, Goal.REBALANCE):
-        return PlanRequest(goal)
-    highest = max(len(replicas) for replicas in assignment_of(snapshot).values())
-    most = len(live) - 1 if goal is Goal.ADD_BROKERS else len(live) - highest
-    if most < 1:
+def scopes(draw: st.DrawFn, snapshot: ClusterSnapshot, named: tuple[int, ...]) -> Scope:
+    """Often everything; else some topics or brokers are left out, never those that the goal names."""
+    if draw(st.booleans()):
+        return Scope()
+    topics = sorted(snapshot.topics["topic"].to_pylist())
+    others = [b for b in snapshot.registered_broker_ids if b not in named]
+    some_topics = tuple(draw(st.lists(st.sampled_from(topics), max_size=2, unique=True)))
+    some_brokers = tuple(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))) if others else ()
+    if draw(st.booleans()):
+        return Scope(excluded_topics=some_topics, excluded_broker_ids=some_brokers)
+    only = tuple(sorted({*named, *others} - set(some_brokers))) if some_brokers else ()
+    return Scope(topics=some_topics, broker_ids=only)
+
+
+@st.composite
+def requests(draw: st.DrawFn, snapshot: ClusterSnapshot) -> PlanRequest:
+    """A request of any kind. It may not fit: then the planner has to say so."""
+    goal = draw(st.sampled_from(PLANNED_GOALS))
+    named: tuple[int, ...] = ()
+    if goal in GOALS_WITH_BROKERS:
+        named = snapshot.live_broker_ids[-draw(st.integers(1, 2)) :]
+    elif goal is Goal.REPAIR and draw(st.booleans()):
+        named = tuple(sorted(set(snapshot.registered_broker_ids) - set(snapshot.live_broker_ids)))
+    scope = draw(scopes(snapshot, named))
+    if goal is not Goal.REPLICATION_FACTOR:
+        return PlanRequest(goal, named, scope=scope)
+    scope = replace(scope, topics=scope.topics or ("*",))
+    return PlanRequest(goal, scope=scope, replication_factor=draw(st.integers(1, 4)))
+
+
+def planned(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan | None:
+    """The plan; None where the answer is that there can be none."""
+    try:
+        return make_plan(snapshot, request)
+    except (InputError, RefusedError) as error:
+        assert str(error)
         return None
-    count = draw(st.integers(1, min(most, 2)))
-    return PlanRequest(goal, tuple(live[-count:]))
 
 
 @PLENTY
@@ -67,9 +96,8 @@ def requests(draw: st.DrawFn, snapshot: ClusterSnapshot) -> PlanRequest | None:
 def test_the_judge_finds_no_error_and_planning_again_moves_nothing(data: st.DataObject) -> None:
     snapshot = data.draw(clusters())
     request = data.draw(requests(snapshot))
-    if request is None:
+    if (plan := planned(snapshot, request)) is None:
         return
-    plan = make_plan(snapshot, request)
     assert judge(snapshot, plan).errors == ()
     assert find_violations(plan, snapshot, request.policy) == ()
     again = make_plan(executed(snapshot, plan), request)
@@ -82,8 +110,101 @@ def test_the_judge_finds_no_error_and_planning_again_moves_nothing(data: st.Data
 @given(data=st.data())
 def test_undo_gives_the_replicas_back(data: st.DataObject) -> None:
     snapshot = data.draw(clusters())
-    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
-    assert assignment_of(executed(executed(snapshot, plan), plan, undo=True)) == assignment_of(snapshot)
+    if plan := planned(snapshot, data.draw(requests(snapshot))):
+        assert assignment_of(executed(executed(snapshot, plan), plan, undo=True)) == assignment_of(snapshot)
+
+
+@PLENTY
+@given(data=st.data())
+def test_goals_that_copy_certain_replicas_copy_just_these(data: st.DataObject) -> None:
+    snapshot = data.draw(clusters())
+    request = data.draw(requests(snapshot))
+    plan = planned(snapshot, request)
+    if plan and request.goal not in (Goal.ADD_BROKERS, Goal.REBALANCE):
+        assert (plan.copied_replicas, plan.copied_bytes) == (plan.lower_bound.replicas, plan.lower_bound.bytes)
+
+
+@PLENTY
+@given(data=st.data())
+def test_added_replicas_are_as_even_as_any_choice_of_brokers_could_make_them(data: st.DataObject) -> None:
+    """No chain of added replicas, each passed on to another broker, ends at one with two fewer than it began with."""
+    snapshot = data.draw(clusters(dead=False))
+    factor = data.draw(st.integers(2, 3))
+    request = PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=factor)
+    plan = planned(snapshot, request)
+    if plan is None:
+        return
+    held, racks = judge(snapshot, plan).replicas, snapshot.racks
+    can_reach: dict[int, set[int]] = {broker: set() for broker in held}
+    for move in plan.moves:
+        for added in move.adding:
+            in_rack = Counter(racks[b] for b in move.replicas_after if b != added)
+            others = set(held) - set(move.replicas_after)
+            can_reach[added] |= {b for b in others if in_rack[racks[b]] <= in_rack[racks[added]]}
+    for start, count in held.items():
+        seen, queue = {start}, [start]
+        while queue:
+            for other in can_reach[queue.pop()] - seen:
+                assert held[other] >= count - 1, f"{start} could pass a replica on to {other}"
+                seen.add(other)
+                queue.append(other)
+
+
+@FEW
+@given(st.integers(0, 2**32))
+def test_no_plan_at_all_is_below_the_bound(seed: int) -> None:
+    """Every possible plan of a tiny cluster: the most even counts are never reached with fewer copies."""
+    tiny = Tiny.of(random.Random(seed))
+    plan = planned(tiny.snapshot, tiny.request)
+    if plan is not None:
+        assert plan.lower_bound.replicas <= tiny.fewest_copies()
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A cluster of which every placement can be tried."""
+
+    snapshot: ClusterSnapshot
+    request: PlanRequest
+
+    @classmethod
+    def of(cls, chance: random.Random) -> "Tiny":
+        count = chance.randint(3, 5)
+        brokers = [{"id": n, "rack": f"r{chance.randrange(3)}"} for n in range(1, count + 1)]
+        factors = [chance.randint(1, 3), chance.randint(1, 3)]
+        rows = [
+            [f"t{n % 2}", n, sorted(chance.sample(range(1, count), min(chance.choice(factors), count - 1))), None, 1, 0]
+            for n in range(chance.randint(1, 4))
+        ]
+        goal = chance.choice([Goal.REBALANCE, Goal.ADD_BROKERS])
+        scope = Scope(excluded_broker_ids=(1,)) if chance.random() < 0.3 else Scope()
+        request = PlanRequest(goal, (count,) if goal is Goal.ADD_BROKERS else (), scope=scope)
+        return cls(from_document_text(json.dumps({"cluster": "tiny", "brokers": brokers, "partitions": rows})), request)
+
+    def fewest_copies(self) -> int:
+        before = assignment_of(self.snapshot)
+        sharing = {b for b in self.snapshot.live_broker_ids if self.request.scope.may_touch_broker(b)}
+        found: list[tuple[int, int]] = []
+        for after in itertools.product(*(self._placements(replicas, sharing) for replicas in before.values())):
+            held = Counter(b for replicas in after for b in replicas if b in sharing)
+            copies = sum(len(set(new) - set(old)) for new, old in zip(after, before.values(), strict=True))
+            found.append((sum(count * count for count in held.values()), copies))
+        return min(found)[1]
+
+    def _placements(self, replicas: tuple[int, ...], sharing: set[int]) -> list[tuple[int, ...]]:
+        takers = sharing & set(self.request.broker_ids or sharing)
+        givers = sharing - set(self.request.broker_ids)
+        return [
+            new
+            for new in itertools.combinations(self.snapshot.live_broker_ids, len(replicas))
+            if set(new) - set(replicas) <= takers
+            and set(replicas) - set(new) <= givers
+            and self._stacked(new) <= self._stacked(replicas)
+        ]
+
+    def _stacked(self, replicas: tuple[int, ...]) -> int:
+        racks = Counter(self.snapshot.racks[b] for b in replicas)
+        return sum(count * (count - 1) for count in racks.values())
 
 
 @PLENTY
@@ -96,8 +217,11 @@ def test_the_order_of_rows_does_not_matter(snapshot: ClusterSnapshot, seed: int)
         shuffle.shuffle(rows)
         tables[name] = table.take(pa.array(rows, pa.int64()))
     mixed = replace(snapshot, tables=tables)
-    for goal in (Goal.REBALANCE, Goal.LEADERS):
-        assert make_plan(mixed, PlanRequest(goal)).to_json() == make_plan(snapshot, PlanRequest(goal)).to_json()
+    factor = PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=2)
+    drain = PlanRequest(Goal.REMOVE_BROKERS, snapshot.live_broker_ids[-1:])
+    for request in (PlanRequest(Goal.REBALANCE), PlanRequest(Goal.LEADERS), factor, drain):
+        if plan := planned(snapshot, request):
+            assert make_plan(mixed, request).to_json() == plan.to_json()
 
 
 @PLENTY

@@ -57,6 +57,13 @@ def test_each_topic_is_led_as_evenly_as_all_of_them() -> None:
     assert per_topic(leaders, 5) == {f"t{t}": [1, 1, 2, 2, 2] for t in range(5)}
 
 
+def test_a_partition_that_two_brokers_need_is_given_to_one_of_them_only() -> None:
+    # By number 3 could lead one and 4 two, but a-0 is one of both: it goes to 3, and one is left for 4.
+    picture = "a-0: 2 3 4\na-1: 2\na-2: 2\na-3: 2 4\na-4: 2"
+    leaders = chosen(cluster(picture, racks="1 2 3 4"))
+    assert Counter(leaders.values()) == {2: 3, 3: 1, 4: 1}
+
+
 def test_a_circle_of_three_brokers_where_no_two_can_exchange() -> None:
     picture = """
     a-0: 1 2

@@ -12,7 +12,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
 from tests.judge import judge
@@ -270,6 +270,6 @@ def test_no_log_dir_is_filled_past_the_limit_whatever_the_goal(goal: Goal, seed:
 def test_replicas_that_are_added_stay_within_the_limit() -> None:
     rows = [(str(number % 3 + 1), 100) for number in range(30)]
     snapshot = cluster(topic("t", rows), racks="1 2 3", disks="1=1000/9000 2=1000/9000 3=7500/9000")
-    plan = make_plan(snapshot, PlanRequest(Goal.REPLICATION_FACTOR, replication_factor=2))
+    plan = make_plan(snapshot, PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=2))
     assert arriving(plan)[3] <= 100
     assert overfilled(snapshot, plan) == []

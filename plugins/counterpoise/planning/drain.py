@@ -5,8 +5,8 @@
 Largest first, each to a broker of the best rack that still may take one by its count; of these to one that has not its
 share of the topic, and then to the one that lacks most bytes. Where the racks leave no such broker, the count gives
 way; where they leave no fair rack, the rack does (the last broker of a rack leaves), and the partition is stacked as
-low as the rest allows. Nothing goes where it would fill a log dir too far: replicas that fit nowhere stay, after others
-were moved on to make room. In the end counts are as even as any choice of takers makes them (`exchange.py`).
+low as the rest allows. Nothing goes where it would fill a log dir too far: others are sent on to make room, and what
+fits nowhere even so stays. In the end counts are as even as any choice of takers makes them (`exchange.py`).
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ from counterpoise.planning.roles import Roles
 from counterpoise.planning.shares import of_topics, whole_shares
 from counterpoise.planning.targets import ByteBand
 
+_MOST_ATTEMPTS = 20  # in vain: where disks are that full, brokers are missing, and no better order of replicas
+
 
 def drain(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, may_move: Flags) -> None:
     """Moves the replicas of partitions that `may_move` off the brokers that leave, all that have a place to go to."""
@@ -30,13 +32,10 @@ def drain(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, may_
     partitions, positions = np.nonzero(movable)
     order = np.lexsort((positions, partitions, -placement.cluster.size_bytes[partitions]))
     intake = _Intake.of(placement, roles, wanted, band)
-    homeless = [
-        (partition, position)
-        for partition, position in zip(partitions[order].tolist(), positions[order].tolist(), strict=True)
-        if not intake.take(partition, position, movable[partition])
-    ]
-    for partition, position in homeless:
-        _make_room(placement, roles, movable, partition, position)
+    patience = _MOST_ATTEMPTS
+    for partition, position in zip(partitions[order].tolist(), positions[order].tolist(), strict=True):
+        if not intake.take(partition, position, movable[partition]) and patience:
+            patience -= not _make_room(placement, roles, movable, partition, position)
     free = Choosers(placement, roles.takers, movable & ~leaving[placement.replicas])
     even_counts(placement, roles.takers, free)
     even_bytes(placement, roles.takers, free, band)
@@ -52,7 +51,6 @@ class _Intake:
     racks: Ints
     wanted: Ints
     fair_bytes: Ints
-    room: Ints
     topic_shares: NDArray[np.float64]  # by topic and rack
 
     @classmethod
@@ -61,15 +59,14 @@ class _Intake:
         number_of = np.full(placement.cluster.broker_count + 1, len(takers))
         number_of[takers] = np.arange(len(takers))
         shares = of_topics(placement, rack_sizes(placement.cluster, roles.staying))
-        room = placement.room[takers]
         racks = placement.cluster.racks[takers]
-        return cls(placement, takers, number_of, racks, wanted[takers], band.fair[takers], room, shares)
+        return cls(placement, takers, number_of, racks, wanted[takers], band.fair[takers], shares)
 
     def take(self, partition: int, position: int, leaves: Flags) -> bool:
         """Gives a replica to the best taker; False when none may have it. `leaves` has the row's other movables."""
         placement, row = self.placement, self.placement.replicas[partition]
         size = int(placement.cluster.size_bytes[partition])
-        able = np.append(self.room >= size, False)
+        able = np.append(placement.room[self.takers] >= size, False)
         able[self.number_of[row]] = False
         chosen = np.flatnonzero(able)
         if not len(chosen):
@@ -79,7 +76,6 @@ class _Intake:
         chosen = _least(chosen, np.maximum(0, placement.counts[brokers] + 1 - self.wanted[chosen]))
         chosen = _least(chosen, self._topic_level(chosen, int(placement.cluster.topic_numbers[partition])))
         best = int(chosen[np.argmin(placement.bytes_held[self.takers[chosen]] - self.fair_bytes[chosen])])
-        self.room[best] -= size
         placement.give(partition, position, int(self.takers[best]))
         return True
 
@@ -101,8 +97,8 @@ def _least(candidates: Ints, values: Ints) -> Ints:
     return np.asarray(candidates[values == values.min()])
 
 
-def _make_room(placement: Placement, roles: Roles, movable: Flags, partition: int, position: int) -> None:
-    """Sends one replica that has just come to a broker on to another, if that lets this one take the broker's place."""
+def _make_room(placement: Placement, roles: Roles, movable: Flags, partition: int, position: int) -> bool:
+    """Sends one replica that has just come to a broker on to another, if that makes room for this one."""
     size = int(placement.cluster.size_bytes[partition])
     sizes = placement.cluster.size_bytes
     free = Choosers(placement, roles.takers, movable & ~np.append(roles.leaving, False)[placement.replicas])
@@ -117,4 +113,5 @@ def _make_room(placement: Placement, roles: Roles, movable: Flags, partition: in
                 best = fitting[np.lexsort((partitions[fitting], sizes[partitions[fitting]]))[:1]]
                 free.pass_on(partitions[best], positions[best], other)
                 placement.give(partition, position, taker)
-                return
+                return True
+    return False

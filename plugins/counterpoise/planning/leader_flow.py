@@ -75,7 +75,8 @@ def even_leaders(candidates: Candidates) -> Ints:
         bound, lanes = answer.cost, _lanes(candidates, staying, answer.sent)
         answer = _flow(candidates, lanes, groups, steps)
         if answer.cost > bound:
-            answer = _flow(candidates, _lanes(candidates, all_free[:0]), _grouped(candidates, all_free), steps)
+            lanes, groups = _lanes(candidates, all_free[:0]), _grouped(candidates, all_free)
+            answer = _cheapest(candidates, lanes, groups)[1]
     return answer.leads
 
 

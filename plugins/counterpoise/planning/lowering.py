@@ -27,7 +27,7 @@ _TOLERANCE_PERCENT = 5
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
     """Takes replicas from partitions that may change until `factor` are left, or none that is left may go.
 
-    Brokers out of scope lose none.
+    Brokers out of scope lose none, and come to lead nothing by it.
     """
     surplus = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts > factor))
     if not len(surplus):
@@ -75,7 +75,7 @@ class _Rows:
         brokers = rows[rows >= 0]
         order = np.argsort(brokers, kind="stable")
         starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-        wanted = _wanted(rows, is_good, may_go, factor)
+        wanted = _wanted(rows, is_good, may_go, rows == cluster.leaders_now[partitions, None], factor)
         return cls(placement, partitions, is_good, may_go, wanted, held[order], starts)
 
     def too_long(self) -> Ints:
@@ -165,14 +165,17 @@ class _Rows:
         return partitions[at], positions[at].astype(np.int64), others.astype(np.int64)
 
 
-def _wanted(rows: Ints, is_good: Flags, may_go: Flags, factor: int) -> Ints:
+def _wanted(rows: Ints, is_good: Flags, may_go: Flags, leads: Flags, factor: int) -> Ints:
     """Replicas in the end: `factor`, or as many as have to stay.
 
-    A good one only goes where no other is left: no step may take more of those in sync than the factor does.
+    A good one only goes where no other is left: no step may take more of those in sync than the factor does. And where
+    all others are on brokers out of scope, one of those in scope stays to lead, if one leads now.
     """
     held = rows >= 0
     is_stuck = (held & ~is_good & ~may_go).any(axis=1)
     may_go_in_all = np.where(is_stuck, (may_go & ~is_good).sum(axis=1), may_go.sum(axis=1))
+    outside = (held & ~may_go).sum(axis=1)
+    may_go_in_all -= (may_go & leads).any(axis=1) & (outside > 0) & ~is_stuck
     return np.asarray(np.maximum(factor, held.sum(axis=1) - may_go_in_all))
 
 
