@@ -232,7 +232,7 @@ def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
 
 def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
     leads = {case.after[key][0], case.leaders[key]} if key not in case.moved else {case.after[key][0]}
-    able = set(case.after[key]) & case.in_scope - case.named
+    able = set(case.after[key]) & case.in_scope & case.in_sync[key] - case.named
     return bool(leads & case.named and able and case.plan.scope.may_touch_broker(case.leaders[key] or -1))
 
 

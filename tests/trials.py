@@ -173,9 +173,11 @@ def _request(chance: random.Random, document: dict[str, Any], goal: Goal, scopes
         goal = goal if named else Goal.LEADERS
     if not scopes:
         return PlanRequest(goal, named)
-    topics = tuple(chance.sample(["t0", "t1", "*2"], chance.randint(0, 2)))
+    topics = sorted({row[0] for row in document["partitions"]})
+    excluded = tuple(topic.replace("t", "*") for topic in chance.sample(topics, chance.randint(0, len(topics) - 1)))
     others = [b for b in live if b not in named]
-    return PlanRequest(goal, named, scope=Scope((), topics, (), tuple(chance.sample(others, chance.randint(0, 1)))))
+    brokers = tuple(chance.sample(others, 1)) if len(others) > 2 and chance.random() < 0.5 else ()
+    return PlanRequest(goal, named, scope=Scope((), excluded, (), brokers))
 
 
 def large_trial(chance: random.Random, goal: Goal, *, racks: int, new: int, old: int = 30) -> Trial:

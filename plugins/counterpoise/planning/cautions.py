@@ -20,6 +20,7 @@ from counterpoise.planning.situation import Situation, is_worse
 from counterpoise.units import format_bytes
 
 _MOST_NAMES = 5
+_EVENING_REPLICAS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE})
 _USUAL_REPLICATION_FACTOR = 3
 
 
@@ -120,7 +121,7 @@ def _racks_not_cured(situation: Situation) -> str | None:
 def _uneven_racks(situation: Situation) -> str | None:
     best = situation.best_counts[situation.sharing]
     low, high = int(best.min(initial=1 << 60)), int(best.max(initial=0))
-    if high - low <= 1 or situation.request.goal is Goal.LEADERS:
+    if high - low <= 1 or situation.request.goal not in _EVENING_REPLICAS:
         return None
     return (
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different numbers of brokers "
@@ -129,7 +130,7 @@ def _uneven_racks(situation: Situation) -> str | None:
 
 
 def _counts_not_reached(situation: Situation) -> str | None:
-    if situation.request.goal is Goal.LEADERS:
+    if situation.request.goal not in _EVENING_REPLICAS:
         return None
     best, reached = situation.best_counts[situation.sharing], situation.after.counts[situation.sharing]
     if not is_worse(reached, best):
@@ -142,7 +143,7 @@ def _counts_not_reached(situation: Situation) -> str | None:
 
 def _bytes_outside_band(situation: Situation) -> str | None:
     which = situation.out_of_band
-    if situation.request.goal is Goal.LEADERS or not len(which):
+    if situation.request.goal not in _EVENING_REPLICAS or not len(which):
         return None
     percent = situation.request.policy.bytes_tolerance_percent
     return (

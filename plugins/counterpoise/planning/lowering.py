@@ -34,6 +34,8 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
         return
     shares = per_broker(factor, rack_sizes(placement.cluster, roles.staying))[placement.cluster.racks]
     rows = _Rows.of(placement, surplus, factor)
+    if not len(rows.too_long()):
+        return
     while len(which := rows.too_long()):
         worst = rows.worst(which)
         only = worst.sum(axis=1) == 1

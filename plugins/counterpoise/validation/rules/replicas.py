@@ -1,6 +1,7 @@
 """Rules about replica sets: as many as wanted, on live brokers and enough racks, and nothing in sync given up."""
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from counterpoise.model.plan import Move
 from counterpoise.model.request import Goal
@@ -40,12 +41,7 @@ def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
     if held <= number < wanted:
         others = [b for b in case.live - set(move.replicas_after) if in_scope(b)]
         return all(case.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
-    in_sync, leader = _in_sync(case, row), case.leader_of(row)
-    are_spare = len(in_sync & set(move.replicas_after)) > min(len(in_sync), number - 1)
-    givers = {b for b in move.replicas_after if in_scope(b) and (are_spare or b not in in_sync)}
-    if not any(in_scope(b) and b in case.live for b in move.replicas_after if b != leader):
-        givers -= {leader}  # nobody in scope could lead in its place
-    return wanted < number <= held and not givers
+    return wanted < number <= held and _most_kept(case, row, number - 1)[0] < min(len(_in_sync(case, row)), number - 1)
 
 
 def targets_are_live(case: Case) -> Iterator[Violation]:
@@ -74,7 +70,7 @@ def racks_not_worse(case: Case) -> Iterator[Violation]:
             continue
         least = min(before, _rack_count(case, _able_to_hold(case, move, row)))
         if len(move.replicas_after) < len(row.replicas):
-            least = _racks_to_keep(case, row, len(move.replicas_after))
+            _, least = _most_kept(case, row, len(move.replicas_after))
         if after < least:
             what = f"is on {before} racks and would be on {after}; {least} are possible"
             yield Violation.of_move("racks_not_worse", move, what)
@@ -116,12 +112,12 @@ def min_isr_reachable(case: Case) -> Iterator[Violation]:
 
 
 def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
-    """Of fewer replicas than before, as many as possible are such that are in sync now."""
+    """Of fewer replicas than before, as many as there is place for are such that are in sync now."""
     for move, row in case.known_moves:
         in_sync, number = _in_sync(case, row), len(move.replicas_after)
-        kept, possible = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
-        if number < len(row.replicas) and kept < possible:
-            what = f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, where {possible} could stay"
+        kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
+        if number < len(row.replicas) and kept < needed:
+            what = f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, not {needed}"
             yield Violation.of_move("in_sync_replicas_kept", move, what)
 
 
@@ -130,15 +126,19 @@ def _in_sync(case: Case, row: PartitionRow) -> frozenset[int]:
     return frozenset(row.replicas if row.isr is None else row.isr) & case.live
 
 
+def _most_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
+    """In-sync replicas, and then racks, that so many of a partition's replicas can keep; (-1, -1) where none may go.
+
+    Brokers out of scope give up nothing, and none of them gets to lead instead of a broker that gives up its replica.
+    """
+    in_scope, in_sync = case.plan.scope.may_touch_broker, _in_sync(case, row)
+    best = (-1, -1)
+    for gone in combinations([b for b in row.replicas if in_scope(b)], len(row.replicas) - number):
+        kept = [b for b in row.replicas if b not in gone]
+        if case.leader_of(row) not in gone or any(in_scope(b) and b in case.live for b in kept):
+            best = max(best, (len(in_sync.intersection(kept)), _rack_count(case, kept)))
+    return best
+
+
 def _rack_count(case: Case, replicas: Iterable[int]) -> int:
     return len({case.snapshot.racks.get(broker_id) for broker_id in replicas})
-
-
-def _racks_to_keep(case: Case, row: PartitionRow, factor: int) -> int:
-    """The most racks that `factor` of a partition's replicas can be on. Those that are in sync stay first."""
-    in_sync = _in_sync(case, row)
-    if len(in_sync) >= factor:
-        return min(factor, _rack_count(case, in_sync))
-    racks = case.snapshot.racks
-    others = {racks.get(b) for b in row.replicas} - {racks.get(b) for b in in_sync}
-    return _rack_count(case, in_sync) + min(factor - len(in_sync), len(others))
