@@ -63,6 +63,13 @@ def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
     assert sorted(judge(snapshot, plan).replicas.values()) == [60, 60, 60, 60]
 
 
+def test_a_budget_too_small_for_anything_is_named_as_the_reason() -> None:
+    snapshot = cluster("\n".join(f"a-{n}: {1 + n % 2} size=1000" for n in range(6)), racks="1 2 3")
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,), budget=Budget(max_bytes=10)))
+    assert plan.is_empty and plan.left.replicas == 2
+    assert "budget" in plan.reason
+
+
 def almost_even() -> ClusterSnapshot:
     """2,000 partitions, and one leader on the wrong broker."""
     rows = striped(2000, 4, factor=2).splitlines()

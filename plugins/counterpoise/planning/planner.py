@@ -50,7 +50,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     outcome, reorders_left = keep_named_within(outcome, request.budget)
     left = replace(left, partitions=left.partitions + reorders_left)
     situation = Situation(request, cluster, roles, placement, outcome, left)
-    if goal.why is None and not is_worth_while(situation):
+    if goal.why is None and not left.partitions and not is_worth_while(situation):
         placement.reset_to(cluster.replicas.copy())
         situation = Situation(request, cluster, roles, placement, Outcome.unchanged(cluster))
     outcome = situation.outcome

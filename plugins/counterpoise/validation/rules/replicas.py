@@ -66,11 +66,13 @@ def racks_not_worse(case: Case) -> Iterator[Violation]:
     """Never on fewer racks than before, unless no broker of a rack can take a replica or there are fewer replicas."""
     for move, row in case.known_moves:
         before, after = _rack_count(case, row.replicas), _rack_count(case, move.replicas_after)
-        if after >= before:
+        number = len(move.replicas_after)
+        if after >= min(before, number):
             continue
-        least = min(before, _rack_count(case, _able_to_hold(case, move, row)))
-        if len(move.replicas_after) < len(row.replicas):
-            _, least = _most_kept(case, row, len(move.replicas_after))
+        if number < len(row.replicas):
+            _, least = _most_kept(case, row, number)
+        else:
+            least = min(before, _rack_count(case, _able_to_hold(case, move, row)))
         if after < least:
             what = f"is on {before} racks and would be on {after}; {least} are possible"
             yield Violation.of_move("racks_not_worse", move, what)
