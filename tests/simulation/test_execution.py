@@ -68,8 +68,10 @@ def test_a_rate_that_somebody_changed_meanwhile_is_left_alone_and_named(tmp_path
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
-    run.repeat(driver.step)
+    while not run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
     set_config(run.cluster, BROKER_4, FOLLOWER_RATE, "777777")
+    run.repeat(driver.step)
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.DONE
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "777777"}}

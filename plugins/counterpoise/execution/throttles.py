@@ -1,12 +1,12 @@
 """Replication throttles (KIP-73): which keys a plan needs, what is missing, and how each gets back to what it was.
 
     target = wanted_throttles(moves, rate)
-    changes = missing(target, configs)          # empty: the throttle is in force
-    change = restoring(touched, configs)        # None: this key is as it was before
+    changes = missing(target, configs, touched)  # empty: the throttle is in force
+    change = restoring(key, configs)             # None: this key is as it was before
 
 Kafka's own split is followed: the leader list names the replicas before the move, the follower list only those being
-added. Lists are merged, never replaced; `*` is left alone; a foreign rate below ours stays. Only the dynamic value of
-the broker itself throttles: cluster defaults have no effect on these keys (KAFKA-10190).
+added. Lists are merged, never replaced; `*` is left alone; a foreign rate below ours stays, and is never raised. Only
+the dynamic value of the broker itself throttles: cluster defaults have no effect on these keys (KAFKA-10190).
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,6 +28,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.steps import steps_of
 
 EVERY_REPLICA: Final = "*"
 _OWN_LEVEL: Final = {
@@ -67,12 +68,17 @@ def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> Throt
         if not move.adding:
             continue
         for key, rate_key, broker_ids in (
-            (LEADER_REPLICAS, LEADER_RATE, move.replicas_before),
+            (LEADER_REPLICAS, LEADER_RATE, _sources(move)),
             (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
         ):
             lists.setdefault((topic(move.topic), key), []).extend(f"{move.partition}:{b}" for b in broker_ids)
             rates.update((broker(b), rate_key) for b in broker_ids)
     return ThrottleTarget(rate_bytes_per_second, frozenset(rates), {k: tuple(v) for k, v in sorted(lists.items())})
+
+
+def _sources(move: Move) -> tuple[int, ...]:
+    """The replicas that may lead while something is copied: those of before, and of the steps on the way."""
+    return tuple(dict.fromkeys((*move.replicas_before, *(b for step in steps_of(move)[:-1] for b in step))))
 
 
 def own_value(configs: Configs, resource: ConfigResource, key: str) -> str | None:
@@ -81,13 +87,20 @@ def own_value(configs: Configs, resource: ConfigResource, key: str) -> str | Non
     return value.value if value is not None and value.source is _OWN_LEVEL[resource.type] else None
 
 
-def missing(target: ThrottleTarget, configs: Configs) -> tuple[ConfigChange, ...]:
-    """The changes after which the target is in force. Resources that `configs` does not tell are left out."""
-    changes = [
-        ConfigChange(resource, key, ConfigOperation.SET, str(target.rate_bytes_per_second))
-        for resource, key in sorted(target.rates)
-        if resource in configs and not _is_slow_enough(own_value(configs, resource, key), target.rate_bytes_per_second)
-    ]
+def missing(target: ThrottleTarget, configs: Configs, touched: Iterable[TouchedKey] = ()) -> tuple[ConfigChange, ...]:
+    """The changes after which the target is in force. Resources that `configs` does not tell are left out.
+
+    `touched` are the keys of this run: a rate that is ours follows the target up and down, a foreign one is only
+    ever lowered.
+    """
+    ours = {(t.resource, t.key): t for t in touched if t.restored_at is None}
+    changes = []
+    for resource, key in sorted(target.rates):
+        if resource in configs:
+            now, known = own_value(configs, resource, key), ours.get((resource, key))
+            rate = _capped(target.rate_bytes_per_second, known)
+            if not _is_right_rate(now, rate, known):
+                changes.append(ConfigChange(resource, key, ConfigOperation.SET, str(rate)))
     for (resource, key), entries in target.lists.items():
         if resource not in configs:
             continue
@@ -95,6 +108,41 @@ def missing(target: ThrottleTarget, configs: Configs) -> tuple[ConfigChange, ...
         if EVERY_REPLICA not in present and (absent := [e for e in entries if e not in present]):
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
     return tuple(changes)
+
+
+def _capped(rate: int, known: TouchedKey | None) -> int:
+    before = known.before_value if known else None
+    return min(rate, int(before)) if before is not None and before.isdecimal() else rate
+
+
+def _is_right_rate(now: str | None, rate: int, known: TouchedKey | None) -> bool:
+    if now is None or not now.isdecimal():
+        return False
+    if known is not None and now in _entries(known.ours):
+        return int(now) == rate
+    return int(now) <= rate
+
+
+def gaps(changes: Iterable[ConfigChange], touched: Iterable[TouchedKey], configs: Configs) -> tuple[ConfigChange, ...]:
+    """Of the changes that are missing, those that were in force before: somebody else took them away."""
+    seen = {(t.resource, t.key): t for t in touched if t.restored_at is None and t.during_value is not None}
+    found = []
+    for change in changes:
+        known = seen.get((change.resource, change.key))
+        if known is None:
+            continue
+        ours = set(_entries(known.ours))
+        if change.key in RATE_KEYS:
+            if own_value(configs, change.resource, change.key) not in ours:
+                found.append(change)
+        elif ours & set(_entries(change.value)):
+            found.append(change)
+    return tuple(found)
+
+
+def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
+    """Whether the key holds something of ours."""
+    return bool(set(_entries(touched.ours)) & set(_entries(own_value(configs, touched.resource, touched.key))))
 
 
 def touches(changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mapping[str, str]) -> tuple[TouchedKey, ...]:
@@ -125,7 +173,7 @@ def restoring(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
 
 
 def _restoring_rate(touched: TouchedKey, now: str | None) -> ConfigChange | None:
-    if now != touched.ours or now == touched.before_value:
+    if now not in _entries(touched.ours) or now == touched.before_value:
         return None
     return _set_or_delete(touched, touched.before_value)
 
@@ -149,10 +197,6 @@ def _set_or_delete(touched: TouchedKey, value: str | None) -> ConfigChange:
     if value is None:
         return ConfigChange(touched.resource, touched.key, ConfigOperation.DELETE)
     return ConfigChange(touched.resource, touched.key, ConfigOperation.SET, value)
-
-
-def _is_slow_enough(value: str | None, rate: int) -> bool:
-    return value is not None and value.isdecimal() and int(value) <= rate
 
 
 def _entries(value: str | None) -> list[str]:

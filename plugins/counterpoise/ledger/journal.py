@@ -16,9 +16,10 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, StepTakenError
-from counterpoise.ledger.schema import elections, events, moves, runs, touched_keys
+from counterpoise.ledger.schema import elections, events, moves, pulses, runs, touched_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import STEP_SECONDS, Event, Submission, TouchedKey
 
 
@@ -93,8 +94,8 @@ class Journal:
     def touching(self, keys: Iterable[TouchedKey]) -> None:
         """The intent to change keys, with their earlier values.
 
-        While a key is ours its first earlier value stays, and list entries that are added again join ours; a key
-        that was restored since (the run halted and was started again) begins anew.
+        While a key is ours its first earlier value stays, and new entries, or another rate, join what is known as
+        ours; a key that was restored since (the run halted and was started again) begins anew.
         """
         with self._transaction() as connection:
             known = {(t.resource, t.key): t for t in self._touched(connection)}
@@ -106,9 +107,8 @@ class Journal:
                     anew = {"during_value": None, "after_value": None, "restored_at": None}
                     self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:
-                    is_rate = touched.resource.type is ConfigResourceType.BROKER
                     self._update_key(
-                        connection, touched, ours=touched.ours if is_rate else _joined(earlier.ours, touched.ours)
+                        connection, touched, ours=_joined(earlier.ours, touched.ours), during_value=None
                     )
 
     def touched(self) -> tuple[TouchedKey, ...]:
@@ -137,7 +137,7 @@ class Journal:
             for tp in partitions:
                 where = self._move(tp)
                 changed = connection.execute(
-                    moves.update().where(*where).values(submitted_at=now, answered_at=None)
+                    moves.update().where(*where).values(submitted_at=now, answered_at=None, asked_broker_id=None)
                 ).rowcount
                 if not changed:
                     connection.execute(
@@ -149,6 +149,10 @@ class Journal:
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
         self._mark_moves(partitions, {"answered_at": self._clock()})
 
+    def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
+        """Whom the call went to that may still be applied."""
+        self._mark_moves(partitions, {"asked_broker_id": asked_broker_id})
+
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self._clock()
         self._mark_moves(partitions, {"done_at": now, "answered_at": sa.func.coalesce(moves.c.answered_at, now)})
@@ -157,7 +161,9 @@ class Journal:
         query = sa.select(moves).where(moves.c.run_id == self.run_id)
         with self._transaction() as connection:
             rows = [
-                Submission(TopicPartition(r.topic, r.partition), r.submitted_at, r.answered_at, r.done_at)
+                Submission(
+                    TopicPartition(r.topic, r.partition), r.submitted_at, r.answered_at, r.done_at, r.asked_broker_id
+                )
                 for r in connection.execute(query)
             ]
         return {row.topic_partition: row for row in rows}
@@ -183,6 +189,20 @@ class Journal:
         query = sa.select(elections).where(elections.c.run_id == self.run_id)
         with self._transaction() as connection:
             return {TopicPartition(r.topic, r.partition): r.attempts for r in connection.execute(query)}
+
+    def pulse(self) -> Pulse | None:
+        """What the last look found; None before the first one."""
+        query = sa.select(pulses.c.body).where(pulses.c.run_id == self.run_id)
+        with self._transaction() as connection:
+            body = connection.scalar(query)
+        return Pulse.from_json(body) if body else None
+
+    def beat(self, pulse: Pulse) -> None:
+        values = {"at": pulse.at, "moves_in_flight": pulse.progress.moves_in_flight, "body": pulse.to_json()}
+        with self._transaction() as connection:
+            update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
+            if not connection.execute(update).rowcount:
+                connection.execute(pulses.insert().values(run_id=self.run_id, **values))
 
     def event(self, kind: str, text: str) -> None:
         with self._transaction() as connection:

@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from counterpoise.errors import InputError, LedgerError, RunConflictError, WrongClusterError
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.journal import Journal
-from counterpoise.ledger.schema import approvals, clusters, events, plans, runs
+from counterpoise.ledger.schema import approvals, clusters, events, plans, pulses, requests, runs
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, Run, RunState
 
@@ -59,7 +60,9 @@ class Ledger:
                 .values(last_snapshot_id=snapshot_id, last_observed_at=observed_at)
             )
 
-    def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
+    def propose(
+        self, plan: RebalancePlan, plan_uri: str, *, requested_by: str, undoes_run_id: str | None = None
+    ) -> Run:
         """Opens a run for a plan; an earlier one that nobody has started is superseded.
 
         The same plan proposed again while its run still waits is the same run. Raises RunConflictError while another
@@ -91,6 +94,7 @@ class Ledger:
                     reason="",
                     requested_by=requested_by,
                     opened_at=now,
+                    undoes_run_id=undoes_run_id,
                 )
             )
             self._add_event(connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now)
@@ -162,6 +166,47 @@ class Ledger:
                 for row in connection.execute(query)
             )
 
+    def request(self, asked: ControlRequest) -> None:
+        """Keeps what somebody asks of a run or a cluster, for the next look to obey."""
+        with self._transaction() as connection:
+            connection.execute(
+                requests.insert().values(
+                    cluster=asked.cluster,
+                    run_id=asked.run_id,
+                    control=asked.control,
+                    by=asked.by,
+                    why=asked.why,
+                    at=asked.at,
+                    rate_bytes_per_second=asked.rate_bytes_per_second,
+                    until=asked.until,
+                )
+            )
+            if asked.run_id is not None:
+                self._add_event(connection, asked.run_id, f"{asked.control} asked", str(asked), asked.at)
+
+    def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
+        """All about a cluster, and about one of its runs, oldest first."""
+        concerned = requests.c.run_id.is_(None) | (requests.c.run_id == run_id)
+        query = sa.select(requests).where(requests.c.cluster == cluster, concerned).order_by(requests.c.id)
+        with self._transaction() as connection:
+            return tuple(_request(row) for row in connection.execute(query))
+
+    def obeyed(self, asked: ControlRequest) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                requests.update().where(requests.c.id == asked.request_id).values(obeyed_at=self._clock())
+            )
+
+    def moves_in_flight_elsewhere(self, run_id: str) -> int:
+        """Of all other runs under way, as of their last looks."""
+        query = (
+            sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
+            .join(runs, pulses.c.run_id == runs.c.run_id)
+            .where(runs.c.state.in_(_UNDER_WAY), runs.c.run_id != run_id)
+        )
+        with self._transaction() as connection:
+            return int(connection.scalar(query) or 0)
+
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transaction, self._clock)
 
@@ -213,4 +258,21 @@ def _run(row: sa.Row[Any]) -> Run:
         reason=row.reason,
         opened_at=row.opened_at,
         closed_at=row.closed_at,
+        requested_by=row.requested_by,
+        undoes_run_id=row.undoes_run_id,
+    )
+
+
+def _request(row: sa.Row[Any]) -> ControlRequest:
+    return ControlRequest(
+        cluster=row.cluster,
+        run_id=row.run_id,
+        control=Control(row.control),
+        by=row.by,
+        why=row.why,
+        at=row.at,
+        rate_bytes_per_second=row.rate_bytes_per_second,
+        until=row.until,
+        obeyed_at=row.obeyed_at,
+        request_id=row.id,
     )

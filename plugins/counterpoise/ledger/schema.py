@@ -53,6 +53,7 @@ runs = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("requested_by", sa.Text, nullable=False),
+    sa.Column("undoes_run_id", sa.Text),  # the run that this one takes back
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("step_holder", sa.Text),
@@ -106,6 +107,7 @@ moves = sa.Table(
     sa.Column("submitted_at", UtcDateTime, nullable=False),  # written before the call
     sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
     sa.Column("done_at", UtcDateTime),  # seen in the cluster
+    sa.Column("asked_broker_id", sa.Integer),  # of a call without an answer: who may still apply it
 )
 
 elections = sa.Table(
@@ -115,6 +117,31 @@ elections = sa.Table(
     sa.Column("topic", sa.Text, primary_key=True),
     sa.Column("partition", sa.Integer, primary_key=True),
     sa.Column("attempts", sa.Integer, nullable=False),
+)
+
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id")),  # null: about the cluster
+    sa.Column("control", sa.Text, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("rate_bytes_per_second", sa.BigInteger),
+    sa.Column("until", UtcDateTime),
+    sa.Column("obeyed_at", UtcDateTime),
+    sa.Index("ix_requests_cluster", "cluster"),
+)
+
+pulses = sa.Table(
+    "pulses",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
+    sa.Column("body", sa.Text, nullable=False),  # JSON: model/pulse.py
 )
 
 events = sa.Table(

@@ -6,7 +6,7 @@ ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from datetime import time, timedelta
 from enum import StrEnum
 
 
@@ -36,13 +36,64 @@ class BalancePolicy:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+class InFlight(StrEnum):
+    """What becomes of moves under way when a run stops before its end."""
+
+    FINISH = "finish"  # under their throttle
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    """When new moves may be submitted: from each time that `starts` names, for as long as `lasts`."""
+
+    starts: str  # five cron fields: minute, hour, day of month, month, day of week
+    lasts: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class DailyRate:
+    """The most that a broker may copy from one time of day until another; past midnight when `until` is earlier."""
+
+    starts: time
+    until: time
+    rate_bytes_per_second: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrakePolicy:
+    """How a run slows down while clients outside the plan suffer, and speeds up again.
+
+    Each step halves the rate, down to the floor. Pain is a partition outside the plan that lost an in-sync replica
+    since the run began, although its broker is live, with a leader on a broker that copies are read from.
+    """
+
+    lowest_rate_bytes_per_second: int = 1_000_000
+    step_after: timedelta = timedelta(seconds=30)  # of pain: one step down
+    calm_after: timedelta = timedelta(minutes=2)  # without pain: one step up
+    halt_after: timedelta = timedelta(minutes=10)  # of pain at the floor
+
+
 @dataclass(frozen=True, slots=True)
 class MovementPolicy:
-    """How fast, and how much at once. The rate is per broker, for the leader and the follower side alike (KIP-73)."""
+    """How fast, when, and how much at once. The rate is per broker, for leaders and followers alike (KIP-73)."""
 
     rate_bytes_per_second: int = 20_000_000
-    max_moves_in_flight: int = 100
-    max_moves_in_flight_per_broker: int = 20
+    max_moves_in_flight: int = 500
+    max_moves_in_flight_per_broker: int = 50
+    max_bytes_in_flight: int | None = None  # of the cluster; one move is always allowed, however large
+    max_bytes_in_flight_per_broker: int | None = None
+    max_coordinator_moves_in_flight: int = 5  # of offsets, transactions and share groups, which come last
+    max_elections_per_look: int = 100
+    on_halt: InFlight = InFlight.FINISH
+    windows: tuple[MaintenanceWindow, ...] = ()  # none: always
+    daily_rates: tuple[DailyRate, ...] = ()  # they only lower what was approved
+    time_zone: str = "UTC"  # of windows and daily rates
+    link_capacity_bytes_per_second: int | None = None  # of each broker's network; a safe rate is suggested from it
+    brakes: BrakePolicy = field(default_factory=BrakePolicy)
+    dead_broker_patience: timedelta = timedelta(minutes=2)  # nothing new meanwhile; then the run halts
+    stall_patience: timedelta = timedelta(seconds=90)  # without a byte less to copy on a link: alarm; twice: halt
+    orphaned_after: timedelta = timedelta(minutes=15)  # since the last look; then kafka_throttle_watch settles the run
 
 
 @dataclass(frozen=True, slots=True)

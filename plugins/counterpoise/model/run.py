@@ -34,7 +34,7 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.RUNNING: frozenset({RunState.SETTLING}),
     RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
-    RunState.HALTED: frozenset({RunState.RUNNING}),
+    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING}),  # a late move has to be seen to its end
     RunState.DONE: frozenset(),
     RunState.REJECTED: frozenset(),
     RunState.SUPERSEDED: frozenset(),
@@ -53,6 +53,8 @@ class Run:
     reason: str  # why it halted, was rejected or superseded; "" otherwise
     opened_at: datetime  # UTC
     closed_at: datetime | None
+    requested_by: str = ""
+    undoes_run_id: str | None = None  # the run that this one takes back
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Submission:
     submitted_at: datetime
     answered_at: datetime | None
     done_at: datetime | None
+    asked_broker_id: int | None = None  # of a call without an answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,183 @@
+"""The hands of a run: each command becomes one change of the cluster, its intent written down before the call.
+
+    seconds = Hands(admin, journal, orders, log).apply(command, seen, pulse, step)
+
+Before each call the step lock is checked, and after it again before the result is recorded: a copy that was frozen
+and wakes late neither calls nor writes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.execution.commands import (
+    Cancel,
+    Command,
+    Elect,
+    Release,
+    Restore,
+    RestoreOrder,
+    Submit,
+    Throttle,
+    Wait,
+)
+from counterpoise.execution.observation import Observation
+from counterpoise.execution.proof import brokers_in_force, brokers_of
+from counterpoise.execution.throttles import gaps, own_value, touches, wanted_throttles
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.plan import Move
+from counterpoise.model.run import TouchedKey
+from counterpoise.units import format_rate
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal, Step
+
+LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
+READ_BACK_SECONDS: Final = 0.3  # after something was written
+ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
+_MOST_ERRORS_NAMED: Final = 20
+
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+class Hands:
+    def __init__(
+        self, admin: ClusterAdmin, journal: "Journal", log: Callable[[str], None], *, may_resize: bool
+    ) -> None:
+        """`may_resize` lifts the cluster's guard over the number of replicas (KIP-860)."""
+        self._admin, self._journal, self._log, self._may_resize = admin, journal, log, may_resize
+
+    def apply(self, command: Command, seen: Observation, rate: int, step: "Step") -> float:
+        """Seconds after which to look again. Raises ClusterError when the cluster refuses everything."""
+        match command:
+            case Wait(reason):
+                self._log(reason)
+                return LOOK_AGAIN_SECONDS
+            case Throttle(changes):
+                return self._throttle(changes, seen, rate, step)
+            case Submit(moves):
+                return self._submit(moves, seen, rate, step)
+            case Elect(moves):
+                return self._elect(moves, step)
+            case Cancel(moves, reason):
+                self.tell("cancelling", f"{_count(moves)}: {reason}")
+                return self._reassign({move.topic_partition: None for move in moves}, step)
+            case RestoreOrder(moves):
+                self.tell("restoring", f"the replica order of {_count(moves)}")
+                return self._reassign({m.topic_partition: seen.resting_order(m) for m in moves}, step)
+            case Restore(keys):
+                return self._restore(keys, step)
+            case Release(keys):
+                return self._release(keys, seen, step)
+        raise AssertionError(f"{command} is not applied")
+
+    def tell(self, kind: str, text: str) -> None:
+        """What is about to be done, for the record and for whoever watches."""
+        self._journal.event(kind, text)
+        self._log(f"{kind}: {text}")
+
+    def _throttle(self, changes: tuple[ConfigChange, ...], seen: Observation, rate: int, step: "Step") -> float:
+        topic_ids = {tp.topic: partition.topic_id for tp, partition in seen.partitions.items()}
+        if lost := gaps(changes, seen.touched, seen.configs):
+            self._journal.event("throttle gap", f"{len(lost)} throttle keys were not as we left them; set again")
+        self._journal.touching(touches(changes, seen.configs, topic_ids))
+        self.tell("throttling", f"{len(changes)} config keys, {format_rate(rate)}")
+        self._alter_configs(changes, step)
+        return READ_BACK_SECONDS
+
+    def _submit(self, moves: tuple[Move, ...], seen: Observation, rate: int, step: "Step") -> float:
+        copying = any(seen.arriving(move) for move in moves)
+        if copying:
+            moves = self._proven(moves, seen, rate)
+            if not moves:
+                self._log("the throttle has not reached every broker yet")
+                return READ_BACK_SECONDS
+        self.tell("moving", _count(moves))
+        wait = self._reassign({move.topic_partition: seen.next_target(move) for move in moves}, step)
+        return wait if copying else READ_BACK_SECONDS
+
+    def _proven(self, moves: Sequence[Move], seen: Observation, rate: int) -> tuple[Move, ...]:
+        """The moves whose brokers all say, each asked by itself, that their throttle is in force there.
+
+        A dead broker that a move only leads away from neither answers nor copies.
+        """
+        target = wanted_throttles(moves, rate)
+        concerned = frozenset().union(*(brokers_of(move) for move in moves)) & seen.live_broker_ids
+        in_force = brokers_in_force(self._admin, target, seen.touched, concerned)
+        return tuple(move for move in moves if brokers_of(move) & seen.live_broker_ids <= in_force)
+
+    def _reassign(self, targets: Targets, step: "Step") -> float:
+        """One call. Without an answer it may be applied now or much later: who was asked is kept."""
+        partitions = list(targets)
+        step.check()
+        self._journal.submitting(partitions)
+        try:
+            results = self._admin.alter_reassignments(targets, may_change_replication_factor=self._may_resize)
+        except UnknownOutcomeError as error:
+            step.check()
+            self._journal.unanswered(partitions, error.broker_id)
+            self.tell("no answer", str(error))
+            return LOOK_AGAIN_SECONDS
+        step.check()
+        self._journal.answered(partitions)
+        self._note_errors("reassignment", results)
+        return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
+
+    def _elect(self, moves: tuple[Move, ...], step: "Step") -> float:
+        partitions = [move.topic_partition for move in moves]
+        self._journal.electing(partitions)
+        self.tell("electing", _count(moves))
+        step.check()
+        try:
+            self._note_errors("election", self._admin.elect_preferred_leaders(partitions))
+        except UnknownOutcomeError as error:  # harmless: the next look sees who leads
+            self._log(str(error))
+        return ELECTION_PAUSE_SECONDS
+
+    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
+        self.tell("restoring", f"{len(keys)} config keys")
+        self._alter_configs([change for _, change in keys], step)
+        return READ_BACK_SECONDS
+
+    def _release(self, keys: Sequence[TouchedKey], seen: Observation, step: "Step") -> float:
+        step.check()
+        for touched in keys:
+            value = own_value(seen.configs, touched.resource, touched.key)
+            self._journal.restored(touched, value, outcome_of(touched, value))
+        return 0.0
+
+    def _alter_configs(self, changes: Sequence[ConfigChange], step: "Step") -> None:
+        """Harmless without an answer: the next look reads every key, and a broker that is silent keeps its debt."""
+        step.check()
+        try:
+            self._note_errors("config change", self._admin.alter_configs(changes), may_all_fail=True)
+        except UnknownOutcomeError as error:
+            self.tell("no answer", str(error))
+
+    def _note_errors(
+        self,
+        what: str,
+        results: CallResults[TopicPartition] | CallResults[ConfigResource],
+        *,
+        may_all_fail: bool = False,
+    ) -> None:
+        """Errors of single subjects are kept; the next look decides what follows from them."""
+        for subject, reason in list(results.errors.items())[:_MOST_ERRORS_NAMED]:
+            name = f"{subject.type} {subject.name}" if isinstance(subject, ConfigResource) else str(subject)
+            self.tell(f"{what} refused", f"{name}: {reason}")
+        silent = may_all_fail and all(reason.startswith("no answer") for reason in results.errors.values())
+        if results.errors and not results.accepted and not silent:
+            subject, reason = next(iter(results.errors.items()))
+            raise ClusterError(
+                f"{what}: the cluster refused all {len(results.errors)}, for example {subject}: {reason}"
+            )
+
+
+def outcome_of(touched: TouchedKey, value: str | None) -> str:
+    return "as before" if value == touched.before_value else "changed by somebody else; left as it is"
+
+
+def _count(moves: Sequence[Move]) -> str:
+    return "1 partition" if len(moves) == 1 else f"{len(moves)} partitions"
