@@ -106,10 +106,10 @@ def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str
     return {resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values}
 
 
-def times_submitted(cluster: SimulatedCluster) -> Counter[TopicPartition]:
-    """How often each partition was asked to go somewhere."""
-    submitted: Counter[TopicPartition] = Counter()
+def times_submitted(cluster: SimulatedCluster) -> Counter[tuple[TopicPartition, tuple[int, ...]]]:
+    """How often each partition was asked to go to each place."""
+    submitted: Counter[tuple[TopicPartition, tuple[int, ...]]] = Counter()
     for call in cluster.calls:
         if call.name == "alter_reassignments":
-            submitted.update(tp for tp, target in call.argument.items() if target is not None)  # type: ignore[attr-defined]
+            submitted.update(item for item in call.argument.items() if item[1] is not None)  # type: ignore[attr-defined]
     return submitted

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import BrokerSilentError, HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
+from counterpoise.errors import HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
@@ -144,8 +144,8 @@ def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_res
     driver = run.driver()
     driver.open()
     run.cluster.fail_next("alter_reassignments", UnknownOutcomeError("no answer"))
-    with pytest.raises(UnknownOutcomeError):
-        run.repeat(driver.step)
+    while not any(event.kind == "no answer" for event in run.ledger.journal(run.run_id).events()):
+        run.cluster.advance(driver.step() or 0)
     assert driver.settle_step() is not None
     assert own_configs(run.cluster), "the throttle stays on while the move may still come"
     late = {move.topic_partition: move.replicas_after for move in run.plan.moves if move.adding}
@@ -189,7 +189,7 @@ def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:
     run.cluster.advance(600)
     assert run.go() is RunState.DONE
     assert own_configs(run.cluster) == {}
-    assert max(n for tp, n in times_submitted(run.cluster).items() if tp != foreign) == 1
+    assert max(n for (tp, _), n in times_submitted(run.cluster).items() if tp != foreign) == 1
 
 
 @pytest.mark.parametrize(
@@ -348,13 +348,11 @@ def test_a_broker_that_is_silent_but_not_yet_known_to_be_dead_is_waited_for(tmp_
     while not run.cluster.list_reassignments():
         run.cluster.advance(driver.step() or 0)
     run.cluster.kill_broker(4, noticed=False)
-    with pytest.raises(BrokerSilentError) as silent:
-        driver.step()
-    assert silent.value.retryable
+    assert driver.step() is not None
     assert run.run.state is RunState.RUNNING
     run.cluster.advance(10)
     with pytest.raises(HaltedError, match="dead: 4"):
-        driver.step()
+        run.repeat(driver.step)
 
 
 def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:

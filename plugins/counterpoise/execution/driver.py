@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, HaltedError, RefusedError, StalePlanError, WrongClusterError
-from counterpoise.execution.beat import beat, stalled_links
+from counterpoise.execution.beat import beat, dead_brokers, stalled_links
 from counterpoise.execution.commands import Command, Finish, Halt, Wait
 from counterpoise.execution.decide import Situation, next_command, settle_command
 from counterpoise.execution.halting import different_versions, some
 from counterpoise.execution.hands import READ_BACK_SECONDS, Hands, outcome_of
 from counterpoise.execution.look import View, look
-from counterpoise.execution.observation import MoveState, Observation, drifted_before_start
+from counterpoise.execution.observation import MoveState, Observation, drifted_before_start, moves_by_state
 from counterpoise.execution.proof import brokers_of, brokers_that_disagree
 from counterpoise.execution.throttles import is_in_force, own_value, wanted_throttles
 from counterpoise.kafka_admin.port import ClusterAdmin
@@ -140,6 +140,10 @@ class Driver:
         pulse = self._journal.pulse()
         return pulse.progress if pulse else Progress(0, len(self._plan.moves), 0, 0, self._plan.copied_bytes, 0)
 
+    def check_cluster(self) -> None:
+        """Raises WrongClusterError when another cluster answers than the plan is for."""
+        self._look()
+
     # -- looking
 
     def _situation(self) -> Situation:
@@ -214,6 +218,10 @@ class Driver:
             )
         if upgrade := different_versions(seen):
             raise RefusedError(upgrade)
+        if dead := sorted(dead_brokers(moves_by_state(self._plan.moves, seen), seen)):
+            raise RefusedError(
+                f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or make a new plan"
+            )
         if seen.around.stopped and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
             raise RefusedError(
                 f"{len(seen.around.stopped)} partitions outside the plan take no writes "

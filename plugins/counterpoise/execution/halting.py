@@ -81,12 +81,12 @@ def _strangers(by_state: States, seen: Observation, pulse: Pulse) -> Halt | None
 def _damage(by_state: States, seen: Observation, pulse: Pulse, limits: MovementPolicy) -> Halt | None:
     """What the run may have caused, or must not make worse."""
     patience = limits.dead_broker_patience
-    if _lasts(pulse, STOPPED, seen, patience):
-        stopped = sorted(set(seen.around.stopped) - set(pulse.stopped_at_start))
-        return Halt(f"{len(stopped)} partitions outside the plan take no writes: {some(stopped)}")
     dead = sorted(b for b in dead_brokers(by_state, seen) if _lasts(pulse, f"broker {b} is dead", seen, patience))
     if dead:
         return Halt(f"brokers of the plan are dead: {', '.join(map(str, dead))}")
+    if _lasts(pulse, STOPPED, seen, patience):
+        stopped = sorted(set(seen.around.stopped) - set(pulse.stopped_at_start))
+        return Halt(f"{len(stopped)} partitions outside the plan take no writes: {some(stopped)}")
     receiving = {b for move in by_state[MoveState.MOVING] for b in seen.arriving(move)}
     receiving |= {b for move in by_state[MoveState.PENDING] for b in seen.arriving(move)}
     if full := sorted(receiving & seen.around.full_dirs.keys()):

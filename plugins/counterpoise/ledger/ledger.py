@@ -60,9 +60,13 @@ class Ledger:
                 .values(last_snapshot_id=snapshot_id, last_observed_at=observed_at)
             )
 
-    def propose(
-        self, plan: RebalancePlan, plan_uri: str, *, requested_by: str, undoes_run_id: str | None = None
-    ) -> Run:
+    def last_snapshot_id(self, name: str) -> str | None:
+        query = sa.select(clusters.c.last_snapshot_id).where(clusters.c.name == name)
+        with self._transaction() as connection:
+            found: str | None = connection.scalar(query)
+        return found
+
+    def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
         """Opens a run for a plan; an earlier one that nobody has started is superseded.
 
         The same plan proposed again while its run still waits is the same run. Raises RunConflictError while another
@@ -94,7 +98,6 @@ class Ledger:
                     reason="",
                     requested_by=requested_by,
                     opened_at=now,
-                    undoes_run_id=undoes_run_id,
                 )
             )
             self._add_event(connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now)
@@ -259,7 +262,6 @@ def _run(row: sa.Row[Any]) -> Run:
         opened_at=row.opened_at,
         closed_at=row.closed_at,
         requested_by=row.requested_by,
-        undoes_run_id=row.undoes_run_id,
     )
 
 

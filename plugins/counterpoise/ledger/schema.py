@@ -53,7 +53,6 @@ runs = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("requested_by", sa.Text, nullable=False),
-    sa.Column("undoes_run_id", sa.Text),  # the run that this one takes back
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("step_holder", sa.Text),

@@ -28,14 +28,15 @@ class RunState(StrEnum):
 
 OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED, RunState.RUNNING, RunState.SETTLING})
 
-# A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left behind.
+# A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left behind. One
+# that has ended settles once more when a move of its own comes late.
 TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.PROPOSED: frozenset({RunState.APPROVED, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.RUNNING: frozenset({RunState.SETTLING}),
     RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
-    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING}),  # a late move has to be seen to its end
-    RunState.DONE: frozenset(),
+    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING}),
+    RunState.DONE: frozenset({RunState.SETTLING}),
     RunState.REJECTED: frozenset(),
     RunState.SUPERSEDED: frozenset(),
 }
@@ -54,7 +55,6 @@ class Run:
     opened_at: datetime  # UTC
     closed_at: datetime | None
     requested_by: str = ""
-    undoes_run_id: str | None = None  # the run that this one takes back
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""what people ask of a run, its pulse, whom an unanswered call was sent to, and which run is undone"""
+"""what people ask of a run, its pulse, and whom an unanswered call was sent to"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,6 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column('moves', sa.Column('asked_broker_id', sa.Integer(), nullable=True))
-    op.add_column('runs', sa.Column('undoes_run_id', sa.Text(), nullable=True))
     op.create_table('requests',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('cluster', sa.Text(), nullable=False),

@@ -1,0 +1,65 @@
+"""What runs that have ended still owe, and what of theirs comes late.
+
+    paid, owed = pay_debts(admin, journal, step)
+    late = late_moves(plan, reassignments)
+
+A dead broker's config can be neither read nor written, so a run may end with a debt; and a broker that was frozen
+applies what it was asked long ago when it wakes. A reassignment that equals a step of one of our plans is ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from counterpoise.execution.hands import outcome_of
+from counterpoise.execution.throttles import Configs, own_value, restoring
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResourceType, Reassignment
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.run import TouchedKey
+from counterpoise.model.steps import steps_of
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal
+
+
+def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
+    """Restores what an ended run left; the keys that are as before now, and those whose broker does not answer.
+
+    Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
+    """
+    owed = [t for t in journal.touched() if t.restored_at is None]
+    if not owed:
+        return (), ()
+    configs = _read(admin, owed)
+    if changes := [change for t in owed if (change := restoring(t, configs))]:
+        admin.alter_configs(changes)
+        configs = _read(admin, owed)
+    paid = []
+    for touched in owed:
+        is_gone = _is_topic(touched) and touched.resource not in configs
+        if is_gone or (touched.resource in configs and restoring(touched, configs) is None):
+            value = own_value(configs, touched.resource, touched.key)
+            journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(touched, value))
+            paid.append(touched)
+    return tuple(paid), tuple(t for t in owed if t not in paid)
+
+
+def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
+    live = admin.describe_cluster().live_broker_ids
+    topics = {t.resource for t in keys if _is_topic(t)}
+    brokers = {t.resource for t in keys if not _is_topic(t) and int(t.resource.name) in live}
+    return {**admin.describe_configs(topics, LIST_KEYS), **admin.describe_configs(brokers, RATE_KEYS)}
+
+
+def late_moves(plan: RebalancePlan, under_way: Mapping[TopicPartition, Reassignment]) -> tuple[Move, ...]:
+    """The moves of an ended run that are under way although nobody drives it."""
+    return tuple(
+        move
+        for move in plan.moves
+        if (seen := under_way.get(move.topic_partition)) is not None and seen.target in steps_of(move)
+    )
+
+
+def _is_topic(touched: TouchedKey) -> bool:
+    return touched.resource.type is ConfigResourceType.TOPIC

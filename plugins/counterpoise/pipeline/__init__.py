@@ -1,0 +1,63 @@
+"""The main job, one function per stage: snapshot, history, analysis, plan, validate, approve, execute, verify, report.
+
+    run = plan(site, "orders-eu", Wish(Goal.ADD_BROKERS, (7,)), requested_by="alice")
+    validate(site, run["run_id"], run["fingerprint"])
+
+Dags and the command line call these; each may be repeated. What a stage hands on is a run's id, where its plan lies
+and the plan's fingerprint; the plan itself is read from the store each time and has to match.
+"""
+
+from counterpoise.pipeline.approving import (
+    ApprovalQuestion,
+    approval_question,
+    preflight,
+    second_approval_question,
+    validate,
+)
+from counterpoise.pipeline.observing import analyse, due_clusters, photograph, propose, report_balance, snapshot
+from counterpoise.pipeline.planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
+from counterpoise.pipeline.running import (
+    execute_step,
+    execution,
+    find_problems,
+    open_run,
+    removal_verdict,
+    report_run,
+    settle_step,
+    verdict,
+    verify,
+)
+from counterpoise.pipeline.stopping import stop_from_plan
+from counterpoise.pipeline.watching import WatchReport, watch_throttles
+
+__all__ = [
+    "ApprovalQuestion",
+    "PlannedRun",
+    "WatchReport",
+    "analyse",
+    "approval_question",
+    "due_clusters",
+    "execute_step",
+    "execution",
+    "find_problems",
+    "open_run",
+    "photograph",
+    "plan",
+    "plan_from",
+    "plan_of_assignment",
+    "preflight",
+    "propose",
+    "removal_verdict",
+    "report_balance",
+    "report_run",
+    "second_approval_question",
+    "settle_step",
+    "snapshot",
+    "stop_from_plan",
+    "submit_plan",
+    "undo_plan",
+    "validate",
+    "verdict",
+    "verify",
+    "watch_throttles",
+]

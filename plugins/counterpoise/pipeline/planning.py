@@ -1,0 +1,161 @@
+"""Plans: from a photograph taken now, from a reassignment JSON, or the way back; and the run that waits for a decision.
+
+run = plan(site, "orders-eu", Wish(Goal.ADD_BROKERS, (7,)), requested_by="alice")
+run["run_id"], run["plan_uri"], run["fingerprint"]
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypedDict
+
+from counterpoise import analysis
+from counterpoise.errors import RefusedError, StalePlanError, StoreError
+from counterpoise.installation import Site
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.run import Run, RunState
+from counterpoise.model.wish import Wish
+from counterpoise.pipeline.observing import photograph, snapshot
+from counterpoise.planning import make_plan, plan_to_reach
+from counterpoise.validation import find_violations
+
+_LOGGER = logging.getLogger(__name__)
+_OLDEST_FOR_INFLOW = timedelta(days=1)
+_RULES_THAT_A_PERSON_MAY_BREAK = ("racks_not_worse", "min_isr_reachable")
+
+
+class PlannedRun(TypedDict):
+    """Which run this is, and exactly which plan."""
+
+    run_id: str
+    plan_uri: str
+    fingerprint: str
+
+
+def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedRun | None:
+    """Plans from a photograph taken now and opens a run for it; None when nothing needs to move."""
+    earlier = site.ledger.last_snapshot_id(cluster)
+    taken = snapshot(site, cluster, site.clock())
+    photographed = _with_inflow(site, site.archive.read_snapshot(cluster, taken["snapshot_id"]), earlier)
+    made = plan_from(photographed, wish, site.cluster(cluster).policy.balance)
+    for warning in made.warnings:
+        _LOGGER.warning("%s", warning)
+    if made.is_empty:
+        _LOGGER.info("nothing needs to move on %s: %s", cluster, made.reason)
+        return None
+    return submit_plan(site, made, requested_by=requested_by)
+
+
+def _with_inflow(site: Site, photographed: ClusterSnapshot, earlier_id: str | None) -> ClusterSnapshot:
+    """The photograph with what producers wrote since the one before it, if that is not too old or lost."""
+    if earlier_id is None or earlier_id == photographed.snapshot_id:
+        return photographed
+    try:
+        earlier = site.archive.read_snapshot(photographed.cluster, earlier_id)
+    except StoreError as error:
+        _LOGGER.warning("the plan knows no traffic, since the photograph before it cannot be read: %s", error)
+        return photographed
+    if not earlier.observed_at or not photographed.observed_at:
+        return photographed
+    if photographed.observed_at - earlier.observed_at > _OLDEST_FOR_INFLOW:
+        return photographed
+    return analysis.with_inflow(photographed, analysis.observed_inflow(earlier, photographed))
+
+
+def submit_plan(site: Site, made: RebalancePlan, *, requested_by: str) -> PlannedRun:
+    """Keeps a plan in the store and opens a run that waits for a decision.
+
+    Raises RunConflictError, and RefusedError for a plan from a document that does not tell Kafka's cluster id: nobody
+    could say later whether it meets the cluster that it was made for.
+    """
+    site.cluster(made.cluster)
+    if not made.cluster_id:
+        raise RefusedError(
+            "the plan does not tell which cluster it is for: the cluster document it was made from has no cluster_id. "
+            "Make it from a document that `counterpoise snapshot --out` wrote, or with --cluster"
+        )
+    run = site.ledger.propose(made, site.archive.write_plan(made), requested_by=requested_by)
+    return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
+
+
+def plan_from(photographed: ClusterSnapshot, wish: Wish, policy: BalancePolicy) -> RebalancePlan:
+    """A plan from a photograph, or from a cluster document; no cluster is needed. Raises InputError, RefusedError.
+
+    The plan names the cluster's policy; where the wish goes against it, the plan warns.
+    """
+    made = make_plan(photographed, wish.request(policy))
+    return replace(made, policy_digest=policy.digest, warnings=(*wish.deviations(policy), *made.warnings))
+
+
+def plan_of_assignment(
+    photographed: ClusterSnapshot, wanted: Mapping[TopicPartition, tuple[int, ...]], policy: BalancePolicy
+) -> RebalancePlan:
+    """A plan that does what a reassignment JSON asks for, checked against the plan rules.
+
+    Racks or minimum in-sync replicas that get worse are warnings, since somebody chose so; anything else that breaks
+    a rule raises RefusedError. Raises InputError for what cannot be done at all.
+    """
+    made = plan_to_reach(photographed, wanted, policy)
+    violations = find_violations(made, photographed, policy)
+    chosen = [v for v in violations if v.rule in _RULES_THAT_A_PERSON_MAY_BREAK]
+    if len(chosen) < len(violations):
+        wrong = "\n".join(f"  {v.subject}: {v.message}" for v in violations if v not in chosen)
+        raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{wrong}")
+    return replace(made, warnings=tuple(violation.message for violation in chosen))
+
+
+def undo_plan(site: Site, run_id: str, *, rebase: bool = False) -> RebalancePlan:
+    """The way back from what a run moved: a plan of its own, to be approved and executed like any other.
+
+    Raises RefusedError for a run that moved nothing, that is under way, that is itself an undo, or whose partitions
+    later runs have moved; with `rebase`, those partitions stay where later runs put them.
+    """
+    run, made = run_and_plan(site, run_id)
+    moved = _moved(site, run)
+    if run.state in (RunState.RUNNING, RunState.SETTLING):
+        raise RefusedError(f"run {run_id} is {run.state}; cancel it first, and undo it when it has halted")
+    if not moved:
+        raise RefusedError(f"run {run_id} is {run.state} and moved nothing, so there is nothing to undo")
+    if made.undoes:
+        raise RefusedError(
+            f"run {run_id} is itself an undo, of plan {made.undoes}; to go forward again, make a new plan of that goal"
+        )
+    later = {tp: other.run_id for other in _later_runs(site, run) for tp in _moved(site, other)}
+    again = sorted(moved & later.keys())
+    if again and not rebase:
+        raise RefusedError(
+            f"{len(again)} of the {len(moved)} partitions were moved again since, first {again[0]} by run "
+            f"{later[again[0]]}: undo that one first, or leave these partitions where they are with --rebase"
+        )
+    photographed = photograph(site, run.cluster, site.clock())
+    back = {
+        move.topic_partition: move.replicas_before
+        for move in made.moves
+        if move.topic_partition in moved - later.keys()
+        and (not move.topic_id or photographed.topic_ids.get(move.topic) == move.topic_id)
+    }
+    if any(len(move.replicas_before) != len(move.replicas_after) for move in made.moves):
+        raise RefusedError(
+            f"run {run_id} changed replication factors; the way back is a plan of the goal replication-factor with "
+            "the number of before"
+        )
+    policy = site.cluster(run.cluster).policy.balance
+    return replace(plan_of_assignment(photographed, back, policy), undoes=made.fingerprint)
+
+
+def _moved(site: Site, run: Run) -> set[TopicPartition]:
+    return set(site.ledger.journal(run.run_id).submissions())
+
+
+def _later_runs(site: Site, run: Run) -> list[Run]:
+    return [other for other in site.ledger.runs(cluster=run.cluster) if other.opened_at > run.opened_at]
+
+
+def run_and_plan(site: Site, run_id: str, fingerprint: str | None = None) -> tuple[Run, RebalancePlan]:
+    run = site.ledger.run(run_id)
+    if fingerprint is not None and run.fingerprint != fingerprint:
+        raise StalePlanError(f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was changed")
+    return run, site.archive.read_plan(run.plan_uri, run.fingerprint)

@@ -1,0 +1,153 @@
+"""What is left when nobody drives a run: throttles without a run, moves that come late, debts, orphaned runs.
+
+    report = watch_throttles(site, "orders-eu", print)
+    report.is_clean
+
+What the ledger owns is settled, restored, paid; what it does not own is reported and never touched.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from counterpoise.errors import StepTakenError
+from counterpoise.execution import late_moves, pay_debts
+from counterpoise.execution.throttles import own_value
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
+from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.pipeline.running import settle_step
+
+_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
+_ENDED = (RunState.DONE, RunState.HALTED)
+_PATIENCE_SECONDS = 300.0  # for one settling run; the next watch goes on with it
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReport:
+    """What one watch of one cluster found, each in a sentence."""
+
+    settled_runs: tuple[str, ...] = ()  # nobody had looked at them for long, or a move of theirs came late
+    paid: tuple[str, ...] = ()  # debts
+    owed: tuple[str, ...] = ()  # debts of brokers that do not answer
+    late_moves: tuple[str, ...] = ()
+    foreign_throttles: tuple[str, ...] = ()  # set, and by no run of ours
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.owed or self.foreign_throttles)
+
+
+def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
+    """Looks after one cluster. Harmless at any time, as often as one likes."""
+    runs = [run for run in site.ledger.runs(cluster=cluster) if run.state in (*_UNDER_WAY, *_ENDED)]
+    settled = [_settle(site, run, log) for run in runs if _is_orphaned(site, run)]
+    report = WatchReport(settled_runs=tuple(settled))
+    if any(run.state in _UNDER_WAY for run in site.ledger.runs(cluster=cluster)):
+        return report  # whoever drives it looks after its own settings; debts wait for its end
+    with site.operator(cluster) as admin:
+        late = list(_late(site, admin, runs))
+        paid, owed = pay_all(site, admin, runs)
+    for run, move, _ in late:
+        log(f"late: {move} of run {run.run_id} is under way although the run has ended")
+    settled += [
+        _settle_late(site, run, is_newest, log) for run, is_newest in {r.run_id: (r, n) for r, _, n in late}.values()
+    ]
+    with site.reader(cluster) as reader:
+        foreign = tuple(_foreign(reader, _known_keys(site, runs)))
+    return replace(
+        report,
+        settled_runs=tuple(settled),
+        paid=tuple(_named(key) for key in paid),
+        owed=tuple(_named(key) for key in owed),
+        late_moves=tuple(f"{move} (run {run.run_id})" for run, move, _ in late),
+        foreign_throttles=foreign,
+    )
+
+
+def pay_all(site: Site, admin: ClusterAdmin, runs: list[Run]) -> tuple[list[TouchedKey], list[TouchedKey]]:
+    """What ended runs owe, newest first: what an older one put there may be what a newer one found."""
+    paid: list[TouchedKey] = []
+    owed: list[TouchedKey] = []
+    for run in sorted((r for r in runs if r.state in _ENDED), key=lambda r: r.opened_at, reverse=True):
+        done, left = pay_debts(admin, site.ledger.journal(run.run_id))
+        paid += done
+        owed += left
+    return paid, owed
+
+
+def _is_orphaned(site: Site, run: Run) -> bool:
+    """Whether nobody has looked at a run under way for as long as the policy allows."""
+    if run.state not in _UNDER_WAY:
+        return False
+    pulse = site.ledger.journal(run.run_id).pulse()
+    allowed: timedelta = site.cluster(run.cluster).policy.movement.orphaned_after
+    return site.clock() - (pulse.at if pulse else run.opened_at) >= allowed
+
+
+def _settle(site: Site, run: Run, log: Log) -> str:
+    """Settles for some minutes; what is not over by then is gone on with by the next watch."""
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < give_up_at:
+        try:
+            seconds = settle_step(site, run.run_id, log)
+        except StepTakenError:
+            return f"{run.run_id}: somebody is at work on it"
+        if seconds is None:
+            ended = site.ledger.run(run.run_id)
+            return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
+        time.sleep(seconds)
+    return f"{run.run_id}: still settling"
+
+
+def _late(site: Site, reader: ClusterReader, runs: list[Run]) -> Iterator[tuple[Run, str, bool]]:
+    """Runs that have ended with a move under way: which one, and whether the run is the newest of the cluster."""
+    under_way = reader.list_reassignments()
+    if not under_way:
+        return
+    claimed = set()
+    for run in runs:  # newest first: the last plan that wanted a partition there is the one that is late
+        plan = site.archive.read_plan(run.plan_uri, run.fingerprint)
+        for move in late_moves(plan, under_way):
+            if move.topic_partition not in claimed:
+                claimed.add(move.topic_partition)
+                yield run, str(move.topic_partition), run == runs[0]
+
+
+def _settle_late(site: Site, run: Run, is_newest: bool, log: Log) -> str:
+    """A late move of the newest run ends by the policy; one of an older run is cancelled: others have planned since."""
+    site.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
+    journal = site.ledger.journal(run.run_id)
+    if not is_newest and (pulse := journal.pulse()):
+        journal.beat(replace(pulse, is_cancelling=True))
+    return _settle(site, run, log)
+
+
+def _known_keys(site: Site, runs: list[Run]) -> set[tuple[ConfigResource, str]]:
+    return {
+        (key.resource, key.key)
+        for run in runs
+        for key in site.ledger.journal(run.run_id).touched()
+        if key.restored_at is None
+    }
+
+
+def _foreign(reader: ClusterReader, known: set[tuple[ConfigResource, str]]) -> Iterator[str]:
+    topics = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in reader.describe_topics()]
+    live = sorted(reader.describe_cluster().live_broker_ids)
+    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker_id)) for broker_id in live]
+    configs = {**reader.describe_configs(topics, LIST_KEYS), **reader.describe_configs(brokers, RATE_KEYS)}
+    for resource, values in sorted(configs.items()):
+        for key in sorted(values):
+            value = own_value(configs, resource, key)
+            if value is not None and (resource, key) not in known:
+                yield f"{resource.type} {resource.name}: {key} = {value!r}"
+
+
+def _named(touched: TouchedKey) -> str:
+    before = "not set" if touched.before_value is None else repr(touched.before_value)
+    return f"{touched.resource.type} {touched.resource.name}: {touched.key}, before: {before}"
