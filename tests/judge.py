@@ -190,8 +190,11 @@ def _errors_of_moves(case: Case, new: Mapping[TopicPartition, set[int]]) -> list
 
 def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool]:
     goal, after = case.plan.goal, move.replicas_after
+    could_not_end = bool(new and set(after) - case.live)  # Kafka waits until all replicas are in sync
     if goal is Goal.ADD_BROKERS:
-        return {"sent to an old broker": not new <= case.named}
+        return {"sent to an old broker": not new <= case.named, "could not end": could_not_end}
+    if goal is Goal.REBALANCE:
+        return {"could not end": could_not_end}
     if goal in (Goal.REMOVE_BROKERS, Goal.REPAIR):
         return {"moved though it stays": not set(move.removing) <= case.leaving}
     if goal is Goal.LEADERS:
@@ -207,6 +210,7 @@ def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool
     if goal is Goal.REPLICATION_FACTOR:
         good = case.in_sync[move.topic_partition]
         return {
+            "could not end": could_not_end,
             "moved": bool(new) and bool(move.removing),
             "an in-sync replica lost": len(good & set(after)) < min(len(good), len(after)),
         }
@@ -239,7 +243,7 @@ def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
 def _left_with_another_factor(case: Case, key: TopicPartition) -> bool:
     after, factor = case.after[key], case.plan.replication_factor or 0
     if len(after) < factor:
-        return bool(case.could_take(key))
+        return bool(case.could_take(key)) and not set(after) - case.live  # beside a dead replica no copy could end
     may_go = {b for b in after if case.plan.scope.may_touch_broker(b)}
     if len(may_go) < len(after):
         may_go -= {after[0] if key in case.moved else case.leaders[key] or -1}  # or a broker out of scope had to lead

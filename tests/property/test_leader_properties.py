@@ -16,9 +16,9 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.candidates import Candidates
-from counterpoise.planning.leader_flow import even_leaders
-from counterpoise.planning.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leading.leader_flow import even_leaders
+from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
 
 PLENTY = settings(max_examples=150, deadline=None, derandomize=True)

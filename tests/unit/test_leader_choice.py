@@ -13,7 +13,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
 from tests.judge import executed, judge
 from tests.pictures import cluster

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +14,8 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning import make_plan
+from counterpoise.planning import goals, make_plan
+from counterpoise.planning.placing.spread import spread
 from tests.judge import executed, judge
 from tests.pictures import cluster
 
@@ -130,8 +132,17 @@ def test_what_others_are_doing_is_left_alone_and_named() -> None:
     assert any("has no leader" in warning and "a-3" in warning for warning in plan.warnings)
 
 
+def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"a-{n}: {'1' if n < 6 else '2'} size={1000 if n < 6 else 1}" for n in range(12)]
+    snapshot, rounds = cluster("\n".join(rows), racks="1 2 3"), Mock(wraps=spread)
+    monkeypatch.setattr(goals, "spread", rounds)
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
+    assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4}
+    assert rounds.call_count == 1  # broker 2 gives and never takes, so its bytes stay where they are
+
+
 def test_dead_brokers_receive_nothing_and_lead_nothing() -> None:
-    snapshot = cluster(topic("a", 6, "1 2 4"), racks="1 2 3 !4")
+    snapshot = cluster(topic("a", 6, "1 2"), racks="1 2 3 !4")
     verdict = judge(snapshot, make_plan(snapshot, PlanRequest(Goal.REBALANCE)))
     assert verdict.errors == ()
     assert verdict.leaders == {1: 2, 2: 2, 3: 2}

@@ -228,6 +228,41 @@ def test_nothing_to_repair_is_an_answer(picture: str, racks: str, reason: str) -
     assert plan.copied_replicas == 0 and reason in plan.reason
 
 
+# -- replicas beside a dead one
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PlanRequest(Goal.REBALANCE),
+        PlanRequest(Goal.ADD_BROKERS, (3,)),
+        PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=3),
+    ],
+)
+def test_replicas_beside_a_dead_one_are_left_to_repair_since_no_copy_of_theirs_could_end(request_: PlanRequest) -> None:
+    rows = [*(f"a-{n}: {'1 2' if n % 2 else '2 1'}" for n in range(6)), "b-0: 1 4", "b-1: 1 4", "b-2: 2 4 @2"]
+    snapshot = cluster("\n".join(rows), racks="1 2 3 !4")
+    plan = planned(snapshot, request_)
+    assert plan.copied_replicas
+    assert {move.topic for move in plan.moves if move.adding} == {"a"}
+    assert [warning for warning in plan.warnings if "b-0" in warning and "repair" in warning] == [
+        "3 partitions (b-0, b-1, b-2) are left to goal repair: with a replica on a dead broker no copy could end"
+    ]
+
+
+def test_leaders_of_partitions_with_a_dead_replica_are_still_made_even() -> None:
+    snapshot = cluster("a-0: 1 2 4\na-1: 1 2 4\na-2: 4 3 2 @3", racks="1 2 3 !4")
+    plan = planned(snapshot, PlanRequest(Goal.REBALANCE))
+    assert plan.copied_replicas == 0
+    assert {replicas[0] for replicas in after(snapshot, plan).values()} == {1, 2, 3}
+
+
+def test_a_raise_that_has_to_wait_for_repair_says_so() -> None:
+    assert resized(cluster("a-0: 1 4", racks="1 2 3 !4"), 3).reason == (
+        "cannot, because 1 partition (a-0) is left to goal repair: with a replica on a dead broker no copy could end"
+    )
+
+
 # -- drains
 
 

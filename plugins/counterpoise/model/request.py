@@ -42,6 +42,12 @@ class Scope:
     def may_touch_broker(self, broker_id: int) -> bool:
         return (not self.broker_ids or broker_id in self.broker_ids) and broker_id not in self.excluded_broker_ids
 
+    def topics_in(self, topics: Iterable[str], policy: BalancePolicy | None = None) -> frozenset[str]:
+        """Those of the topics that the scope includes and that the policy, if one is given, does not exclude."""
+        topics = frozenset(topics)
+        excluded = self.excluded_topics if policy is None else (*policy.excluded_topics, *self.excluded_topics)
+        return matching(self.topics or ("*",), topics) - matching(excluded, topics)
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

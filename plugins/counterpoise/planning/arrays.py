@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Scope, matching
+from counterpoise.model.request import Scope
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -52,6 +52,7 @@ class ClusterArrays:
     is_moving: Flags  # somebody's reassignment is under way
     is_excluded: Flags  # by the policy or the request
     is_leaderless: Flags  # offline; never set where the snapshot tells no leaders at all
+    is_left_to_repair: Flags  # the goal lets a replica stay on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
     min_insync_replicas: Ints  # 0 when not known
@@ -65,9 +66,14 @@ class ClusterArrays:
         return len(self.numbers)
 
     @property
-    def may_change(self) -> Flags:
-        """Partitions that a plan may touch."""
+    def may_reorder(self) -> Flags:
+        """Partitions that a plan may touch: each may get another order and leader."""
         return ~(self.is_moving | self.is_excluded | self.is_leaderless)
+
+    @property
+    def may_change(self) -> Flags:
+        """Of these, the ones that may get other replicas as well."""
+        return self.may_reorder & ~self.is_left_to_repair
 
     @property
     def may_drain(self) -> Flags:
@@ -100,6 +106,18 @@ class ClusterArrays:
         np.add.at(total, owners, np.broadcast_to(weights[:, None], replicas.shape)[held])
         return total
 
+    def led(self, leaders: Ints, weights: Ints | None = None) -> Ints:
+        """Partitions that each broker leads, or the sum of their weights; `leaders` has one broker per partition."""
+        return self.load(leaders[:, None], weights)
+
+
+def missing_from(others: Ints, replicas: Ints) -> Flags:
+    """Which of `replicas` are on no broker of the same row of `others`: the new ones, if those are the rows before."""
+    missing = replicas >= 0
+    for position in range(others.shape[1]):
+        missing &= replicas != others[:, [position]]
+    return np.asarray(missing)
+
 
 def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None) -> ClusterArrays:
     """The columns of a snapshot, in canonical order."""
@@ -113,7 +131,8 @@ def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope 
     is_leaderless = leader_ids < 0
     topics = _one_chunk(table["topic"])
     topic_names = tuple(sorted(set(snapshot.topics["topic"].to_pylist()) | set(topics.unique().to_pylist())))
-    topic_numbers = pc.index_in(topics, value_set=pa.array(topic_names, pa.string()))
+    topic_numbers = _numbers_of(topics, topic_names)
+    in_scope = scope.topics_in(topic_names, policy)
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
     return ClusterArrays(
         broker_ids=broker_ids,
@@ -124,7 +143,7 @@ def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope 
         disk_bytes=disk_bytes,
         headroom_bytes=headroom_bytes,
         topics=topics,
-        topic_numbers=topic_numbers.to_numpy(zero_copy_only=False).astype(np.int64),
+        topic_numbers=topic_numbers,
         numbers=_numbers(table["partition"], missing=NOBODY),
         replicas=_positions(broker_ids, ids_by_row),
         replica_counts=counts,
@@ -135,18 +154,17 @@ def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope 
         bytes_in=_numbers(table["bytes_in_per_second"], missing=0),
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
         is_moving=(_lists(table["adding_replicas"])[1] > 0) | (_lists(table["removing_replicas"])[1] > 0),
-        is_excluded=_excluded(topic_names, policy, scope)[topic_numbers.to_numpy(zero_copy_only=False)],
+        is_excluded=np.array([name not in in_scope for name in topic_names], dtype=np.bool_)[topic_numbers],
         is_leaderless=is_leaderless & (not is_leaderless.all()),
+        is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
         min_insync_replicas=_min_insync(topic_names, snapshot),
     )
 
 
-def _excluded(topic_names: tuple[str, ...], policy: BalancePolicy, scope: Scope) -> Flags:
-    """Per topic: must it be left alone?"""
-    excluded = matching((*policy.excluded_topics, *scope.excluded_topics), topic_names)
-    included = matching(scope.topics or ("*",), topic_names)
-    return np.array([name in excluded or name not in included for name in topic_names], dtype=np.bool_)
+def _numbers_of(topics: pa.Array, topic_names: tuple[str, ...]) -> Ints:
+    found = pc.index_in(topics, value_set=pa.array(topic_names, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _min_insync(topic_names: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:

@@ -1,6 +1,6 @@
 """Budgets: the best part of a plan that is larger than what it may cost.
 
-    keep_copies_within(placement, budget)                  # takes back the copies that there is no budget for
+    keep_copies_within(placement, before, budget)          # takes back the copies that there is no budget for
     outcome = keep_named_within(outcome, budget)           # the same for changes that copy nothing
 
 The best part is even itself. Partitions that get better racks come first; the others in such an order that every broker
@@ -14,19 +14,21 @@ import numpy as np
 
 from counterpoise.model.plan import Left
 from counterpoise.model.request import Budget
-from counterpoise.planning.arrays import Flags, Ints
-from counterpoise.planning.outcome import Outcome
+from counterpoise.planning.arrays import Flags, Ints, missing_from
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import racks_missing
+from counterpoise.planning.placing.racks import racks_missing
+from counterpoise.planning.telling.outcome import Outcome
 
 
-def keep_copies_within(placement: Placement, budget: Budget) -> Left:
+def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Left:
     """Takes copies (and removals) back until the rest fits; what was taken back."""
+    if budget == Budget():
+        return Left()
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
-    new = _added(placement, changed)
+    new = missing_from(before.replicas[changed], placement.replicas[changed])
     copies = new.sum(axis=1)
     weights = copies * placement.cluster.size_bytes[changed]
-    order = _best_first(placement, changed, new, weights)
+    order = _best_first(placement, before, changed, new, weights)
     kept = _fitting(order, weights, budget)
     if kept.all():
         return Left()
@@ -46,7 +48,7 @@ def keep_named_within(outcome: Outcome, budget: Budget) -> tuple[Outcome, int]:
     if most is None or len(named) <= most:
         return outcome, 0
     cluster = outcome.cluster
-    led = np.bincount(cluster.leaders_now[cluster.leaders_now >= 0], minlength=cluster.broker_count)
+    led = cluster.led(cluster.leaders_now)
     led = np.append(led, led.max(initial=0))  # nobody leads: most in need of a leader
     gain = led[cluster.leaders_now[named]] - led[outcome.replicas[named, 0]]
     resized = (np.sort(outcome.replicas[named], axis=1) != np.sort(outcome.before[named], axis=1)).any(axis=1)
@@ -57,19 +59,12 @@ def keep_named_within(outcome: Outcome, budget: Budget) -> tuple[Outcome, int]:
     return replace(outcome, replicas=replicas, is_named=is_named), len(dropped)
 
 
-def _added(placement: Placement, partitions: Ints) -> Flags:
-    """Which replicas of the partitions are new."""
-    rows, original = placement.replicas[partitions], placement.original[partitions]
-    return np.asarray((rows >= 0) & (rows[:, :, None] != original[:, None, :]).all(axis=2))
-
-
-def _best_first(placement: Placement, changed: Ints, new: Flags, weights: Ints) -> Ints:
+def _best_first(placement: Placement, before: Placement, changed: Ints, new: Flags, weights: Ints) -> Ints:
     rows, original = placement.replicas[changed], placement.original[changed]
     takers = np.where(new, rows, -1).max(axis=1)
-    gone = (original >= 0) & (original[:, :, None] != rows[:, None, :]).all(axis=2)
-    givers = np.where(gone, original, -1).max(axis=1)
+    givers = np.where(missing_from(rows, original), original, -1).max(axis=1)
     anyone = placement.cluster.is_live
-    cures = racks_missing(Placement.of(placement.cluster), anyone)[changed] > racks_missing(placement, anyone)[changed]
+    cures = racks_missing(before, anyone)[changed] > racks_missing(placement, anyone)[changed]
     smallest_first = np.lexsort((changed, weights))
     parts = _part_done(givers, smallest_first)
     # Along that order takers are served as evenly as givers give.

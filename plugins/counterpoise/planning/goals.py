@@ -14,18 +14,18 @@ import numpy as np
 from counterpoise.model.plan import Why
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays, Flags, Ints
-from counterpoise.planning.drain import drain
-from counterpoise.planning.level import exchange_bytes, level_counts
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.racks import repair_racks
-from counterpoise.planning.replication import set_replication_factor
+from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.level import exchange_bytes, level_counts
+from counterpoise.planning.placing.racks import repair_racks
+from counterpoise.planning.placing.replication import set_replication_factor
+from counterpoise.planning.placing.rounds import in_rounds
+from counterpoise.planning.placing.spread import spread
+from counterpoise.planning.placing.targets import ByteBand, byte_band, count_targets, fair_counts
+from counterpoise.planning.placing.topic_exchange import exchange_topics
+from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.placing.trade import trade_arrivals
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.rounds import in_rounds
-from counterpoise.planning.spread import spread
-from counterpoise.planning.targets import ByteBand, byte_band, count_targets, fair_counts
-from counterpoise.planning.topic_exchange import exchange_topics
-from counterpoise.planning.topics import TopicShares
-from counterpoise.planning.trade import trade_arrivals
 
 
 class PlanningGoal(Protocol):
@@ -52,7 +52,7 @@ class _Evening:
     why: ClassVar[Why | None] = None
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
-        return cluster.may_change
+        return cluster.may_reorder
 
 
 class _Replacing:
@@ -61,7 +61,7 @@ class _Replacing:
     elects: ClassVar[bool] = False
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
-        return cluster.may_change
+        return cluster.may_reorder
 
 
 class AddBrokers(_Evening):
@@ -133,7 +133,7 @@ class DemoteBrokers:
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         """Only where a named broker leads or is named first."""
         demoted = np.append(roles.sharing & ~roles.leading, False)
-        return np.asarray(cluster.may_change & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]]))
+        return np.asarray(cluster.may_reorder & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]]))
 
 
 class Leaders(_Evening):
@@ -200,6 +200,17 @@ GOALS: Final[tuple[PlanningGoal, ...]] = (
 
 def goal_named(name: Goal) -> PlanningGoal:
     return next(goal for goal in GOALS if goal.name is name)
+
+
+def left_to_repair(cluster: ClusterArrays, request: PlanRequest) -> Flags:
+    """Partitions that would keep a replica on a dead broker beside a new one.
+
+    Kafka ends a reassignment when every replica of its target is in sync, so a run would halt at them.
+    """
+    on_dead = cluster.may_reorder & np.append(~cluster.is_live, False)[cluster.replicas].any(axis=1)
+    if request.goal is Goal.REPLICATION_FACTOR:
+        return np.asarray(on_dead & (cluster.replica_counts < (request.replication_factor or 0)))
+    return np.asarray(on_dead & (request.goal in (Goal.ADD_BROKERS, Goal.REBALANCE)))
 
 
 def _even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:

@@ -16,11 +16,12 @@ from counterpoise.model.plan import LowerBound, RebalancePlan, Why
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import NOBODY, ClusterArrays, Ints, read_cluster
-from counterpoise.planning.figures import figures_of
-from counterpoise.planning.outcome import Outcome, moves_of
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.situation import Situation
+from counterpoise.planning.settings_before import settings_before
+from counterpoise.planning.telling.figures import figures_of
+from counterpoise.planning.telling.outcome import Outcome, moves_of
+from counterpoise.planning.telling.situation import Situation
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -40,8 +41,9 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
     outcome = _outcome(cluster, {rows[key]: replicas for key, replicas in wanted.items()})
     everyone, nobody = cluster.is_live, np.zeros(cluster.broker_count, dtype=np.bool_)
     roles = Roles(everyone, everyone, nobody, everyone, everyone, everyone)
+    after = Placement.of(cluster, outcome.replicas.copy())
     request = PlanRequest(Goal.IMPORTED, policy=policy)
-    situation = Situation(request, cluster, roles, Placement.of(cluster, outcome.replicas.copy()), outcome)
+    situation = Situation(request, cluster, roles, Placement.of(cluster), after, outcome)
     moves = moves_of(snapshot, outcome, [Why.IMPORTED] * int(outcome.is_named.sum()))
     copied = sum(len(move.adding) for move in moves)
     leaders_at_best = 0 if cluster.partition_count % len(snapshot.live_broker_ids) == 0 else 1
@@ -56,6 +58,7 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
         figures=figures_of(snapshot, situation),
         lower_bound=LowerBound(copied, sum(move.copied_bytes for move in moves), leaders_at_best),
         reason="" if moves else "every partition is already where the reassignment wants it",
+        settings_before=settings_before(snapshot, moves),
     )
 
 

@@ -6,11 +6,11 @@ The one mutable thing in this room. Positions in a row keep their meaning: a new
 that it replaces, so that the order of the others is kept.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterpoise.planning.arrays import NOBODY, ClusterArrays, Flags, Ints
+from counterpoise.planning.arrays import NOBODY, ClusterArrays, Flags, Ints, missing_from
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +46,19 @@ class Placement:
         )
         placement.reset_to(rows)
         return placement
+
+    def copy(self) -> "Placement":
+        """Another one with the same replicas, which goes its own way."""
+        return replace(
+            self,
+            replicas=self.replicas.copy(),
+            counts=self.counts.copy(),
+            bytes_held=self.bytes_held.copy(),
+            arriving=self.arriving.copy(),
+            topic_counts=self.topic_counts.copy(),
+            new_replicas=self.new_replicas.copy(),
+            touched=self.touched.copy(),
+        )
 
     @property
     def original(self) -> Ints:
@@ -125,12 +138,9 @@ class Placement:
         self.replicas = replicas
         self.counts = cluster.load(replicas)
         self.bytes_held = cluster.load(replicas, cluster.size_bytes)
-        original = self.original
-        is_new = replicas.copy()
-        for position in range(original.shape[1]):
-            is_new[replicas == original[:, [position]]] = NOBODY
-        self.arriving = cluster.load(is_new, cluster.size_bytes)
-        self.new_replicas = (is_new >= 0).sum(axis=1)
+        is_new = missing_from(self.original, replicas)
+        self.arriving = cluster.load(np.where(is_new, replicas, NOBODY), cluster.size_bytes)
+        self.new_replicas = is_new.sum(axis=1)
         cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
         counted = np.bincount(cells[replicas >= 0], minlength=len(cluster.topic_names) * cluster.broker_count)
         self.topic_counts = counted.reshape(len(cluster.topic_names), cluster.broker_count).astype(np.int32)
@@ -155,6 +165,12 @@ class Placement:
             return np.ones(len(partitions), dtype=np.bool_)
         counts = (self.replicas[partitions] >= 0).sum(axis=1)
         return np.asarray((self.news_after(partitions, positions) < counts) | (counts == 1))
+
+    @property
+    def holds_back(self) -> bool:
+        """Is there a partition that `keeps_one` lets give no further old replica?"""
+        counts = self.replica_counts
+        return bool(((counts > 1) & (self.new_replicas >= counts - 1)).any())
 
     def neighbours(self, partitions: Ints, positions: Ints, rack: int) -> Ints:
         """How many replicas each partition has in a rack, the one at the given position left out."""

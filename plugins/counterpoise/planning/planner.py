@@ -12,21 +12,22 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.bounds import lower_bound
+from counterpoise.planning.asking.refusals import refuse_what_cannot_be, refuse_what_found_no_place
+from counterpoise.planning.asking.requests import check_request
 from counterpoise.planning.budget import keep_copies_within, keep_named_within
-from counterpoise.planning.cautions import warnings_of
-from counterpoise.planning.figures import figures_of
-from counterpoise.planning.goals import goal_named
-from counterpoise.planning.leaders import choose_leaders, free_to_lead
-from counterpoise.planning.outcome import Outcome, moves_of
+from counterpoise.planning.goals import goal_named, left_to_repair
+from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.reasons import reason_for_nothing
-from counterpoise.planning.refusals import refuse_what_cannot_be, refuse_what_found_no_place
-from counterpoise.planning.requests import check_request
-from counterpoise.planning.situation import Situation
-from counterpoise.planning.whys import whys_of
+from counterpoise.planning.settings_before import settings_before
+from counterpoise.planning.telling.bounds import lower_bound
+from counterpoise.planning.telling.cautions import warnings_of
+from counterpoise.planning.telling.figures import figures_of
+from counterpoise.planning.telling.outcome import Outcome, moves_of
+from counterpoise.planning.telling.reasons import reason_for_nothing
+from counterpoise.planning.telling.situation import Situation
+from counterpoise.planning.telling.whys import whys_of
+from counterpoise.planning.telling.worth import is_worth_while
 from counterpoise.planning.wording import cluster_name
-from counterpoise.planning.worth import is_worth_while
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -37,23 +38,25 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     """
     check_request(request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
+    cluster = replace(cluster, is_left_to_repair=left_to_repair(cluster, request))
     goal = goal_named(request.goal)
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     refuse_what_cannot_be(cluster, roles, request, cluster_name(snapshot))
-    before, placement = Placement.of(cluster), Placement.of(cluster)
+    before = Placement.of(cluster)
+    placement = before.copy()
     goal.place(placement, roles, request)
     refuse_what_found_no_place(placement, roles, request)
-    left = keep_copies_within(placement, request.budget)
+    left = keep_copies_within(placement, before, request.budget)
     is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
     first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
     outcome = Outcome.of(placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading)
     outcome, reorders_left = keep_named_within(outcome, request.budget)
     left = replace(left, partitions=left.partitions + reorders_left)
-    situation = Situation(request, cluster, roles, placement, outcome, left)
+    situation = Situation(request, cluster, roles, before, placement, outcome, left)
     if goal.why is None and not left.partitions and not is_worth_while(situation):
-        placement.reset_to(cluster.replicas.copy())
-        situation = Situation(request, cluster, roles, placement, Outcome.unchanged(cluster))
+        situation = Situation(request, cluster, roles, before, before, Outcome.unchanged(cluster))
     outcome = situation.outcome
+    moves = moves_of(snapshot, outcome, whys_of(situation, goal.why))
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -61,7 +64,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         goal=request.goal,
         broker_ids=tuple(sorted(request.broker_ids)),
         policy_digest=request.policy.digest,
-        moves=moves_of(snapshot, outcome, whys_of(situation, before, goal.why)),
+        moves=moves,
         figures=figures_of(snapshot, situation),
         lower_bound=lower_bound(before, roles, request),
         reason="" if outcome.is_named.any() else reason_for_nothing(situation),
@@ -70,4 +73,5 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         budget=request.budget,
         replication_factor=request.replication_factor,
         left=situation.left,
+        settings_before=settings_before(snapshot, moves),
     )

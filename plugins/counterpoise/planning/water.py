@@ -42,8 +42,13 @@ def fill_racks(
     racks: Ints,
     room: tuple[Ints, Ints],
     weights: Weights | None = None,
+    *,
+    rounds_down: bool = False,
 ) -> Ints:
-    """As `fill`, with bounds for the sum over each rack as well: `room` has the least and the most per rack."""
+    """As `fill`, with bounds for the sum over each rack as well: `room` has the least and the most per rack.
+
+    With `rounds_down` no rack gets one of the units that do not divide among racks, and the shares sum to less.
+    """
     upper = np.maximum(lower, upper)
     members = [racks == rack for rack in range(len(room[0]))]
     floors = np.array([max(int(room[0][r]), int(lower[m].sum())) for r, m in enumerate(members)], dtype=np.int64)
@@ -58,7 +63,7 @@ def fill_racks(
     level = _highest(lambda at: _sum(sums(at)), total, lower, upper, weights)
     rack_totals = sums(level)
     rise = sums(level + 1) - rack_totals
-    rest = total - int(rack_totals.sum())
+    rest = 0 if rounds_down else total - int(rack_totals.sum())
     can_rise = _poured(level + 1, lower, upper, weights) > _poured(level, lower, upper, weights)
     for broker in _holding_most(np.flatnonzero(can_rise), current):
         if rest > 0 and rise[racks[broker]] > 0:

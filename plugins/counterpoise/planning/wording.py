@@ -21,7 +21,24 @@ def cluster_name(snapshot: ClusterSnapshot) -> str:
     return f"cluster {snapshot.cluster}" if snapshot.cluster else "this cluster"
 
 
+def not_registered(snapshot: ClusterSnapshot) -> str:
+    """`not registered in cluster demo; registered: 1, 2, 3`."""
+    registered = ", ".join(str(b) for b in snapshot.registered_broker_ids)
+    return f"not registered in {cluster_name(snapshot)}; registered: {registered or 'none'}"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """`1 partition is` or `3 partitions are`: give the words with their verb."""
+    return f"{count} {one if count == 1 else many}"
+
+
+def some_of(names: Sequence[str], count: int | None = None) -> str:
+    """The first few names, and how many more there are; `count` is their number where only the first are given."""
+    count = len(names) if count is None else count
+    few = ", ".join(names[:_MOST_NAMES])
+    return f"{few} and {count - _MOST_NAMES} more" if count > _MOST_NAMES else few
+
+
 def partition_names(cluster: ClusterArrays, partitions: Ints) -> str:
     """The first few names, and how many more there are."""
-    names = ", ".join(cluster.name(int(partition)) for partition in partitions[:_MOST_NAMES])
-    return f"{names} and {len(partitions) - _MOST_NAMES} more" if len(partitions) > _MOST_NAMES else names
+    return some_of([cluster.name(int(partition)) for partition in partitions[:_MOST_NAMES]], len(partitions))

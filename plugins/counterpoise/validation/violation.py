@@ -13,7 +13,7 @@ import pyarrow as pa
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import Goal, matching
+from counterpoise.model.request import Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,7 @@ class Case:
     def topics_out_of_scope(self) -> frozenset[str]:
         """Those that the request leaves out; the policy's are not among them."""
         topics = frozenset(self.snapshot.topics["topic"].to_pylist()) | {move.topic for move in self.plan.moves}
-        scope = self.plan.scope
-        included = matching(scope.topics, topics) if scope.topics else topics
-        return (topics - included) | matching(scope.excluded_topics, topics)
+        return topics - self.plan.scope.topics_in(topics)
 
 
 def listed(broker_ids: Iterable[int]) -> str:

@@ -1,0 +1,152 @@
+"""The main step: brokers above their target count give replicas to brokers below it, with the least bytes.
+
+    spread(placement, roles, wanted, band, shares)
+
+Counts say how many replicas each broker gives and takes, bytes and topics which ones. A partition gives at most one
+replica here, so that it keeps its other replicas as they are.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.placing.handout import Handout
+from counterpoise.planning.placing.offers import Offer, make_offers, plan_bytes
+from counterpoise.planning.placing.selection import choose
+from counterpoise.planning.placing.stock import Stock
+from counterpoise.planning.placing.targets import ByteBand
+from counterpoise.planning.placing.topics import TopicQuotas, TopicShares, rank_within
+from counterpoise.planning.roles import Roles
+from counterpoise.planning.water import fill, relative
+
+_NEAR_SHIFT = 3  # an eighth of the band is what one giver may be off for the sake of topics; others make up for it
+
+
+def spread(placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, shares: TopicShares) -> None:
+    """Moves replicas until counts are as `wanted`, as far as racks and untouched partitions allow."""
+    gives = np.where(roles.givers, np.maximum(0, placement.counts - wanted), 0)
+    takes = np.where(roles.takers, np.maximum(0, wanted - placement.counts), 0)
+    if not gives.any() or not takes.any():
+        return
+    offers = make_offers(placement, gives, takes, Stock.of_givers(placement, gives > 0))
+    plan_bytes(placement, band, offers, takes)
+    to_give = Counter[int]()
+    for its_offers in offers.values():
+        for offer in its_offers:
+            to_give[offer.giver] += offer.wanted_bytes
+    for to_rack, its_offers in offers.items():
+        takers = np.flatnonzero((placement.cluster.racks == to_rack) & (takes > 0))
+        partitions, positions = _picked(placement, band, shares, its_offers, takers, to_give)
+        _hand_out(placement, band, shares, takes, takers, partitions, positions)
+
+
+def _picked(
+    placement: Placement,
+    band: ByteBand,
+    shares: TopicShares,
+    offers: Sequence[Offer],
+    takers: Ints,
+    to_give: Counter[int],
+) -> tuple[Ints, Ints]:
+    """The replicas that go. Their partitions count as touched from here on, so that none gives two.
+
+    What one giver gives too much or too little in bytes, the next ones make up for as far as they stay in their band.
+    `to_give` has the bytes that each giver has still planned to give, to all racks.
+    """
+    givers = np.array(sorted({offer.giver for offer in offers}), dtype=np.int64)
+    quotas = TopicQuotas.of(placement, shares, givers, takers)
+    sizes = placement.cluster.size_bytes
+    partitions: list[Ints] = []
+    positions: list[Ints] = []
+    missing, left = 0, sum(offer.count for offer in offers)
+    for offer in offers:
+        giver, ends_with = offer.giver, int(placement.bytes_held[offer.giver]) - to_give[offer.giver]
+        below, above = ends_with - int(band.lowest[giver]), ends_with - int(band.highest[giver])
+        more = min(max(missing * offer.count // left, min(0, above)), max(0, below))
+        free = ~placement.touched[offer.partitions]
+        its_partitions, its_positions = offer.partitions[free], offer.positions[free]
+        wanted = offer.wanted_bytes + more
+        off = int(band.highest[giver] - band.lowest[giver]) >> _NEAR_SHIFT
+        tolerated = (wanted - min(off, max(0, -above)), wanted + min(off, max(0, below)))
+        chosen = _chosen(placement, quotas, offer, its_partitions, wanted, tolerated)
+        missing += offer.wanted_bytes - int(sizes[its_partitions[chosen]].sum())
+        to_give[giver] -= offer.wanted_bytes
+        left -= offer.count
+        placement.touched[its_partitions[chosen]] = True
+        partitions.append(its_partitions[chosen])
+        positions.append(its_positions[chosen])
+    return np.concatenate(partitions), np.concatenate(positions)
+
+
+def _chosen(
+    placement: Placement,
+    quotas: TopicQuotas,
+    offer: Offer,
+    partitions: Ints,
+    wanted: int,
+    tolerated: tuple[int, int],
+) -> Ints:
+    """Which of `partitions` (smallest first) the offer's giver gives: `offer.count` of them, with `wanted` bytes.
+
+    Those that their topics ask for come first, as many as the bytes allow; then those that no topic minds. Where that
+    does not come to `tolerated` bytes (least and most), topics matter less, and in the end not at all.
+    """
+    sizes, topics = placement.cluster.size_bytes[partitions], placement.cluster.topic_numbers[partitions]
+    should, may = quotas.of_giver(offer.giver)
+    off = np.abs(sizes - max(0, wanted) // offer.count)
+    ranks = rank_within(topics, np.argsort(off, kind="stable"))
+    asked = np.flatnonzero(ranks < should[topics])
+    unminded = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
+    asked = asked[: _affordable(sizes[asked], sizes[unminded], offer.count, wanted + (tolerated[1] - wanted) // 8)]
+    everything, chosen = np.arange(len(partitions)), asked
+    for first, others in ((asked, unminded), (asked, everything), (asked[:0], everything)):
+        rest = np.setdiff1d(others, first, assume_unique=True)
+        left = offer.count - len(first)
+        if len(rest) >= left:
+            chosen = np.concatenate([first, rest[choose(sizes[rest], left, wanted - int(sizes[first].sum()))]])
+            if tolerated[0] <= int(sizes[chosen].sum()) <= tolerated[1]:
+                break
+    quotas.take(topics[chosen])
+    return chosen
+
+
+def _affordable(asked: Ints, others: Ints, count: int, most: int) -> int:
+    """How many of the smallest `asked` sizes fit into `most` bytes, when the smallest others make up the count."""
+    least = np.concatenate(([0], np.cumsum(asked)))[: count + 1]
+    missing = np.minimum(count - np.arange(len(least)), len(others))
+    total = least + np.concatenate(([0], np.cumsum(others)))[missing]
+    fits = np.flatnonzero(total <= max(most, int(total.min())))
+    return int(fits[-1])
+
+
+def _hand_out(
+    placement: Placement,
+    band: ByteBand,
+    shares: TopicShares,
+    takes: Ints,
+    takers: Ints,
+    partitions: Ints,
+    positions: Ints,
+) -> None:
+    """Largest first, each to the taker that lacks most bytes and may still take one, topics considered."""
+    order = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
+    partitions, positions = partitions[order], positions[order]
+    held, sizes = placement.bytes_held, placement.cluster.size_bytes[partitions]
+    total = int(held[takers].sum() + sizes.sum())
+    upper = np.full(len(takers), UNBOUNDED)
+    lacking = fill(total, held[takers], upper, held[takers], relative(band.fair[takers])) - held[takers]
+    left = {taker: int(takes[taker]) for taker in takers.tolist()}
+    handout = Handout.to(placement, takers, left, shares, lacking)
+    columns = (
+        placement.replicas[partitions].tolist(),
+        placement.replicas[partitions, positions].tolist(),
+        placement.cluster.topic_numbers[partitions].tolist(),
+        sizes.tolist(),
+    )
+    takers_chosen = np.array([handout.next_for(*item) for item in zip(*columns, strict=True)], dtype=np.int64)
+    placed = takers_chosen >= 0
+    placement.touched[partitions[~placed]] = False
+    placement.give_all(partitions[placed], positions[placed], takers_chosen[placed])

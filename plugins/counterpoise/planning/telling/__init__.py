@@ -1,0 +1,1 @@
+"""Telling: what came of a request: moves and why, figures, bounds, warnings, and the reason when nothing moves."""

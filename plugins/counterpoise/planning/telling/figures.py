@@ -1,0 +1,59 @@
+"""The figures of a plan: every registered broker before, after, at best and at its fullest on the way.
+
+    figures = figures_of(situation)
+
+Best means: what no plan could do better, whatever it moved. Where racks have different numbers of brokers it is
+uneven itself.
+"""
+
+import numpy as np
+
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.plan import BrokerFigure
+from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.planning.telling.situation import Situation
+from counterpoise.planning.water import fill
+
+
+def figures_of(snapshot: ClusterSnapshot, situation: Situation) -> tuple[BrokerFigure, ...]:
+    """By broker id, every registered broker."""
+    cluster, outcome = situation.cluster, situation.outcome
+    before, after = situation.before, situation.after
+    columns = {
+        "leaders_before": cluster.led(cluster.leaders_now),
+        "leaders_after": situation.led,
+        "leaders_best": _even(situation, situation.led),
+        "replicas_before": before.counts,
+        "replicas_after": after.counts,
+        "replicas_best": situation.best_counts,
+        "bytes_before": before.bytes_held,
+        "bytes_after": after.bytes_held,
+        "bytes_best": situation.band.fair,
+        "bytes_peak": before.bytes_held + after.arriving,
+    }
+    if cluster.is_rate_known.any():
+        columns["bytes_in_before"] = cluster.led(cluster.leaders_now, cluster.bytes_in)
+        columns["bytes_in_after"] = led = cluster.led(outcome.leaders, cluster.bytes_in)
+        columns["bytes_in_best"] = _even(situation, led)
+    brokers = {row["broker_id"]: row for row in snapshot.brokers.to_pylist()}
+    figures = []
+    for at in np.flatnonzero(cluster.is_registered).tolist():
+        broker = brokers[int(cluster.broker_ids[at])]
+        total, usable = broker["disk_total_bytes"], broker["disk_usable_bytes"]
+        figures.append(
+            BrokerFigure(
+                broker_id=broker["broker_id"],
+                rack=broker["rack"],
+                disk_total_bytes=total,
+                disk_used_bytes=None if total is None or usable is None else total - usable,
+                **{name: int(column[at]) for name, column in columns.items()},
+            )
+        )
+    return tuple(figures)
+
+
+def _even(situation: Situation, led: Ints) -> Ints:
+    """The sum of `led` as even as whole units can be over the brokers that may lead; others keep theirs."""
+    leading = situation.roles.leading
+    lower, upper = np.where(leading, 0, led), np.where(leading, UNBOUNDED, led)
+    return fill(int(led.sum()), lower, upper, led)

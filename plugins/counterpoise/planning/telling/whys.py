@@ -1,0 +1,37 @@
+"""Why each partition is in the plan: the measure that its change serves first.
+
+    whys_of(situation, Why.DRAIN)      # one entry per named partition, in order
+
+A copy that takes a partition to more racks serves the racks; else one from a broker with more replicas to one with
+fewer serves their counts, and any other one bytes. Without a copy it is the leaders, or only the order.
+"""
+
+import numpy as np
+
+from counterpoise.model.plan import Why
+from counterpoise.planning.arrays import missing_from
+from counterpoise.planning.placing.racks import racks_missing
+from counterpoise.planning.telling.situation import Situation
+
+
+def whys_of(situation: Situation, of_goal: Why | None) -> list[Why]:
+    """`of_goal` is why the goal copies, where it is not for evenness."""
+    outcome = situation.outcome
+    named = np.flatnonzero(outcome.is_named)
+    copies = outcome.added[named].any(axis=1)
+    changes_leader = outcome.leaders[named] != situation.cluster.leaders_now[named]
+    plain = np.where(changes_leader, Why.LEADERS.value, Why.PREFERRED.value).astype(object)
+    if of_goal in (Why.DEMOTE, Why.IMPORTED):
+        return [of_goal] * len(named)
+    if of_goal is not None:
+        resized = ((outcome.replicas >= 0).sum(axis=1) != (outcome.before >= 0).sum(axis=1))[named]
+        return [Why(value) for value in np.where(copies | resized, of_goal.value, plain).tolist()]
+    staying = situation.roles.staying
+    racks_gained = (racks_missing(situation.before, staying) > racks_missing(situation.after, staying))[named]
+    counts = np.append(situation.before.counts, 0)
+    lost = missing_from(outcome.replicas[named], outcome.before[named])
+    from_counts = np.where(lost, counts[outcome.before[named]], 0).max(axis=1)
+    to_counts = np.where(outcome.added[named], counts[outcome.replicas[named]], np.iinfo(np.int64).max).min(axis=1)
+    serves = np.where(from_counts > to_counts, Why.REPLICAS.value, Why.BYTES.value).astype(object)
+    serves = np.where(racks_gained, Why.RACKS.value, serves)
+    return [Why(value) for value in np.where(copies, serves, plain).tolist()]
