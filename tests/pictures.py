@@ -16,10 +16,12 @@ no leader), `size=BYTES` of one replica, `rate=BYTES_PER_SECOND`; of a reassignm
 
     cluster("orders-0: 1 2 size=1000", racks="1 2", disks="1=1000/9000 2=1000/9000,0/5000,!")
 
-`disks` has used and total bytes of each log dir of a broker; `!` is one that is offline.
+`disks` has used and total bytes of each log dir of a broker; `!` is one that is offline. `throttles` has rows of type,
+name, key and value of throttle keys that are set, as the cluster document has them.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,13 @@ class PartitionPicture:
 
 
 def cluster(
-    picture: str = "", *, racks: str, disks: str = "", name: str = "picture", cluster_id: str = "picture-id"
+    picture: str = "",
+    *,
+    racks: str,
+    disks: str = "",
+    throttles: Sequence[Sequence[str]] = (),
+    name: str = "picture",
+    cluster_id: str = "picture-id",
 ) -> ClusterSnapshot:
     """The snapshot that a picture shows; topics get the id `id-of-<topic>`."""
     brokers = read_brokers(racks)
@@ -68,6 +76,7 @@ def cluster(
         "moving": [
             [p.topic, p.partition, list(p.adding), list(p.removing)] for p in partitions if p.adding or p.removing
         ],
+        "throttles": list(map(list, throttles)),
     }
     return from_document_text(json.dumps(document), where="picture")
 
@@ -126,6 +135,8 @@ def _partition(line: str, live: set[int]) -> PartitionPicture:
     )
 
 
-def simulated(picture: str = "", *, racks: str, cluster_id: str = "picture-id") -> SimulatedCluster:
+def simulated(
+    picture: str = "", *, racks: str, throttles: Sequence[Sequence[str]] = (), cluster_id: str = "picture-id"
+) -> SimulatedCluster:
     """A simulated cluster that looks like the picture, with its clock at 0."""
-    return SimulatedCluster.like(cluster(picture, racks=racks, cluster_id=cluster_id))
+    return SimulatedCluster.like(cluster(picture, racks=racks, throttles=throttles, cluster_id=cluster_id))

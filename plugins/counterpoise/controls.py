@@ -1,19 +1,35 @@
-"""What people say: yes, no. Each writes a row of the ledger, never the cluster; the next look at the run obeys.
+"""What people say: yes, no, pause, slower, stop. Each writes a row of the ledger, never the cluster.
 
-record_decision(site, run_id, fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4", rate="50MB/s")
+    record_decision(site, run_id, fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4", rate="50MB/s")
+    pause(site, run_id, by="bob", why="month end")
+    freeze(site, "orders-eu", until="8h", by="bob", why="month end")
+
+The next look at the run obeys. Everybody may make a run do less, and is written down; more speed, and going back, need
+somebody who may approve. Whatever is refused, nothing has been written.
 """
 
 from counterpoise.approval import check_approver, who_said_yes
-from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
+from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.units import parse_rate
+from counterpoise.model.control import Control, ControlRequest, Standing, standing_requests
+from counterpoise.model.movement import most_at_once
+from counterpoise.model.overview import rate_warning
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Run, RunState
+from counterpoise.units import parse_rate, parse_until
+
+_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
 
 
-def check_grant(site: Site, cluster: str, *, by: str, rate: str | None) -> int:
-    """The rate in bytes per second. Raises InputError for an unusable one, RefusedError when `by` may not approve."""
-    check_approver(site.cluster(cluster).policy.approval, by)
-    return parse_rate(rate or "", where="rate")
+def check_grant(site: Site, plan: RebalancePlan, *, by: str, rate: str | None) -> int:
+    """The rate in bytes per second.
+
+    Raises InputError for an unusable one, RefusedError when `by` may not approve, or when producers write faster to
+    what the plan moves at once than the rate lets through.
+    """
+    check_approver(site.cluster(plan.cluster).policy.approval, by)
+    return _usable_rate(site, plan, rate or "")
 
 
 def record_decision(
@@ -31,8 +47,9 @@ def record_decision(
 
     With `must_be_another`, a yes counts only from somebody who has not said it yet.
 
-    Raises InputError for a yes with an unusable rate, RefusedError for one from somebody who may not approve,
-    StalePlanError for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
+    Raises InputError for a yes with an unusable rate, RefusedError for one from somebody who may not approve, or with a
+    rate that can never do, StalePlanError for another plan, RunConflictError for a run that no longer waits. Nothing is
+    granted then.
     """
     run = site.ledger.run(run_id)
     if run.fingerprint != fingerprint:
@@ -40,7 +57,7 @@ def record_decision(
     policy = site.cluster(run.cluster).policy.approval
     granted = decision is Decision.GRANTED
     try:
-        rate_bytes_per_second = check_grant(site, run.cluster, by=by, rate=rate) if granted else None
+        rate_bytes_per_second = check_grant(site, _plan_of(site, run), by=by, rate=rate) if granted else None
         if granted and must_be_another:
             _check_another(site, run_id, by)
     except CounterpoiseError as error:
@@ -59,6 +76,119 @@ def record_decision(
     )
     site.ledger.record_decision(approval)
     return approval
+
+
+def pause(site: Site, run_id: str, *, by: str, why: str) -> ControlRequest:
+    """Nothing new is submitted; what is in flight finishes. Raises InputError, RefusedError."""
+    run = _run_under_way(site, run_id, Control.PAUSE)
+    if run.state is RunState.SETTLING:
+        raise RefusedError(f"run {run_id} is settling: it starts nothing new anyway, so there is nothing to pause")
+    return _ask(site, run, Control.PAUSE, by, why)
+
+
+def resume(site: Site, run_id: str, *, by: str, why: str) -> ControlRequest:
+    """Raises InputError, RefusedError; also where the run is not paused."""
+    run = _run_under_way(site, run_id, Control.RESUME)
+    if _standing(site, run).paused is None:
+        raise RefusedError(f"run {run_id} is not paused; `counterpoise status {run_id}` says what it waits for")
+    return _ask(site, run, Control.RESUME, by, why)
+
+
+def change_rate(site: Site, run_id: str, rate: str, *, by: str, why: str) -> ControlRequest:
+    """From the next look on. Raises InputError for an unusable rate, RefusedError as `check_grant` does."""
+    run = _run_under_way(site, run_id, Control.RATE)
+    check_approver(site.cluster(run.cluster).policy.approval, by)
+    wanted = _usable_rate(site, _plan_of(site, run), rate)
+    return _ask(site, run, Control.RATE, by, why, rate_bytes_per_second=wanted)
+
+
+def cancel(site: Site, run_id: str, *, by: str, why: str) -> ControlRequest:
+    """What is in flight is cancelled, then the run settles and ends as halted. Raises InputError, RefusedError."""
+    return _ask(site, _run_under_way(site, run_id, Control.CANCEL), Control.CANCEL, by, why)
+
+
+def undo(site: Site, run_id: str, *, by: str, why: str) -> ControlRequest:
+    """As `cancel`, of a run that somebody wants to take back; the plan back is made when it has halted.
+
+    Raises InputError, and RefusedError for somebody who may not approve.
+    """
+    run = _run_under_way(site, run_id, Control.UNDO)
+    check_approver(site.cluster(run.cluster).policy.approval, by)
+    return _ask(site, run, Control.UNDO, by, why)
+
+
+def freeze(site: Site, cluster: str, *, until: str, by: str, why: str) -> ControlRequest:
+    """No run of the cluster starts, or submits anything, until then. Raises InputError."""
+    site.cluster(cluster)
+    now = site.clock()
+    asked = ControlRequest(
+        cluster, None, Control.FREEZE, _said(by, "by"), _said(why, "why"), now, until=parse_until(until, now)
+    )
+    site.ledger.request(asked)
+    return asked
+
+
+def unfreeze(site: Site, cluster: str, *, by: str, why: str) -> ControlRequest:
+    """Raises InputError, and RefusedError where the cluster is not frozen."""
+    site.cluster(cluster)
+    now = site.clock()
+    if standing_requests(site.ledger.requests(cluster), now).frozen is None:
+        raise RefusedError(f"cluster {cluster} is not frozen")
+    asked = ControlRequest(cluster, None, Control.UNFREEZE, _said(by, "by"), _said(why, "why"), now)
+    site.ledger.request(asked)
+    return asked
+
+
+def _ask(
+    site: Site, run: Run, control: Control, by: str, why: str, *, rate_bytes_per_second: int | None = None
+) -> ControlRequest:
+    asked = ControlRequest(
+        cluster=run.cluster,
+        run_id=run.run_id,
+        control=control,
+        by=_said(by, "by"),
+        why=_said(why, "why"),
+        at=site.clock(),
+        rate_bytes_per_second=rate_bytes_per_second,
+    )
+    site.ledger.request(asked)
+    return asked
+
+
+def _run_under_way(site: Site, run_id: str, control: Control) -> Run:
+    """Raises InputError for an unknown id, RefusedError with what to do instead."""
+    run = site.ledger.run(run_id)
+    if run.state in _UNDER_WAY:
+        return run
+    if run.state in (RunState.PROPOSED, RunState.APPROVED):
+        instead = "it has moved nothing yet; `counterpoise reject PLAN` says no to it"
+        if control is Control.RATE:
+            instead = "it has moved nothing yet; approve the plan at the rate that you want (`counterpoise approve`)"
+    else:
+        instead = "it has ended, and nothing of it is under way"
+    raise RefusedError(f"run {run_id} is {run.state}, so {control} has no meaning: {instead}")
+
+
+def _standing(site: Site, run: Run) -> Standing:
+    return standing_requests(site.ledger.requests(run.cluster, run.run_id), site.clock())
+
+
+def _usable_rate(site: Site, plan: RebalancePlan, rate: str) -> int:
+    wanted = parse_rate(rate, where="rate")
+    movement = site.cluster(plan.cluster).policy.movement
+    if warning := rate_warning(plan, wanted, most_at_once(movement)):
+        raise RefusedError(warning)
+    return wanted
+
+
+def _plan_of(site: Site, run: Run) -> RebalancePlan:
+    return site.archive.read_plan(run.plan_uri, run.fingerprint)
+
+
+def _said(text: str, what: str) -> str:
+    if not text.strip():
+        raise InputError(f"{what}: must not be empty; it is kept in the ledger for whoever asks later")
+    return text.strip()
 
 
 def _check_another(site: Site, run_id: str, by: str) -> None:

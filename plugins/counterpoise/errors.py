@@ -87,9 +87,17 @@ class WrongClusterError(ClusterError):
 
 
 class UnknownOutcomeError(ClusterError):
-    """A call that changes the cluster got no answer: it may still be applied, even much later."""
+    """A call that changes the cluster got no answer: it may still be applied, even much later.
+
+    `broker_id` is the broker that was asked (None: not one in particular): once its session has ended, and the cluster
+    has been quiet since, nothing of the call will come any more.
+    """
 
     retryable = True
+
+    def __init__(self, message: str, *, broker_id: int | None = None) -> None:
+        self.broker_id = broker_id
+        super().__init__(message)
 
 
 class StoreError(CounterpoiseError):

@@ -1,8 +1,10 @@
 """What pages, the command line and metrics read: runs, their progress, reports. Reads only, and never a cluster.
 
+run_status(site, run_id).pulse, freezes(site), suggested_rate(site, plan)
 list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, run_id)
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from counterpoise import analysis, reporting
@@ -11,7 +13,10 @@ from counterpoise.archive import plan_report_name
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.control import ControlRequest, standing_requests
+from counterpoise.model.movement import most_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.pulse import Pulse
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import Run, RunState, TouchedKey
 
@@ -25,6 +30,8 @@ class RunStatus:
     moves_done: int
     moves_submitted: int
     touched: tuple[TouchedKey, ...]
+    pulse: Pulse | None = None  # what the last look found
+    requests: tuple[ControlRequest, ...] = ()  # about the run and its cluster, oldest first
 
     @property
     def owed(self) -> tuple[TouchedKey, ...]:
@@ -43,7 +50,26 @@ def run_status(site: Site, run_id: str) -> RunStatus:
         moves_done=sum(submission.done_at is not None for submission in submissions),
         moves_submitted=len(submissions),
         touched=journal.touched(),
+        pulse=journal.pulse(),
+        requests=site.ledger.requests(run.cluster, run_id),
     )
+
+
+def pulse_of(site: Site, run_id: str) -> tuple[Run, Pulse | None]:
+    """The run and what the last look at it found, whoever made that look."""
+    return site.ledger.run(run_id), site.ledger.journal(run_id).pulse()
+
+
+def runs_under_way(site: Site, cluster: str | None = None) -> tuple[Run, ...]:
+    """Newest first."""
+    return tuple(r for r in site.ledger.runs(cluster=cluster) if r.state in (RunState.RUNNING, RunState.SETTLING))
+
+
+def freezes(site: Site, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
+    """Those in force now, by cluster."""
+    now = site.clock()
+    standing = [standing_requests(site.ledger.requests(cluster), now).frozen for cluster in sorted(set(clusters))]
+    return tuple(frozen for frozen in standing if frozen)
 
 
 def runs(site: Site, *, cluster: str | None = None, most: int = 20) -> tuple[RunStatus, ...]:
@@ -64,6 +90,16 @@ def approvals_missing(site: Site, run_id: str, plan: RebalancePlan) -> int:
 def plan_of(site: Site, run_id: str) -> RebalancePlan:
     run = site.ledger.run(run_id)
     return site.archive.read_plan(run.plan_uri, run.fingerprint)
+
+
+def suggested_rate(site: Site, plan: RebalancePlan) -> int | None:
+    """Bytes per second that leave room for clients; None without a link capacity in the policy, or without rates.
+
+    Raises InputError for a cluster that the settings do not name.
+    """
+    movement = site.cluster(plan.cluster).policy.movement
+    capacity = movement.link_capacity_bytes_per_second
+    return None if capacity is None else rate_with_room(plan, capacity, most_at_once(movement))
 
 
 def broker_loads(photographed: ClusterSnapshot) -> tuple[BrokerLoad, ...]:

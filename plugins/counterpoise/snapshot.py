@@ -5,10 +5,14 @@
 A cluster moves while it is looked at. Reassignments are read before and after the topics, and a partition seen in
 either counts as moving; what else does not fit together (a size without a partition, say) is left out.
 
-Limits: one look, some requests per broker; rates are not known from one look, so `bytes_in_per_second` stays null.
+A broker that gives no answer (dead, frozen) holds up nothing: what it alone could tell (log dirs, offsets of what it
+leads, its throttle rates) is left out.
+
+Limits: one look, some requests per broker; rates are not known from one look, so `bytes_in_per_second` stays null
+(`analysis.with_inflow` has them from two).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -19,21 +23,27 @@ from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.disks import disk_over
 from counterpoise.model.kafka import (
+    LIST_KEYS,
+    RATE_KEYS,
     ClusterDescription,
     ConfigResource,
     ConfigResourceType,
+    ConfigSource,
+    ConfigValue,
     LogDirDescription,
     PartitionDescription,
     QuorumNode,
     Reassignment,
     TopicDescription,
 )
-from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, TOPICS
+from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, THROTTLES, TOPICS
 
 _MIN_ISR: Final = "min.insync.replicas"
+_SET_THERE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
 
 # What a broker holds of a partition: bytes, and the directory they are in.
 Copies = Mapping[tuple[str, int, int], tuple[int, str]]
+Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 
 
 def take_snapshot(
@@ -60,6 +70,9 @@ def take_snapshot(
         for topic in topics
         for partition in topic.partitions
     ]
+    topic_configs = reader.describe_configs(_resources(t.topic for t in topics), [_MIN_ISR, *LIST_KEYS])
+    live = sorted(description.live_broker_ids)
+    broker_configs = reader.describe_configs(_resources(map(str, live), ConfigResourceType.BROKER), RATE_KEYS)
     offsets = reader.list_offsets([key for key, partition in partitions if partition.leader is not None])
     return ClusterSnapshot(
         snapshot_id=snapshot_id,
@@ -68,21 +81,35 @@ def take_snapshot(
         observed_at=observed_at,
         tables={
             "brokers": _brokers(description, log_dirs),
-            "topics": _topics(topics, _min_insync_replicas(reader, topics)),
+            "topics": _topics(topics, _min_insync_replicas(topic_configs)),
             "partitions": _partitions(partitions, moving, copies, offsets),
             "replicas": _replicas(partitions, copies),
             "listeners": _listeners(description, security_protocol),
             "quorum": _quorum(reader.describe_quorum()),
             "log_dirs": _log_dirs(description, log_dirs),
+            "throttles": _throttles({**broker_configs, **topic_configs}),
         },
     )
 
 
-def _min_insync_replicas(reader: ClusterReader, topics: Sequence[TopicDescription]) -> dict[str, int]:
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in topics]
-    configs = reader.describe_configs(resources, [_MIN_ISR])
-    known = {resource.name: values.get(_MIN_ISR) for resource, values in configs.items()}
+def _resources(names: Iterable[str], type_: ConfigResourceType = ConfigResourceType.TOPIC) -> list[ConfigResource]:
+    return [ConfigResource(type_, name) for name in names]
+
+
+def _min_insync_replicas(topic_configs: Configs) -> dict[str, int]:
+    known = {resource.name: values.get(_MIN_ISR) for resource, values in topic_configs.items()}
     return {topic: int(value.value) for topic, value in known.items() if value is not None and value.value}
+
+
+def _throttles(configs: Configs) -> pa.Table:
+    """Those set at the resource itself; a cluster-wide default of rates shows, but is without effect (KAFKA-10190)."""
+    rows = sorted(
+        (str(resource.type), resource.name, key, value.value)
+        for resource, values in configs.items()
+        for key, value in values.items()
+        if key in (*LIST_KEYS, *RATE_KEYS) and value.source in _SET_THERE and value.value is not None
+    )
+    return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
 
 
 def _copies(log_dirs: Sequence[LogDirDescription]) -> Copies:

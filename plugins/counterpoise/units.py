@@ -2,14 +2,16 @@
 
     parse_rate("50MB/s") == 50_000_000
     parse_bytes("500GB") == 500_000_000_000
+    parse_until("8h", now) == now + 8 hours
     format_bytes(1_500_000) == "1.5 MB"
 
 Kafka's throttles are in bytes per second and people who mean megabytes write "10": a rate without a unit is
 refused with both readings named. Decimal units (kB, MB, GB, TB) are powers of 1000, binary ones (KiB ...) of 1024.
+`Mb` and `Mbit` mean bits to those who build networks, and are refused as rates.
 """
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from counterpoise.errors import InputError
 
@@ -25,8 +27,10 @@ _FACTORS = {
     "tib": 2**40,
 }
 _QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*")
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12, "Mb": 10**6, "Gb": 10**9, "Tb": 10**12}
 _DURATION = re.compile(r"\s*(?P<number>\d+)\s*(?P<unit>[smhd])\s*")
 _DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LONGEST = timedelta(days=3650)
 
 LOWEST_RATE_BYTES_PER_SECOND = 1_000
 HIGHEST_RATE_BYTES_PER_SECOND = 100 * 10**9
@@ -34,25 +38,29 @@ HIGHEST_RATE_BYTES_PER_SECOND = 100 * 10**9
 
 def parse_rate(text: str, *, where: str = "rate") -> int:
     """Bytes per second of `50MB/s`, `512KiB/s`. Raises InputError, naming `where`, for anything else."""
+    text = text.strip()
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise InputError(f"{where}: {text!r} is not a rate; write it like 50MB/s")
     number, unit = match["number"], match["unit"].lower()
     if not unit:
         raise InputError(f"{where}: {text!r} has no unit: {number} B/s or {number} MB/s? Write the one you mean")
+    if bits := _BITS.get(match["unit"]) or _BITS.get(unit):
+        meant = format_rate(float(number) * bits / 8).replace(" ", "")
+        raise InputError(f"{where}: {text!r} counts bits; rates are in bytes here: {meant}")
     if unit not in _FACTORS:
         raise InputError(
             f"{where}: unknown unit {match['unit']!r} in {text!r}; use B, kB, MB, GB or KiB, MiB, GiB, and /s"
         )
     if match["per"] is None:
-        raise InputError(f"{where}: {text!r} is an amount, not a rate; did you mean {text.strip()}/s?")
-    rate = int(float(number) * _FACTORS[unit])
+        raise InputError(f"{where}: {text!r} is an amount, not a rate; did you mean {text}/s?")
+    rate = float(number) * _FACTORS[unit]
     if not LOWEST_RATE_BYTES_PER_SECOND <= rate <= HIGHEST_RATE_BYTES_PER_SECOND:
         raise InputError(
-            f"{where}: {text.strip()} is {rate} bytes per second; it must lie between "
+            f"{where}: {text} is {rate:.0f} bytes per second; it must lie between "
             f"{format_rate(LOWEST_RATE_BYTES_PER_SECOND)} and {format_rate(HIGHEST_RATE_BYTES_PER_SECOND)}"
         )
-    return rate
+    return int(rate)
 
 
 def parse_bytes(text: str, *, where: str = "amount") -> int:
@@ -76,11 +84,37 @@ def parse_bytes(text: str, *, where: str = "amount") -> int:
 
 
 def parse_duration(text: str, *, where: str = "duration") -> timedelta:
-    """A duration of `90s`, `30m`, `24h`, `7d`. Raises InputError, naming `where`, for anything else, and for zero."""
+    """A duration of `90s`, `30m`, `24h`, `7d`.
+
+    Raises InputError, naming `where`, for anything else, for zero, and for more than ten years.
+    """
     match = _DURATION.fullmatch(text)
     if match is None or int(match["number"]) == 0:
         raise InputError(f"{where}: {text!r} is not a duration; write it like 30m, 24h or 7d")
-    return timedelta(**{_DURATION_UNITS[match["unit"]]: int(match["number"])})
+    unit = _DURATION_UNITS[match["unit"]]
+    if int(match["number"]) > _LONGEST / timedelta(**{unit: 1}):
+        raise InputError(f"{where}: {text.strip()} is longer than {_LONGEST.days}d")
+    return timedelta(**{unit: int(match["number"])})
+
+
+def parse_until(text: str, now: datetime, *, where: str = "until") -> datetime:
+    """The time (UTC) that `2026-12-01T06:00`, the same with an offset (`+01:00`, `Z`), or a duration from now names.
+
+    Without an offset the time is UTC. Raises InputError, naming `where`, for anything else, and for the past.
+    """
+    word = text.strip()
+    if _DURATION.fullmatch(word):
+        return now + parse_duration(word, where=where)
+    try:
+        named = datetime.fromisoformat(word)
+        moment = (named if named.tzinfo else named.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"{where}: {word!r} is no time; write it like 2026-12-01T06:00+01:00, 8h or 3d") from None
+    if moment <= now:
+        raise InputError(f"{where}: {word} is past; it is {now:%Y-%m-%dT%H:%M} UTC now")
+    if moment - now > _LONGEST:
+        raise InputError(f"{where}: {word} is more than {_LONGEST.days}d away")
+    return moment
 
 
 def format_bytes(count: float) -> str:

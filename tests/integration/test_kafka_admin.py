@@ -5,7 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import local_kafka
 from counterpoise.discovery import discover
-from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.both_clients import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -164,6 +164,7 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: Loca
         assert admin.describe_configs([topic("ghost")], THROTTLE_KEYS, via_broker=2) == {}
         take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
         assert admin.list_reassignments() == {}
+        assert admin.refused_operations(1, "orders") == {}  # tried, and nothing of it happened
     with closing(connect(settings(kafka.bootstrap_string))) as searching:
         discover(searching)
     assert changed_records(kafka) == before
@@ -173,13 +174,32 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: Loca
     wait_until(lambda: bool(admin.describe_topics(["other-ghost"])), "the topic made by asking for it", SECONDS)
 
 
+def test_brokers_of_one_release_speak_the_same(admin: BothClients) -> None:
+    versions = admin.describe_versions()
+    assert set(versions) == {1, 2, 3, 4}
+    assert len(set(versions.values())) == 1
+    assert (versions[1].metadata_version or 0) >= 29  # the level of Kafka 4.2
+
+
+def test_throttle_keys_that_are_set_are_in_the_photograph(admin: BothClients) -> None:
+    change(admin, topic("orders"), LEADER_LIST, SET, "")
+    change(admin, broker(3), FOLLOWER_RATE, SET, "5")
+    wait_until(lambda: told(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
+    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    rows = [tuple(row.values()) for row in taken.throttles.to_pylist()]
+    assert rows == [("broker", "3", FOLLOWER_RATE, "5"), ("topic", "orders", LEADER_LIST, "")]
+    admin.alter_configs(
+        [ConfigChange(topic("orders"), LEADER_LIST, DELETE), ConfigChange(broker(3), FOLLOWER_RATE, DELETE)]
+    )
+
+
 def test_a_topic_config_is_read_from_the_broker_that_was_named(kafka: LocalKafka, admin: BothClients) -> None:
     """A frozen broker alone is asked, and does not answer, though any other could."""
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as impatient:
         assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
         freeze(kafka, 4)
         try:
-            with pytest.raises(ClusterError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"):
+            with pytest.raises(BrokerSilentError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"):
                 impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
             assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=3)
         finally:
@@ -360,37 +380,114 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
 # -- brokers in trouble; last, since it takes the fourth one away
 
 
-def test_a_change_without_an_answer_is_unknown_and_happens_when_the_broker_wakes(kafka: LocalKafka) -> None:
+def test_a_frozen_broker_is_left_out_and_holds_up_nothing(kafka: LocalKafka, admin: BothClients) -> None:
+    """Until its session ends it counts as live; every call goes to somebody who answers."""
+    brokers = [broker(n) for n in (1, 2, 3, 4)]
+    lonely, orders = TopicPartition("lonely", 0), TopicPartition("orders", 1)
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=2.0)) as impatient:
+        assert set(impatient.describe_configs(brokers, THROTTLE_KEYS)) == set(brokers)  # connections are there
+        freeze(kafka, 4)
+        try:
+            for _ in range(8):  # a new connection meets it as well
+                with closing(connect(settings(kafka.bootstrap[1]))) as newcomer:
+                    assert newcomer.describe_cluster().cluster_id == kafka.cluster_id
+            assert set(impatient.describe_configs([*brokers, topic("orders")], THROTTLE_KEYS)) == {
+                *brokers[:3],
+                topic("orders"),
+            }
+            assert {d.broker_id for d in impatient.describe_log_dirs([1, 4])} == {1}
+            for _ in range(5):  # of which some would meet the frozen one
+                assert impatient.list_reassignments() == {}
+                assert [found.topic for found in impatient.describe_topics(["orders"])] == ["orders"]
+                assert impatient.alter_reassignments({orders: (1, 2, 3)}).errors == {}
+                assert impatient.elect_preferred_leaders([orders]).errors == {}
+                assert change(impatient, topic("orders"), LEADER_LIST, SET, "0:1") == ""
+            assert change(impatient, topic("orders"), LEADER_LIST, DELETE) == ""
+            assert set(impatient.list_offsets([lonely, orders])) == {orders}
+            assert 4 not in impatient.describe_versions()
+            taken = take_snapshot(impatient, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+            assert set(taken.log_dirs["broker_id"].to_pylist()) == {1, 2, 3}
+        finally:
+            kafka.thaw_broker(4)
+    kafka.wait_until_ready()
+
+
+def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(kafka: LocalKafka) -> None:
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5)) as impatient:
         impatient.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
         freeze(kafka, 4)
         try:
             changes = [ConfigChange(broker(n), LEADER_RATE, SET, "7000000") for n in (1, 4)]
-            with pytest.raises(UnknownOutcomeError, match="broker 4"):
-                impatient.alter_configs(changes)
+            results = impatient.alter_configs(changes)
+            assert results.accepted == (broker(1),)
+            assert results.errors == {broker(4): "no answer: nothing within 1.5 s"}
         finally:
             kafka.thaw_broker(4)
         kafka.wait_until_ready()
         brokers = [broker(1), broker(4)]
 
         def both_have_it() -> bool:
-            return all(impatient.describe_configs(brokers, [LEADER_RATE])[b] for b in brokers)
+            configs = impatient.describe_configs(brokers, [LEADER_RATE])
+            return all(configs.get(b) for b in brokers)
 
         wait_until(both_have_it, "the change, on broker 4 too", SECONDS)
         impatient.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+
+
+def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
+    kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker freezes between the question whether it answers and the change."""
+    key = TopicPartition("moves", 1)
+    with ExitStack() as stack:
+        made = [connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5) for _ in range(3)]
+        moving, electing, listing = [stack.enter_context(closing(admin)) for admin in made]
+        for admin in made:  # a connection is there
+            admin.describe_configs([topic("moves")], [LEADER_LIST], via_broker=4)
+        before = moving.describe_topics(["moves"])[0].partitions[1].replicas
+        after = (*before[1:], before[0])
+        monkeypatch.setattr("counterpoise.kafka_admin.wire.Wire.answering_broker", lambda _: 4)
+        freeze(kafka, 4)
+        try:
+            for call in (
+                lambda: moving.alter_reassignments({key: after}),
+                lambda: electing.elect_preferred_leaders([key]),
+                lambda: change(listing, topic("moves"), LEADER_LIST, SET, "1:1"),
+            ):
+                with pytest.raises(UnknownOutcomeError, match="no answer to") as lost:
+                    call()
+                assert lost.value.broker_id == 4
+        finally:
+            kafka.thaw_broker(4)
+        monkeypatch.undo()
+        kafka.wait_until_ready()
+
+        def it_came() -> bool:
+            replicas = moving.describe_topics(["moves"])[0].partitions[1].replicas
+            listed = moving.describe_configs([topic("moves")], [LEADER_LIST])[topic("moves")][LEADER_LIST].value
+            return (replicas, listed) == (after, "1:1")
+
+        wait_until(it_came, "the late changes", SECONDS)
+        moving.alter_reassignments({key: before})
+        change(moving, topic("moves"), LEADER_LIST, DELETE)
 
 
 def test_a_killed_broker_is_described_as_fenced_and_fails_fast(kafka: LocalKafka, admin: BothClients) -> None:
     lonely = TopicPartition("lonely", 0)
     assert admin.list_offsets([lonely]) == {lonely: (0, 0)}
     kafka.kill_broker(4)
-    with pytest.raises(ClusterError, match=r"broker 4 .*ECONNREFUSED"):
-        admin.describe_configs([broker(4)], [LEADER_RATE])
-    assert "ECONNREFUSED" in change(admin, broker(4), LEADER_RATE, SET, "1")
+    assert admin.describe_configs([broker(1), broker(4)], [LEADER_RATE]) == {broker(1): {}}
+    with pytest.raises(BrokerSilentError, match=r"broker 4 .*ECONNREFUSED"):
+        admin.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+    for _ in range(4):
+        with closing(connect(settings(kafka.bootstrap[1]))) as newcomer:
+            assert newcomer.describe_topics(["orders"])[0].topic == "orders"
+    refusal = change(admin, broker(4), LEADER_RATE, SET, "1")
+    assert refusal and "no answer" not in refusal  # nothing was sent: it will not come later
     wait_until(lambda: 4 not in admin.describe_cluster().live_broker_ids, "broker 4 to be fenced", SECONDS)
     assert [b.is_fenced for b in admin.describe_cluster().brokers] == [False, False, False, True]
-    with pytest.raises(ClusterError, match="broker 4"):
-        admin.describe_log_dirs([4])
+    assert admin.describe_log_dirs([4]) == ()
+    assert set(admin.describe_versions()) == {1, 2, 3}
     assert admin.list_offsets([lonely, TopicPartition("orders", 1)]) == {TopicPartition("orders", 1): (0, 100)}
     assert "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
     taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Both Kafka clients at secured listeners of a real broker, and what is said of every usual mistake there."""
+"""Both Kafka clients at secured listeners of a real broker: every usual mistake there, and permissions."""
 
 import logging
 import re
@@ -10,6 +10,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,8 +28,11 @@ import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.both_clients import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from local_processes import free_ports
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
+from local_kafka import TopicSpec, create_topics
+from local_processes import free_ports, wait_until
 
 
 def settings(bootstrap: str, **extra: str) -> ConnectionSettings:
@@ -51,10 +62,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             properties["listener.security.protocol.map"] += f",{protocol}:{protocol}"
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
             properties[f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"] = (
-                f'{module} required user_me="hush-hush";'
+                f'{module} required user_me="hush-hush" user_limited="hush-hush";'
             )
         properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(folder / "broker.pem")}
         properties["sasl.enabled.mechanisms"] = "PLAIN"
+        properties["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        properties["super.users"] = "User:ANONYMOUS;User:me"  # the broker itself comes as ANONYMOUS
         cluster.stop_broker(1)
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         cluster.restart_broker(1)
@@ -125,3 +138,50 @@ def test_every_mistake_at_a_secured_listener_is_named(
     pattern = reason if ".*" in reason else re.escape(reason)
     assert re.search(pattern, caught.value.attempts[0][1])
     assert "hush-hush" not in str(caught.value)
+
+
+# What a principal is allowed to do in turn, and what is then still refused.
+GRANTS = (
+    (None, {"set a broker's throttle rate", "set a topic's throttle lists", "reassign partitions", "elect leaders"}),
+    (
+        (ResourceType.TOPIC, "orders", AclOperation.ALTER_CONFIGS),
+        {"set a broker's throttle rate", "reassign partitions", "elect leaders"},
+    ),
+    ((ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER), {"set a broker's throttle rate"}),
+    ((ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER_CONFIGS), set()),
+)
+
+
+def test_what_the_principal_may_not_do_is_found_and_nothing_changes(secured: SecuredBroker) -> None:
+    create_topics(secured.addresses["PLAINTEXT"], [TopicSpec("orders", [(1,)])])
+    acls = AdminClient({"bootstrap.servers": secured.addresses["PLAINTEXT"]})
+    limited = {"security_protocol": "SASL_PLAINTEXT"} | SASL | {"sasl_username": "limited"}
+    with (
+        closing(connect(settings(secured.addresses["PLAINTEXT"]))) as all_powerful,
+        closing(connect(settings(secured.addresses["SASL_PLAINTEXT"], **limited))) as admin,
+    ):
+        before = everything(all_powerful)
+        for grant, refused in GRANTS:
+            if grant is not None:
+                type_, name, operation = grant
+                binding = AclBinding(
+                    type_, name, ResourcePatternType.LITERAL, "User:limited", "*", operation, AclPermissionType.ALLOW
+                )
+                acls.create_acls([binding])[binding].result(10)
+
+            def is_found(refused: set[str] = refused) -> bool:
+                return set(admin.refused_operations(1, "orders")) == refused
+
+            wait_until(is_found, f"exactly these to be refused: {sorted(refused)}", 10.0)
+            reasons = admin.refused_operations(1, "orders").values()
+            assert all("the principal lacks a permission (ACL)" in reason for reason in reasons)
+        assert everything(all_powerful) == before
+
+
+def everything(admin: BothClients) -> tuple[object, ...]:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, "orders"), ConfigResource(ConfigResourceType.BROKER, "1")]
+    return (
+        admin.describe_topics(),
+        admin.list_reassignments(),
+        admin.describe_configs(resources, [*RATE_KEYS, *LIST_KEYS]),
+    )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.errors import ClusterError, ClusterUnreachableError, UnknownOutcomeError
+from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError, UnknownOutcomeError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -187,8 +187,9 @@ def test_a_dead_broker_is_fenced_after_its_session_and_answers_nobody_before() -
     cluster = simulated("orders-0: 1 2 3 size=1000", racks=RACKS)
     cluster.kill_broker(1, noticed=False)
     assert 1 in cluster.describe_cluster().live_broker_ids
-    with pytest.raises(ClusterError, match="broker 1"):
-        cluster.describe_configs([broker(1)], [LEADER_RATE])
+    assert cluster.describe_configs([broker(1), broker(2)], [LEADER_RATE]) == {broker(2): {}}
+    with pytest.raises(BrokerSilentError, match="broker 1"):
+        cluster.describe_configs([TOPIC], [LEADER_LIST], via_broker=1)
     assert "not live" in change(cluster, broker(1), LEADER_RATE, SET, "1")
     cluster.advance(9.0)
     assert cluster.describe_cluster().live_broker_ids == {2, 3, 4}
@@ -274,8 +275,9 @@ def test_faults_a_lost_answer_is_applied_and_a_failed_call_is_not() -> None:
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     assert cluster.list_reassignments() == {}
     cluster.lose_answer_of_next("alter_reassignments")
-    with pytest.raises(UnknownOutcomeError):
+    with pytest.raises(UnknownOutcomeError) as lost:
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
+    assert lost.value.broker_id == 1
     assert ORDERS in cluster.list_reassignments()
     assert cluster.alter_reassignments({ORDERS: (4, 2, 3)}).accepted == (ORDERS,)
     assert [call.name for call in cluster.calls].count("alter_reassignments") == 3
@@ -285,12 +287,77 @@ def test_faults_a_lost_answer_is_applied_and_a_failed_call_is_not() -> None:
         cluster.describe_cluster()
 
 
+def test_a_frozen_broker_answers_nobody_copies_nothing_and_loses_its_partitions_with_its_session() -> None:
+    cluster = simulated("orders-0: 1 2 3 size=1000000000\nlonely-0: 1 size=5000", racks=RACKS)
+    lonely = TopicPartition("lonely", 0)
+    cluster.alter_reassignments({ORDERS: (4, 2, 3)})
+    cluster.freeze_broker(1)
+    assert 1 in cluster.describe_cluster().live_broker_ids
+    assert set(cluster.describe_configs([broker(1), broker(2), TOPIC], [LEADER_RATE])) == {broker(2), TOPIC}
+    assert {d.broker_id for d in cluster.describe_log_dirs()} == set(cluster.describe_versions()) == {2, 3, 4}
+    assert cluster.list_offsets([ORDERS, lonely]) == {}
+    assert change(cluster, TOPIC, LEADER_LIST, SET, "0:1") == ""  # by a broker that answers
+    cluster.advance(8.0)
+    assert (leader_of(cluster), cluster.describe_log_dirs([4])[0].sizes[ORDERS]) == (1, 0)
+    cluster.advance(1.0)
+    assert 1 not in cluster.describe_cluster().live_broker_ids
+    assert (leader_of(cluster), leader_of(cluster, lonely)) == (2, None)
+    cluster.advance(10.0)
+    assert (replicas_of(cluster), cluster.list_reassignments()) == ((4, 2, 3), {})
+    cluster.thaw_broker(1)
+    assert 1 in cluster.describe_cluster().live_broker_ids
+    assert leader_of(cluster, lonely) == 1
+
+
+def test_changes_that_a_frozen_broker_holds_come_when_it_is_thawed_in_their_order() -> None:
+    cluster = simulated("orders-0: 1 2 3 size=1000000000", racks=RACKS)
+    cluster.freeze_broker(2)
+    results = cluster.alter_configs([ConfigChange(broker(b), LEADER_RATE, SET, "5") for b in (1, 2)])
+    assert results.accepted == (broker(1),)
+    assert results.errors[broker(2)].startswith("no answer: ")
+    cluster.addressed_broker = 2
+    with pytest.raises(UnknownOutcomeError) as lost:
+        cluster.alter_reassignments({ORDERS: (4, 2, 3)})
+    assert lost.value.broker_id == 2
+    with pytest.raises(UnknownOutcomeError):
+        cluster.alter_reassignments({ORDERS: None})
+    with pytest.raises(UnknownOutcomeError):  # the broker's part is done by then
+        cluster.alter_configs(
+            [ConfigChange(TOPIC, LEADER_LIST, SET, "0:1"), ConfigChange(broker(1), LEADER_RATE, DELETE)]
+        )
+    cluster.advance(20.0)  # its session has ended long ago
+    assert "not live" in change(cluster, broker(2), LEADER_RATE, SET, "6")
+    assert (cluster.list_reassignments(), replicas_of(cluster)) == ({}, (1, 2, 3))
+    cluster.thaw_broker(2)
+    assert (cluster.list_reassignments(), replicas_of(cluster)) == ({}, (2, 3, 1))  # moved, and cancelled
+    told = cluster.describe_configs([broker(1), broker(2), TOPIC], [LEADER_RATE, LEADER_LIST])
+    assert told[broker(1)] == {}
+    assert told[broker(2)] == {LEADER_RATE: ConfigValue("5", ConfigSource.DYNAMIC_BROKER)}
+    assert told[TOPIC] == {LEADER_LIST: ConfigValue("0:1", ConfigSource.DYNAMIC_TOPIC)}
+    assert change(cluster, TOPIC, LEADER_LIST, DELETE) == ""
+
+
+def test_a_frozen_broker_that_is_killed_takes_what_it_held_with_it() -> None:
+    cluster = simulated("orders-0: 1 2 3 size=1000000000", racks=RACKS)
+    cluster.addressed_broker = 2
+    cluster.freeze_broker(2)
+    with pytest.raises(UnknownOutcomeError):
+        cluster.elect_preferred_leaders([ORDERS])
+    with pytest.raises(UnknownOutcomeError):
+        cluster.alter_reassignments({ORDERS: (4, 2, 3)})
+    cluster.kill_broker(2)
+    with pytest.raises(BrokerSilentError, match="nothing was sent to broker 2"):
+        cluster.alter_reassignments({ORDERS: (4, 2, 3)})
+    cluster.restart_broker(2)
+    assert cluster.list_reassignments() == {}
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("move"), st.permutations([1, 2, 3, 4, 5]).map(lambda ids: tuple(ids[:3]))),
         st.tuples(st.sampled_from(["cancel", "elect"]), st.none()),
         st.tuples(st.just("advance"), st.floats(0.0, 20.0)),
-        st.tuples(st.sampled_from(["kill", "restart"]), st.integers(1, 5)),
+        st.tuples(st.sampled_from(["kill", "restart", "freeze", "thaw"]), st.integers(1, 5)),
     ),
     max_size=12,
 )
@@ -300,15 +367,17 @@ STEPS = st.lists(
 def test_whatever_happens_a_partition_stays_one_that_kafka_could_have(steps: list[tuple[str, object]]) -> None:
     cluster = simulated("orders-0: 1 2 3 size=1000000000", racks="1 2 3 4 5")
     for step, argument in steps:
-        if step in ("kill", "restart"):
+        if step in ("kill", "restart", "freeze", "thaw"):
             assert isinstance(argument, int)
             getattr(cluster, f"{step}_broker")(argument)
         elif step == "advance":
             assert isinstance(argument, float)
             cluster.advance(argument)
-        elif cluster.live_broker_ids and step == "elect":
+        elif not any(map(cluster.answers, cluster.brokers)):
+            continue
+        elif step == "elect":
             cluster.elect_preferred_leaders([ORDERS])
-        elif cluster.live_broker_ids and (step == "cancel" or not cluster.partitions[ORDERS].is_moving):
+        elif step == "cancel" or not cluster.partitions[ORDERS].is_moving:
             assert argument is None or isinstance(argument, tuple)
             cluster.alter_reassignments({ORDERS: argument})
         p = cluster.partitions[ORDERS]

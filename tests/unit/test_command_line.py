@@ -105,7 +105,13 @@ def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
     assert shell.type("import", back, "--state", state, "--out", imported).code == 1, "the undo changes nothing here"
 
 
-@pytest.mark.parametrize("command", ["snapshot", "plan", "show", "export", "import", "approve", "execute", "status"])
+COMMANDS = (
+    "snapshot plan show export import preflight approve reject execute verify status pause resume rate cancel freeze "
+    "unfreeze undo settle stop watch report"
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS.split())
 def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> None:
     typed = shell.type(command, "--help")
     assert typed.code == 0
@@ -135,6 +141,12 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
         (["show", "edited.json"], "edited after it was made"),
         (["show", "good.json", "--rate", "10"], "10 B/s or 10 MB/s"),
         (["approve", "edited.json", "--rate", "1MB/s", "--reason", "x"], "edited after it was made"),
+        (["show", "good.json", "--rate", "0MB/s"], "--rate: 0MB/s is 0 bytes per second; it must lie between"),
+        (["show", "good.json", "--rate", "-5MB/s"], "--rate: '-5MB/s' is not a rate"),
+        (["show", "good.json", "--rate", "999999GB/s"], "must lie between"),
+        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "-4", "--out", "p"], "ids like 7,8"),
+        (["stop", "--from-plan", "good.json", "--cluster", "demo"], "clusters.yaml: cannot be read"),
+        (["watch"], "one of the arguments --cluster --all is required"),
         (["execute", "edited.json"], "edited after it was made"),
         (["execute", "good.json"], "clusters.yaml: cannot be read"),
         (["snapshot", "--cluster", "demo"], "clusters.yaml: cannot be read"),
@@ -192,21 +204,39 @@ def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
     assert json.loads(shell.type("status", "--json").out) == []
 
 
-def test_a_rate_that_can_never_do_is_a_warning_and_no_refusal(shell: CommandLine) -> None:
+def test_a_rate_that_can_never_do_is_refused_with_the_figures(shell: CommandLine) -> None:
     busy = [[*row[:5], 1_000_000] for row in DOCUMENT["partitions"]]
     (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"partitions": busy}))
     shell.configure("127.0.0.1:1")
     path = plan(shell)
-    typed = shell.type("approve", path, "--rate", "1MB/s", "--reason", "x")
+    words = ("--reason", "x", "--no-preflight")
+    typed = shell.type("approve", path, "--rate", "6MB/s", *words)
+    assert typed.code == 1
+    assert "write 6.0 MB/s to the partitions that broker 4 receives at once; take at least 7.5 MB/s" in typed.err
+    assert json.loads(shell.type("status", "--json").out) == []
+    assert "7.5 MB/s" in shell.type("show", path, "--rate", "6MB/s").out
+    limits = "    policy: {movement: {max_moves_in_flight_per_broker: 2, link_capacity: 125MB/s}}\n"
+    shell.configure("127.0.0.1:1", extra=limits)
+    assert shell.type("approve", path, "--rate", "2MB/s", *words).code == 1
+    assert shell.type("approve", path, "--rate", "3MB/s", *words).code == 0
+    # Broker 1 leads all, takes in 8 MB/s and sends twice as much to its followers.
+    assert "suggested rate: 87.0 MB/s" in shell.type("show", path).out
+    figures = json.loads(shell.type("show", path, "--json").out)
+    assert figures["suggested_rate_bytes_per_second"] == 87_000_000
+    assert figures["busiest_inflow"] == {"broker_id": 4, "sends": False, "bytes_per_second": 2_000_000}
+
+
+def test_a_cluster_that_cannot_be_asked_is_a_warning_and_no_refusal(shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1")
+    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
     assert typed.code == 0
-    assert "warning: at 1.0 MB/s broker 4 may never catch up with the 6.0 MB/s" in typed.out
-    assert "catch up" not in shell.type("approve", path, "--rate", "7MB/s", "--reason", "x").out
+    assert "warning: nobody could be asked what the operator may do: no bootstrap address answered" in typed.out
 
 
 def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:
     (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"cluster_id": ""}))
     shell.configure("127.0.0.1:1")
-    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
+    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x", "--no-preflight")
     assert typed.code == 1
     assert "no cluster_id" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []
@@ -241,4 +271,7 @@ def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     typed = shell.type("status")
     assert typed.code == 0
     assert "no runs yet" in typed.out
+    typed = shell.type("status", "nope")
+    assert typed.code == 2
+    assert "run 'nope' is not in the ledger; `counterpoise status` lists the runs" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []

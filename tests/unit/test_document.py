@@ -40,10 +40,15 @@ def test_a_document_comes_back_as_it_was() -> None:
         "observed_at": "2026-01-31T12:00:00+00:00",
         "topics": [{"name": "orders", "id": "topic-id", "internal": False, "min_insync_replicas": 2}],
         "moving": [["orders", 1, [3], [1]]],
+        "throttles": [
+            ["topic", "orders", "leader.replication.throttled.replicas", "0:1"],
+            ["broker", "2", "follower.replication.throttled.rate", "5"],
+        ],
     }
     once = to_document(from_document_text(json.dumps(full)))
     assert to_document(from_document_text(json.dumps(once))) == once
     assert once["moving"] == full["moving"]
+    assert once["throttles"] == full["throttles"][::-1]  # sorted
     assert once["topics"][0]["id"] == "topic-id"
 
 
@@ -120,3 +125,19 @@ def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
     text = problems(partitions=[["orders", n, [9], 9] for n in range(100)])
     assert "100 problem(s)" in text
     assert "... and 80 more" in text
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (None, '"throttles" must be a list'),
+        ([["broker", "1", "follower.replication.throttled.rate"]], r"throttles[0]: must be"),
+        ([["broker", 1, "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
+        ([["broker", "x", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
+        ([["topic", "orders", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
+        ([["disk", "1", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
+        ([["broker", "1", "leader.replication.throttled.rate", v] for v in "56"], r"throttles[1]: broker 1 leader"),
+    ],
+)
+def test_malformed_throttles_are_refused(told: object, says: str) -> None:
+    assert says in problems(throttles=told)

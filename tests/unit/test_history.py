@@ -92,17 +92,20 @@ def test_a_column_that_came_later_reads_as_nulls_and_a_lost_one_is_named() -> No
         from_tables(row, {**one.tables, "replicas": one.replicas.drop_columns(["position"])})
 
 
-def test_a_snapshot_of_before_a_table_was_there_reads_without_it_and_a_later_one_does_not() -> None:
+@pytest.mark.parametrize(("table", "version_before"), [("log_dirs", 1), ("throttles", 2)])
+def test_a_snapshot_of_before_a_table_was_there_reads_without_it_and_a_later_one_does_not(
+    table: str, version_before: int
+) -> None:
     one = snapshot()
     row = manifest_of(one)[1].to_pylist()[0]
-    row["files"] = [file for file in row["files"] if file["table"] != "log_dirs"]
-    tables = {table: one.tables[table] for table in files_of(row)}
+    row["files"] = [file for file in row["files"] if file["table"] != table]
+    tables = {name: one.tables[name] for name in files_of(row)}
 
-    older = from_tables(row | {"schema_version": 1}, tables)
+    older = from_tables(row | {"schema_version": version_before}, tables)
 
-    assert older.log_dirs.num_rows == 0
+    assert older.tables[table].num_rows == 0
     assert older.partitions == one.partitions
-    with pytest.raises(HistoryError, match="'log_dirs'"):
+    with pytest.raises(HistoryError, match=f"'{table}'"):
         from_tables(row, tables)
 
 

@@ -1,7 +1,8 @@
-"""Connection settings: what is understood, what is refused (all of it at once), and that secrets stay secret."""
+"""Connection settings: what is understood, what is refused (all of it at once), that secrets stay secret; silence."""
 
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from counterpoise.kafka_admin.connection import (
     librdkafka_arguments,
     split_address,
 )
+from counterpoise.kafka_admin.knocking import Knocking
 
 SASL = {
     "bootstrap.servers": "a:9092,[::1]:9093",
@@ -113,3 +115,19 @@ def test_a_working_address_comes_first() -> None:
     settings = ConnectionSettings.parse({"bootstrap.servers": "a:1,b:2,c:3"})
     assert settings.starting_with("b:2").bootstrap_servers == ("b:2", "a:1", "c:3")
     assert split_address("[::1]:9093") == ("::1", 9093)
+
+
+def test_silence_is_remembered_for_some_seconds_and_asking_in_between_does_not_prolong_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a broker that is merely far away would be given but a moment for ever."""
+    clock = SimpleNamespace(now=50.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("counterpoise.kafka_admin.knocking.time", clock)
+    knocking = Knocking(3.0)
+    assert not knocking.was_silent(4)
+    for clock.now in (100.0, 104.0, 109.9):
+        knocking.note_silence(4)
+        assert knocking.was_silent(4)
+    clock.now = 110.1
+    assert not knocking.was_silent(4)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from counterpoise.model.movement import Inflow, busiest_inflow, least_rate, rate_with_room
 from counterpoise.model.overview import (
     Overview,
     Span,
     brokers_to_show,
     largest_moves,
-    least_rate,
     peak_share,
     rate_warning,
 )
@@ -64,12 +64,31 @@ def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> No
     assert Overview.of(replace(whole, lower_bound=LowerBound(1, 200, 0))).over_bytes is None
 
 
-def test_a_rate_at_or_below_the_inflow_is_warned_of() -> None:
+def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() -> None:
     busy = plan(moves=(move(0, 1, rate=4_000_000), move(1, 1, rate=3_000_000)))
-    assert "broker 3 may never catch up with the 7.0 MB/s" in (rate_warning(busy, 7_000_000) or "")
+    told = rate_warning(busy, 7_000_000) or ""
+    assert "producers write 7.0 MB/s to the partitions that broker 3 receives at once; take at least 8.8 MB/s" in told
     assert rate_warning(busy, 7_000_001) is None
+    assert rate_warning(busy, 4_000_001, at_once=1) is None
+    assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, at_once=1) or "")
     assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
     assert [least_rate(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [0, 2, 8_800_000, 100_000_000]
+
+
+def test_a_leader_that_sends_to_many_has_to_keep_up_as_well() -> None:
+    drained = plan(moves=tuple(replace(move(p, 1, rate=2_000_000), replicas_after=(1, 3 + p)) for p in range(3)))
+    assert busiest_inflow(drained) == Inflow(1, sends=True, bytes_per_second=6_000_000)
+    assert "broker 1 sends at once" in (rate_warning(drained, 6_000_000) or "")
+
+
+def test_a_rate_with_room_is_four_fifths_of_what_the_busiest_link_has_left() -> None:
+    busy = replace(broker(1, 300, 200, 200), leaders_before=2, replicas_before=4, bytes_in_before=30_000_000)
+    calm = replace(busy, broker_id=2, bytes_in_before=10_000_000)
+    made = plan(moves=(move(0, 1, rate=4_000_000),), figures=(busy, calm))
+    # 4 partitions take in 40 MB/s: broker 1 takes in 30 as a leader, and 2 x 10 as a follower.
+    assert rate_with_room(made, 125_000_000) == 60_000_000
+    assert rate_with_room(made, 40_000_000) == 5_000_000, "no room at all: what the inflow needs"
+    assert rate_with_room(plan(moves=(move(0, 1),), figures=(broker(1, 300, 200, 200),)), 10**9) is None
 
 
 def test_a_disk_is_fullest_with_the_old_copies_the_new_ones_and_all_other_files() -> None:

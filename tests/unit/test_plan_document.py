@@ -7,8 +7,18 @@ import pytest
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_REPLICAS, ConfigResource, ConfigResourceType
 from counterpoise.model.movement import busiest_link_bytes
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why, fingerprint_of
+from counterpoise.model.plan import (
+    BrokerFigure,
+    Left,
+    LowerBound,
+    Move,
+    RebalancePlan,
+    SettingBefore,
+    Why,
+    fingerprint_of,
+)
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import Budget, Goal, Scope
 
@@ -28,6 +38,10 @@ PLAN = RebalancePlan(
     budget=Budget(max_bytes=5000),
     replication_factor=3,
     left=Left(1, 1, 1000),
+    settings_before=(
+        SettingBefore(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, "5"),
+        SettingBefore(ConfigResource(ConfigResourceType.TOPIC, "orders"), LEADER_REPLICAS, ""),
+    ),
 )
 
 
@@ -35,7 +49,12 @@ def test_a_plan_reads_back_equal_and_writes_the_same_bytes() -> None:
     again = RebalancePlan.from_json(PLAN.to_json())
     assert again == PLAN
     assert again.to_json() == PLAN.to_json()
-    assert json.loads(PLAN.to_json())["fingerprint"] == PLAN.fingerprint
+    document = json.loads(PLAN.to_json())
+    assert document["fingerprint"] == PLAN.fingerprint
+    assert document["settings_before"] == [
+        ["broker", "4", FOLLOWER_RATE, "5"],
+        ["topic", "orders", LEADER_REPLICAS, ""],
+    ]
 
 
 def test_an_edited_plan_is_refused() -> None:
@@ -47,7 +66,7 @@ def test_an_edited_plan_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": "counterpoise-plan/2"}', '{"format"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'],
+    ["", "[]", "{}", '{"format": "something-else/2"}', '{"format"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'],
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^p\.json: not "):
@@ -59,7 +78,15 @@ def test_a_plan_that_was_cut_short_is_refused() -> None:
         RebalancePlan.from_json(PLAN.to_json()[:-20])
 
 
-@pytest.mark.parametrize("name", ["scope", "figures", "moves"])
+@pytest.mark.parametrize("text", ['{"format": "counterpoise-plan/1"}', '{"format": "counterpoise-plan/99"}'])
+def test_a_plan_of_another_format_says_so(text: str) -> None:
+    with pytest.raises(
+        InputError, match=r"^p\.json: was made by another version .*counterpoise-plan/\d+.* new plan\.$"
+    ):
+        RebalancePlan.from_json(text, where="p.json")
+
+
+@pytest.mark.parametrize("name", ["scope", "figures", "moves", "settings_before"])
 def test_a_plan_of_another_version_is_refused_although_its_fingerprint_is_right(name: str) -> None:
     document = json.loads(PLAN.to_json())
     del document["fingerprint"], document[name]
@@ -78,6 +105,7 @@ def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
         replace(PLAN, budget=Budget()),
         replace(PLAN, left=Left()),
         replace(PLAN, replication_factor=2),
+        replace(PLAN, settings_before=()),
         replace(PLAN, moves=(replace(MOVE, why=Why.BYTES), *PLAN.moves[1:])),
     ]
     assert len({PLAN.fingerprint, *(plan.fingerprint for plan in changed)}) == len(changed) + 1

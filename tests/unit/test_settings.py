@@ -1,13 +1,22 @@
 """Configuration: every complaint at once, each with its line, and never a secret."""
 
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.installation import FileConnections
-from counterpoise.model.policy import BalancePolicy, ClusterPolicy, LeaderWeight
+from counterpoise.model.policy import (
+    BalancePolicy,
+    BrakePolicy,
+    ClusterPolicy,
+    DailyRate,
+    InFlight,
+    LeaderWeight,
+    MaintenanceWindow,
+    MovementPolicy,
+)
 from counterpoise.settings import parse_settings, read_settings
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +41,37 @@ clusters:
 """
 
 
+MOVEMENT = """
+clusters:
+  demo:
+    connection: kafka
+    policy:
+      movement:
+        rate: 50MB/s
+        link_capacity: 1.25GB/s
+        max_moves_in_flight: 90
+        max_moves_in_flight_per_broker: 9
+        max_bytes_in_flight: 2TB
+        max_bytes_in_flight_per_broker: 500GB
+        max_coordinator_moves_in_flight: 2
+        max_elections_per_look: 30
+        on_halt: cancel
+        time_zone: Europe/Berlin
+        windows:
+          - {starts: "0 22 * * mon-fri", lasts: 6h}
+          - starts: 0 8 * * sun
+            lasts: 1d
+        daily_rates:
+          - {from: "08:00", until: 20:30, rate: 5MB/s}
+        brakes: {lowest_rate: 2MB/s, step_after: 1m, calm_after: 5m, halt_after: 1h}
+        dead_broker_patience: 3m
+        stall_patience: 2m
+        orphaned_after: 1h
+fleet:
+  max_moves_in_flight: 1000
+"""
+
+
 def complaints(text: str) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
         parse_settings(text, where="clusters.yaml")
@@ -53,6 +93,84 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
         disk_limit_percent=70,
         ignorable_permille=0,
     )
+
+
+def test_everything_about_movement_is_read() -> None:
+    settings = parse_settings(MOVEMENT, where="x")
+    assert settings.fleet_max_moves_in_flight == 1000
+    assert parse_settings(GOOD, where="x").fleet_max_moves_in_flight is None
+    assert settings.cluster("demo").policy.movement == MovementPolicy(
+        rate_bytes_per_second=50_000_000,
+        link_capacity_bytes_per_second=1_250_000_000,
+        max_moves_in_flight=90,
+        max_moves_in_flight_per_broker=9,
+        max_bytes_in_flight=2 * 10**12,
+        max_bytes_in_flight_per_broker=500 * 10**9,
+        max_coordinator_moves_in_flight=2,
+        max_elections_per_look=30,
+        on_halt=InFlight.CANCEL,
+        time_zone="Europe/Berlin",
+        windows=(
+            MaintenanceWindow("0 22 * * mon-fri", timedelta(hours=6)),
+            MaintenanceWindow("0 8 * * sun", timedelta(days=1)),
+        ),
+        # 20:30 without quotes is 1230 to YAML 1.1; it is read as it is written.
+        daily_rates=(DailyRate(time(8), time(20, 30), 5_000_000),),
+        brakes=BrakePolicy(2_000_000, timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)),
+        dead_broker_patience=timedelta(minutes=3),
+        stall_patience=timedelta(minutes=2),
+        orphaned_after=timedelta(hours=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("movement", "line", "says"),
+    [
+        ("windows: [{starts: 0 0 30 2 *, lasts: 1h}]", 1, "starts: '0 0 30 2 *' never comes true"),
+        ("windows: [{starts: 61 * * * *, lasts: 1h}]", 1, "is no cron expression"),
+        ("windows: [{starts: 0 22 * * *}]", 1, 'an entry of windows needs "lasts"'),
+        ("windows: [{lasts: 1h}]", 1, 'an entry of windows needs "starts"'),
+        ("windows: [{starts: 0 22 * * *, lasts: 0h}]", 1, "not a duration"),
+        ("windows: [{starts: 0 22 * * *, lasts: 1h, zone: x}]", 1, "unknown key 'zone' in an entry of windows"),
+        ("windows: {starts: 0 22 * * *, lasts: 1h}", 1, "windows must be a list"),
+        ("windows: [nightly]", 1, "an entry of windows must be a mapping"),
+        (
+            'windows:\n        - {starts: "0 22 * * *", lasts: 6h}\n        - {starts: soon, lasts: 6h}',
+            3,
+            "five fields",
+        ),
+        ('daily_rates: [{from: "25:00", until: "06:00", rate: 1MB/s}]', 1, "from: '25:00' is no time of day; write it"),
+        ("daily_rates: [{from: 8am, until: 06:00, rate: 1MB/s}]", 1, "in quotes"),
+        ("daily_rates: [{from: 08:00, until: 06:00, rate: 10}]", 1, "10 B/s or 10 MB/s"),
+        ("daily_rates: [{from: 08:00, until: 06:00}]", 1, 'needs "rate"'),
+        ("time_zone: Mars/Phobos", 1, "'Mars/Phobos' is no time zone; write its IANA name"),
+        ("time_zone: Europe", 1, "'Europe' is no time zone"),
+        ("on_halt: run", 1, "on_halt: 'run' is unknown; there are: finish, cancel"),
+        ("rate: 0MB/s", 1, "must lie between"),
+        ("rate: -5MB/s", 1, "is not a rate"),
+        ("link_capacity: 10Gbit/s", 1, "rates are in bytes here"),
+        ("max_bytes_in_flight: 500", 1, "500 B or 500 GB"),
+        ("max_bytes_in_flight_per_broker: 5GB/s", 1, "is a rate, not an amount"),
+        ("max_moves_in_flight: 0", 1, "from 1 to"),
+        ("max_coordinator_moves_in_flight: many", 1, "must be a whole number"),
+        ("max_elections_per_look: 0", 1, "from 1 to"),
+        ("brakes: {lowest_rate: 1}", 1, "1 B/s or 1 MB/s"),
+        ("brakes: {lowest: 1MB/s}", 1, "unknown key 'lowest' in brakes"),
+        ("stall_patience: 5s", 1, "stall_patience: '5s' is too short; it must be at least 30s"),
+        ("orphaned_after: 10s", 1, "at least 2m"),
+        ("dead_broker_patience: 2", 1, "not a duration"),
+    ],
+)
+def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(movement: str, line: int, says: str) -> None:
+    (complaint,) = complaints(f"clusters:\n  a:\n    connection: x\n    policy:\n     movement:\n      {movement}\n")
+    assert complaint.startswith(f"line {5 + line}: ")
+    assert says in complaint
+
+
+def test_the_fleet_has_a_limit_and_nothing_else() -> None:
+    clusters = "clusters:\n  a:\n    connection: x\n"
+    assert "from 1 to" in complaints(f"{clusters}fleet: {{max_moves_in_flight: 0}}\n")[0]
+    assert "unknown key 'moves' in fleet" in complaints(f"{clusters}fleet: {{moves: 1}}\n")[0]
 
 
 def test_the_shipped_file_and_the_documented_one_tell_the_defaults() -> None:

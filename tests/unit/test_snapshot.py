@@ -7,7 +7,15 @@ import pyarrow as pa
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.kafka import LogDirDescription, Reassignment
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigResource,
+    ConfigResourceType,
+    LogDirDescription,
+    Reassignment,
+)
 from counterpoise.snapshot import take_snapshot
 from tests.pictures import cluster, simulated
 
@@ -141,6 +149,31 @@ def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
         (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR"),
         (2, "/old", None, None, None),
     ]
+
+
+def test_throttle_keys_count_where_they_are_set_at_the_resource_itself() -> None:
+    reader = simulated("orders-0: 1 2\nstock-0: 1 2", racks="1 2 3")
+    reader.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {LEADER_REPLICAS: "", "x": "y"}
+    reader.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "2")] = {FOLLOWER_RATE: "5"}
+    reader.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "3")] = {FOLLOWER_RATE: "6"}
+    reader.configs.broker_defaults[LEADER_RATE] = "7"
+    reader.freeze_broker(3)
+    taken = photograph(reader)
+    columns = taken.throttles.column_names
+    assert rows(taken.throttles, *columns) == [
+        ("broker", "2", FOLLOWER_RATE, "5"),
+        ("topic", "orders", LEADER_REPLICAS, ""),
+    ]
+    assert photograph(SimulatedCluster.like(taken)).throttles == taken.throttles
+
+
+def test_a_frozen_broker_is_in_the_photograph_without_what_it_alone_could_tell() -> None:
+    reader = simulated("orders-0: 1 2 size=5000\nlonely-0: 1 size=5000", racks="1 2")
+    reader.freeze_broker(1)
+    taken = photograph(reader)
+    assert taken.live_broker_ids == (1, 2)
+    assert by_partition(taken, "size_bytes") == {"orders-0": 5000, "lonely-0": None}
+    assert by_partition(taken, "latest_offset") == {"orders-0": None, "lonely-0": None}
 
 
 def test_a_cluster_without_topics() -> None:

@@ -1,11 +1,11 @@
 """Rates and durations as people write them."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from counterpoise.errors import InputError
-from counterpoise.units import format_bytes, format_rate, format_seconds, parse_duration, parse_rate
+from counterpoise.units import format_bytes, format_rate, format_seconds, parse_duration, parse_rate, parse_until
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,9 @@ def test_a_rate_is_read_with_its_unit(text: str, rate: int) -> None:
         ("-5MB/s", "not a rate"),
         ("0MB/s", "must lie between"),
         ("999999GB/s", "must lie between"),
+        ("9" * 400 + "GB/s", "must lie between"),
+        ("10Gbit/s", "counts bits; rates are in bytes here: 1.2GB/s"),
+        ("100 Mb/s", "counts bits; rates are in bytes here: 12.5MB/s"),
         ("fast", "not a rate"),
         ("", "not a rate"),
     ],
@@ -44,6 +47,33 @@ def test_durations() -> None:
     for bad in ("0h", "h", "1.5h", "-1d", "tomorrow"):
         with pytest.raises(InputError, match="not a duration"):
             parse_duration(bad)
+
+    with pytest.raises(InputError, match="longer than 3650d"):
+        parse_duration("99999999999h")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("8h", "2026-01-31T20:00"),
+        ("3d", "2026-02-03T12:00"),
+        ("2026-12-01T06:00", "2026-12-01T06:00"),
+        ("2026-12-01T06:00Z", "2026-12-01T06:00"),
+        ("2026-12-01T06:00+01:00", "2026-12-01T05:00"),
+        ("2026-12-01", "2026-12-01T00:00"),
+    ],
+)
+def test_an_end_is_a_time_or_a_duration_from_now(text: str, moment: str) -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert parse_until(text, now) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31T12:00", "2026-01-31T13:00+02:00", "tomorrow", "", "0h", "9999-01-01", "6:00"]
+)
+def test_an_end_that_is_past_or_unreadable_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"^--until: "):
+        parse_until(text, datetime(2026, 1, 31, 12, tzinfo=UTC), where="--until")
 
 
 def test_numbers_read_well() -> None:

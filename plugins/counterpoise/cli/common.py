@@ -1,6 +1,7 @@
 """What several commands share: sites, files, JSON output."""
 
 import argparse
+import getpass
 import gzip
 import json
 import sys
@@ -8,11 +9,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from counterpoise.errors import InputError, StoreError
+from counterpoise import queries
+from counterpoise.errors import CounterpoiseError, InputError, StoreError
 from counterpoise.installation import Site, open_bootstrap_site, open_site
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Run
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -21,7 +24,19 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = T
     where.add_argument("--bootstrap", metavar="A,B", help="bootstrap addresses host:port, tried in order (plaintext)")
 
 
-def add_json_argument(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_or_plan", metavar="RUN", help="a run's id, or a plan's file (its latest run)")
+    parser.add_argument(
+        "--bootstrap", metavar="A,B", help="addresses of the cluster, where config/clusters.yaml lacks it"
+    )
+
+
+def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
+    parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
+    parser.add_argument("--by", default=getpass.getuser(), metavar="USER", help="who says it (default: you)")
+
+
+def add_json_argument(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for machines instead of tables")
 
 
@@ -35,6 +50,32 @@ def site_for(arguments: argparse.Namespace, plan: RebalancePlan | None = None) -
     if plan and name != plan.cluster:
         raise InputError(f"--cluster {name}: the plan is for cluster {plan.cluster}")
     return site, name
+
+
+def find_run(site: Site, run_or_plan: str) -> Run:
+    """A run by its id, or the latest run of a plan's file. Raises InputError."""
+    path = Path(run_or_plan)
+    if not path.is_file():
+        return site.ledger.run(run_or_plan)
+    plan = read_plan(path)
+    run = queries.latest_run_of(site, plan.fingerprint)
+    if run is None:
+        raise InputError(f"{path}: no run of this plan is in the ledger; `counterpoise approve {path}` opens one")
+    return run
+
+
+def site_for_run(arguments: argparse.Namespace) -> tuple[Site, Run]:
+    """The run that RUN names, and the site where its cluster is known."""
+    site = open_site()
+    try:
+        run = find_run(site, arguments.run_or_plan)
+    except CounterpoiseError:
+        site.close()
+        raise
+    if not arguments.bootstrap:
+        return site, run
+    site.close()
+    return open_bootstrap_site(arguments.bootstrap, run.cluster)[0], run
 
 
 def read_text(path: Path, what: str) -> str:

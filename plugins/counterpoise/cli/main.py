@@ -7,12 +7,13 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 
-from counterpoise.cli import planning, reports, running
+from counterpoise.cli import controlling, planning, reports, running, status, stopping
 from counterpoise.errors import CounterpoiseError
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
@@ -20,6 +21,7 @@ where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUN
 (config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
 
 _WIDTH_OF_A_FILE = 200
+_NEGATIVE = re.compile(r"-\d")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -30,14 +32,14 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for room in (planning, running, reports):
+    for room in (planning, running, status, controlling, stopping, reports):
         room.add_commands(commands)
     return parser
 
 
 def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Runs one command; every error of ours becomes one message on stderr and an exit code."""
-    arguments = build_parser().parse_args(argv)
+    arguments = build_parser().parse_args([_as_value(word) for word in argv])
     try:
         return int(arguments.run(arguments, console or _console()))
     except CounterpoiseError as error:
@@ -49,6 +51,11 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _as_value(word: str) -> str:
+    """`-5MB/s` is a value, and a wrong one; argparse would take it for an option and complain of that."""
+    return f" {word}" if _NEGATIVE.match(word) else word
 
 
 def _console() -> Console:

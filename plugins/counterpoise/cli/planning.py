@@ -1,12 +1,13 @@
 """Commands before anything runs: snapshot, plan, show, export, import."""
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
 from rich.console import Console
 
-from counterpoise import pipeline
+from counterpoise import pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     add_cluster_arguments,
@@ -18,8 +19,11 @@ from counterpoise.cli.common import (
     site_for,
     write_text,
 )
+from counterpoise.errors import InputError
+from counterpoise.installation import open_site
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
+from counterpoise.model.movement import most_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
@@ -207,10 +211,18 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _tell(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console) -> None:
+    pace = _pace(plan, rate)
     if arguments.json:
-        print_json(plans.plan_summary(plan, rate=rate))
+        print_json(plans.plan_summary(plan, pace))
     else:
-        plans.print_plan(console, plan, rate=rate, written_to=getattr(arguments, "out", None))
+        plans.print_plan(console, plan, pace, written_to=getattr(arguments, "out", None))
+
+
+def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
+    with contextlib.suppress(InputError), open_site() as site:  # showing a plan needs no configuration
+        at_once = most_at_once(site.cluster(plan.cluster).policy.movement)
+        return plans.Pace(rate, queries.suggested_rate(site, plan), at_once)
+    return plans.Pace(rate)
 
 
 def _rate(arguments: argparse.Namespace) -> int | None:

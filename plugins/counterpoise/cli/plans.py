@@ -1,13 +1,13 @@
 """A plan on the terminal, pictures first, and the same figures as values for --json.
 
-    print_plan(console, plan, rate=20_000_000)
+    print_plan(console, plan, Pace(asked=20_000_000))
 
 Reads well at three moves and at hundreds of thousands: the top of each list, the rest counted. Text from the cluster is
 shown as text only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from counterpoise import queries
 from counterpoise.cli.tables import table
-from counterpoise.model.movement import busiest_inflow
+from counterpoise.model.movement import busiest_inflow, most_at_once
 from counterpoise.model.overview import (
     MEASURES,
     WHY_IN_WORDS,
@@ -39,6 +39,7 @@ from counterpoise.model.overview import (
     values_of,
 )
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_rate, format_seconds
@@ -54,10 +55,22 @@ _GAP: Final = 2
 _MOST_WIDTH_OF_A_PICTURE: Final = 100
 
 
-def plan_summary(plan: RebalancePlan, *, rate: int | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a plan is to be thought of, in bytes per second, and what the cluster's policy says to that."""
+
+    asked: int | None = None
+    suggested: int | None = None  # by the policy's link capacity
+    at_once: int = most_at_once(MovementPolicy())  # partitions that one broker copies together
+
+
+_NO_PACE: Final = Pace()
+
+
+def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
     """Every figure that people see; bytes, bytes per second, seconds."""
     seen = Overview.of(plan)
-    inflow = busiest_inflow(plan)
+    inflow = busiest_inflow(plan, pace.at_once)
     summary: dict[str, Any] = {
         "fingerprint": plan.fingerprint,
         "cluster": plan.cluster,
@@ -80,23 +93,22 @@ def plan_summary(plan: RebalancePlan, *, rate: int | None = None) -> dict[str, A
         "bytes_over_busiest_link": seen.busiest_link_bytes,
         "bytes_across_racks": seen.cross_rack_bytes,
         "coordinators": [asdict(found) for found in seen.coordinators],
-        "busiest_inflow": None if inflow is None else dict(zip(("broker_id", "bytes_per_second"), inflow, strict=True)),
+        "busiest_inflow": None if inflow is None else asdict(inflow),
+        "suggested_rate_bytes_per_second": pace.suggested,
         "per_broker": {name: asdict(spans) for name, spans in seen.measures.items()},
         "warnings": list(plan.warnings),
         "brokers_before_and_after": [asdict(figure) for figure in plan.figures],
     }
-    if rate is not None:
+    if pace.asked is not None:
         summary |= {
-            "rate_bytes_per_second": rate,
-            "expected_seconds": seen.busiest_link_bytes / rate,
-            "rate_warning": rate_warning(plan, rate),
+            "rate_bytes_per_second": pace.asked,
+            "expected_seconds": seen.busiest_link_bytes / pace.asked,
+            "rate_warning": rate_warning(plan, pace.asked, pace.at_once),
         }
     return summary
 
 
-def print_plan(
-    console: Console, plan: RebalancePlan, *, rate: int | None = None, written_to: Path | None = None
-) -> None:
+def print_plan(console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, written_to: Path | None = None) -> None:
     seen = Overview.of(plan)
     what = f"{plan.goal} {some(plan.broker_ids)}".rstrip()
     console.print(f"plan for {plan.cluster or 'the cluster'}: {what}", markup=False, style="bold")
@@ -108,7 +120,7 @@ def print_plan(
     if not plan.is_empty:
         console.print()
         _print_cost(console, plan, seen)
-        _print_time(console, plan, seen, rate)
+        _print_time(console, plan, seen, pace)
         console.print()
         _print_moves(console, plan)
     if left := left_in_words(plan):
@@ -231,16 +243,19 @@ def _print_cost(console: Console, plan: RebalancePlan, seen: Overview) -> None:
         console.print(sentence, markup=False)
 
 
-def _print_time(console: Console, plan: RebalancePlan, seen: Overview, rate: int | None) -> None:
+def _print_time(console: Console, plan: RebalancePlan, seen: Overview, pace: Pace) -> None:
     busiest = format_bytes(seen.busiest_link_bytes)
     if not seen.busiest_link_bytes:
         return
+    if pace.suggested is not None:
+        console.print(f"suggested rate: {format_rate(pace.suggested)}, which leaves room for clients on every link")
+    rate = pace.asked if pace.asked is not None else pace.suggested
     if rate is None:
         console.print(f"busiest link: {busiest} into or out of one broker; --rate 50MB/s says how long that takes")
         return
     seconds = format_seconds(seen.busiest_link_bytes / rate)
     console.print(f"takes about {seconds} at {format_rate(rate)}: {busiest} into or out of the busiest broker")
-    if warning := rate_warning(plan, rate):
+    if warning := rate_warning(plan, rate, pace.at_once):
         print_warnings(console, [warning])
 
 

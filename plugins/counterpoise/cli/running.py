@@ -1,41 +1,50 @@
-"""Commands around a run: approve, reject, execute, verify, status."""
+"""Commands around a run: preflight, approve, reject, execute, verify."""
 
 import argparse
-import getpass
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans, tables
-from counterpoise.cli.common import add_json_argument, print_json, read_plan, site_for
-from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError, StepTakenError
-from counterpoise.installation import Site, open_site
+from counterpoise.cli.common import add_person_arguments, print_json, read_plan, site_for
+from counterpoise.cli.following import Display
+from counterpoise.cli.repeating import repeat
+from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError
+from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
-from counterpoise.model.overview import rate_warning
-from counterpoise.model.run import STEP_SECONDS, RunState
-from counterpoise.units import format_bytes, format_rate
-
-PATIENCE_SECONDS = 2 * STEP_SECONDS
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.units import format_rate
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    _plan_command(
+        commands,
+        "preflight",
+        _preflight,
+        "may the operator do here what a plan needs?",
+        "Asks the cluster whether the operator connection may set throttles, reassign and elect, for this plan. "
+        "Changes nothing; exit code 1 names what is refused.",
+    )
     parser = _plan_command(
         commands,
         "approve",
         _approve,
         "say yes to exactly this plan",
-        "Records a yes: who, why, at which rate, until when.",
+        "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the operator connection "
+        "may do what the plan needs.",
     )
     parser.add_argument(
         "--rate", required=True, metavar="50MB/s", help="the most that a broker may copy, with its unit"
     )
-    _add_reason(parser)
+    parser.add_argument("--no-preflight", action="store_true", help="do not ask the cluster what the operator may do")
+    add_person_arguments(parser, "--reason")
     parser = _plan_command(commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then.")
-    _add_reason(parser)
+    add_person_arguments(parser, "--reason")
     parser = _plan_command(
         commands,
         "execute",
@@ -52,12 +61,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "compare the cluster with a plan",
         "Photographs the cluster and compares it with the plan; exit code 1 names every difference.",
     )
-    parser = commands.add_parser(
-        "status", help="what runs, ran, or waits", description="The runs in the ledger, newest first."
-    )
-    parser.add_argument("--cluster", metavar="NAME", help="only this cluster")
-    add_json_argument(parser)
-    parser.set_defaults(run=_status)
 
 
 def _plan_command(
@@ -76,9 +79,18 @@ def _plan_command(
     return parser
 
 
-def _add_reason(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; kept in the ledger")
-    parser.add_argument("--by", default=getpass.getuser(), metavar="USER", help="who says it (default: you)")
+def _preflight(arguments: argparse.Namespace, console: Console) -> int:
+    plan = read_plan(arguments.plan)
+    if plan.is_empty:
+        raise RefusedError(f"{arguments.plan}: nothing needs to move ({plan.reason}), so nothing has to be allowed")
+    site, _ = site_for(arguments, plan)
+    with site:
+        refused = pipeline.preflight(site, plan)
+    if not refused:
+        console.print("all allowed")
+        return 0
+    _print_refused(console, refused)
+    return 1
 
 
 def _approve(arguments: argparse.Namespace, console: Console) -> int:
@@ -88,7 +100,9 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     site, _ = site_for(arguments, plan)
     with site:
         # Before a run is opened for it.
-        rate = controls.check_grant(site, plan.cluster, by=arguments.by, rate=arguments.rate)
+        controls.check_grant(site, plan, by=arguments.by, rate=arguments.rate)
+        if not arguments.no_preflight:
+            _check_permissions(site, plan, console)
         run = queries.latest_run_of(site, plan.fingerprint)
         if run is None or run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
             run_id = pipeline.submit_plan(site, plan, requested_by=arguments.by)["run_id"]
@@ -111,9 +125,31 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     )
     if missing:
         console.print("the plan lowers a replication factor: another person has to approve it too")
-    if warning := rate_warning(plan, rate):
-        plans.print_warnings(console, [warning])
     return 0
+
+
+def _check_permissions(site: Site, plan: RebalancePlan, console: Console) -> None:
+    """Raises RefusedError when the cluster would refuse the plan; only warns when it cannot be asked."""
+    try:
+        refused = pipeline.preflight(site, plan)
+    except ClusterError as error:
+        if not error.retryable:
+            raise
+        plans.print_warnings(console, [f"nobody could be asked what the operator may do: {error}"])
+        return
+    if refused:
+        _print_refused(console, refused)
+        raise RefusedError(
+            f"the cluster refuses {len(refused)} of the operations that the plan needs; nothing was approved. Let the "
+            "operator connection do them (docs/deploying.md), or approve with --no-preflight"
+        )
+
+
+def _print_refused(console: Console, refused: Mapping[str, str]) -> None:
+    rows = tables.table("refused", "why")
+    for operation, reason in refused.items():
+        rows.add_row(Text(operation), Text(reason))
+    console.print(rows)
 
 
 def _reject(arguments: argparse.Namespace, console: Console) -> int:
@@ -145,100 +181,62 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
             )
         if run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
             raise RefusedError(f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan")
+        progress = Console(stderr=True) if arguments.json else console
         pipeline.open_run(site, run.run_id, plan.fingerprint)
-        _run_to_the_end(site, run.run_id, plan.fingerprint, console if not arguments.json else Console(stderr=True))
+        try:
+            _run_to_the_end(site, run.run_id, plan.fingerprint, progress)
+        except KeyboardInterrupt:
+            goes_on = "the same command goes on with it, `counterpoise settle` ends it"
+            progress.print(f"run {run.run_id} is still under way: {goes_on}", markup=False, soft_wrap=True)
+            raise
         report = pipeline.report_run(site, run.run_id)
         status = queries.run_status(site, run.run_id)
         if arguments.json:
             print_json(tables.status_summary(status) | {"report": report})
         else:
             plans.print_outcome(console, plan, status, report)
+        if status.run.state is RunState.DONE and plan.goal is Goal.REMOVE_BROKERS:
+            _print_removal(site, plan, progress)
     return 0 if status.run.state is RunState.DONE else 1
 
 
 def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console) -> None:
-    """Moves, then settles, with a bar on a terminal and lines elsewhere."""
-    said: list[str] = []
+    """Moves, then settles, with a live picture on a terminal and lines elsewhere."""
+    with Display(console) as display, pipeline.execution(site, run_id, fingerprint, display.log) as driver:
 
-    def log(text: str) -> None:
-        if not said or said[-1] != text:
-            said.append(text)
-            console.print(text, markup=False)
+        def shown(step: Callable[[], float | None]) -> Callable[[], float | None]:
+            def look() -> float | None:
+                wait = step()
+                display.show(*queries.pulse_of(site, run_id))
+                return wait
 
-    with pipeline.execution(site, run_id, fingerprint, log) as driver, _bar(console) as bar:
-        task = bar.add_task("moving", total=1.0, detail="")
-
-        def show() -> None:
-            progress = driver.progress()
-            detail = f"{format_bytes(progress.copied_bytes)} of {format_bytes(progress.total_bytes)}, "
-            detail += f"{progress.moves_done} of {progress.moves_total} partitions"
-            bar.update(task, completed=progress.share, detail=detail)
-            if not console.is_terminal:
-                log(detail)
+            return look
 
         try:
-            _repeat(driver.step, log, show)
+            repeat(shown(driver.step), display.log)
         except HaltedError as error:
-            log(str(error))
-        bar.update(task, description="settling")
-        _repeat(driver.settle_step, log)
-
-
-def _repeat(
-    step: Callable[[], float | None], log: Callable[[str], None], show: Callable[[], None] | None = None
-) -> None:
-    """Steps until there is nothing left.
-
-    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster that does not answer
-    for a while, a call whose outcome is not known (the next look sees it). It raises when the trouble stays.
-    """
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
-    wait_seconds: float | None = 0.0
-    while wait_seconds is not None:
-        time.sleep(wait_seconds)
-        try:
-            wait_seconds = step()
-        except (StepTakenError, ClusterError) as error:
-            if not error.retryable or time.monotonic() > give_up_at:
-                raise
-            log(f"{error}; trying again")
-            wait_seconds = 1.0
-            continue
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
-        if show:
-            show()
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%  {task.fields[detail]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
+            display.log(str(error))
+        repeat(shown(driver.settle_step), display.log)
 
 
 def _verify(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     site, _ = site_for(arguments, plan)
+    is_safe = True
     with site:
         problems = pipeline.find_problems(site, plan)
+        if plan.goal is Goal.REMOVE_BROKERS:
+            is_safe = _print_removal(site, plan, console)
     for problem in problems:
         console.print(problem, markup=False)
     if not problems:
         console.print(f"{plan.cluster} is as planned: {len(plan.moves)} partitions, leaders included", markup=False)
-    return 1 if problems else 0
+    return 1 if problems or not is_safe else 0
 
 
-def _status(arguments: argparse.Namespace, console: Console) -> int:
-    with open_site() as site:
-        if arguments.cluster:
-            site.cluster(arguments.cluster)
-        found = queries.runs(site, cluster=arguments.cluster)
-    if arguments.json:
-        print_json([tables.status_summary(status) for status in found])
-    else:
-        tables.print_runs(console, found)
-    return 0
+def _print_removal(site: Site, plan: RebalancePlan, console: Console) -> bool:
+    """Whether the brokers that the plan emptied may be stopped, with the evidence."""
+    verdict = pipeline.removal_verdict(site, plan)
+    for line in verdict.lines():
+        console.print(line, markup=False, soft_wrap=True)
+    return verdict.is_safe

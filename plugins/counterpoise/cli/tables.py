@@ -9,7 +9,9 @@ from rich.text import Text
 
 from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.measures import evenness
+from counterpoise.model.pulse import Pulse
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes
 
@@ -70,6 +72,55 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
         "decided_by": approval.by if approval else None,
         "rate_bytes_per_second": approval.rate_bytes_per_second if approval else None,
         "config_keys_owed": [f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.owed],
+        "pulse": pulse_summary(status.pulse) if status.pulse else None,
+        "requests": [_request_summary(asked) for asked in status.requests],
+    }
+
+
+def speed(pulse: Pulse) -> int:
+    """Bytes per second that all new replicas receive together."""
+    return sum(link.bytes_per_second for link in pulse.links if not link.sends)
+
+
+def pulse_summary(pulse: Pulse) -> dict[str, Any]:
+    progress = pulse.progress
+    return {
+        "at": pulse.at.isoformat(),
+        "share": progress.share,
+        "copied_bytes": progress.copied_bytes,
+        "total_bytes": progress.total_bytes,
+        "moves_done": progress.moves_done,
+        "moves_total": progress.moves_total,
+        "moves_in_flight": progress.moves_in_flight,
+        "elections_left": progress.elections_left,
+        "bytes_per_second": speed(pulse),
+        "rate_in_force_bytes_per_second": pulse.rate_bytes_per_second,
+        "seconds_left": pulse.seconds_left,
+        "waits_for": pulse.saying,
+        "brake": pulse.brake,
+        "links": [
+            {
+                "broker_id": link.broker_id,
+                "sends": link.sends,
+                "moves": link.moves,
+                "bytes_left": link.bytes_left,
+                "bytes_per_second": link.bytes_per_second,
+            }
+            for link in pulse.links
+        ],
+    }
+
+
+def _request_summary(asked: ControlRequest) -> dict[str, Any]:
+    return {
+        "control": str(asked.control),
+        "concerns": "run" if asked.run_id else "cluster",
+        "by": asked.by,
+        "why": asked.why,
+        "at": asked.at.isoformat(),
+        "rate_bytes_per_second": asked.rate_bytes_per_second,
+        "until": asked.until.isoformat() if asked.until else None,
+        "obeyed_at": asked.obeyed_at.isoformat() if asked.obeyed_at else None,
     }
 
 

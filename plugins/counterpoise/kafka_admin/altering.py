@@ -6,9 +6,13 @@ Unless the caller says that it may change, the number of replicas is guarded by 
 and later). For older brokers it is compared here before the request, so that somebody else's change in between is not
 seen.
 
-Limits: one request per call; callers make the batches.
+The request goes to a broker that answered something small just now, and the whole call ends within WRITE_SECONDS.
+
+Limits: one request per call; callers make the batches. Nothing is sent after WRITE_SECONDS, but what is read before
+(of older brokers, or of ZooKeeper's controller) can make a call that gives up last longer.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,8 +20,16 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 
 from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
 from counterpoise.kafka_admin.configs import OUTCOME_UNKNOWN
+from counterpoise.kafka_admin.knocking import FINDING_SECONDS
 from counterpoise.kafka_admin.reading import target_sizes
-from counterpoise.kafka_admin.wire import ATTEMPTS, Failure, Wire, error_in_words
+from counterpoise.kafka_admin.wire import (
+    ATTEMPTS,
+    Ask,
+    Failure,
+    Wire,
+    error_in_words,
+    write_deadline,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults
 
@@ -37,23 +49,27 @@ def alter_reassignments(
     left = {key: replicas for key, replicas in targets.items() if key not in refused}
     if not left:
         return CallResults((), refused)
-    controller = wire.controller_id()
-    is_guarded = wire.highest_version(AlterPartitionReassignmentsRequest, controller) >= _GUARDED_VERSION
+    until = write_deadline()
+    taker = wire.taker_id()
+    is_guarded = wire.highest_version(AlterPartitionReassignmentsRequest, taker) >= _GUARDED_VERSION
     if not is_guarded and not may_change_replication_factor:
         changing = _with_another_size(wire, left)
         refused |= changing
         left = {key: replicas for key, replicas in left.items() if key not in changing}
         if not left:
             return CallResults((), refused)
-    request = _reassignment_request(wire, left, may_change_replication_factor)
-    answer = _write(wire, request, "reassignments", controller)
+    request = reassignment_request(wire, left, may_change_replication_factor)
+    taker, answer = _write(wire, request, "reassignments", taker, until)
     accepted, errors = _sorted_out(
-        ((topic.name, p.partition_index, p) for topic in answer.responses for p in topic.partitions), "reassignments"
+        ((topic.name, p.partition_index, p) for topic in answer.responses for p in topic.partitions),
+        "reassignments",
+        taker,
     )
     return CallResults(accepted, refused | errors)
 
 
-def _reassignment_request(wire: Wire, targets: Targets, may_change_replication_factor: bool) -> Any:
+def reassignment_request(wire: Wire, targets: Targets, may_change_replication_factor: bool) -> Any:
+    """AlterPartitionReassignments (KIP-455); None cancels."""
     topic_type = AlterPartitionReassignmentsRequest.ReassignableTopic
     partition_type = topic_type.ReassignablePartition
     topics: dict[str, list[Any]] = {}
@@ -81,53 +97,65 @@ def elect_preferred_leaders(wire: Wire, partitions: Sequence[TopicPartition]) ->
     """See `ClusterAdmin.elect_preferred_leaders`. Raises UnknownOutcomeError when the answer was lost."""
     if not partitions:
         return CallResults((), {})
-    topic_type = ElectLeadersRequest.TopicPartitions
-    topics: dict[str, list[int]] = {}
-    for key in dict.fromkeys(partitions):
-        topics.setdefault(key.topic, []).append(key.partition)
-    request = ElectLeadersRequest(
-        election_type=_PREFERRED,
-        topic_partitions=[topic_type(topic=name, partitions=numbers) for name, numbers in topics.items()],
-        timeout_ms=int(wire.request_timeout_seconds * 1000),
-        min_version=1,  # version 0 knows no type of election
-    )
-    answer = _write(wire, request, "elections", wire.controller_id())
+    until = write_deadline()
+    taker, answer = _write(wire, election_request(wire, partitions), "elections", wire.taker_id(), until)
     accepted, errors = _sorted_out(
         ((r.topic, p.partition_id, p) for r in answer.replica_election_results for p in r.partition_result),
         "elections",
+        taker,
         also_fine=_ELECTION_NOT_NEEDED,
     )
     return CallResults(accepted, errors)
 
 
-def _write(wire: Wire, request: Any, what: str, controller: int) -> Any:
-    """The answer of the controller, found anew while the one asked says that it is none: it did nothing then."""
+def election_request(wire: Wire, partitions: Sequence[TopicPartition]) -> Any:
+    """ElectLeaders (KIP-460) of preferred leaders."""
+    topic_type = ElectLeadersRequest.TopicPartitions
+    topics: dict[str, list[int]] = {}
+    for key in dict.fromkeys(partitions):
+        topics.setdefault(key.topic, []).append(key.partition)
+    return ElectLeadersRequest(
+        election_type=_PREFERRED,
+        topic_partitions=[topic_type(topic=name, partitions=numbers) for name, numbers in topics.items()],
+        timeout_ms=int(wire.request_timeout_seconds * 1000),
+        min_version=1,  # version 0 knows no type of election
+    )
+
+
+def _write(wire: Wire, request: Any, what: str, taker: int, until: float) -> tuple[int, Any]:
+    """The answer, and who gave it; somebody is asked again while it says that there is no controller: nothing was done.
+
+    Raises BrokerSilentError when nothing was sent, or no controller was found.
+    """
     for attempt in range(1, ATTEMPTS):
-        answer = wire.write_each([(controller, request)])[0]
+        answer = wire.write_each([Ask(taker, request)], until)[0]
         if isinstance(answer, Failure):
             if answer.was_sent:
                 raise UnknownOutcomeError(
-                    f"no answer to {what} sent to {wire.name_of(controller)} ({answer.reason}): they may be applied, "
-                    "now or later. Look at the cluster again."
+                    f"no answer to {what} sent to {wire.name_of(taker)} ({answer.reason}): they may be applied, "
+                    "now or later. Look at the cluster again.",
+                    broker_id=taker,
                 )
-            raise BrokerSilentError(f"{what}: nothing was sent to {wire.name_of(controller)}: {answer.reason}")
+            raise BrokerSilentError(f"{what}: nothing was sent to {wire.name_of(taker)}: {answer.reason}")
         code = answer.error_code
         if code in OUTCOME_UNKNOWN:
             reason = error_in_words(code, getattr(answer, "error_message", None))
             raise UnknownOutcomeError(
-                f"{what}: {reason}: they may be applied, now or later. Look at the cluster again."
+                f"{what}: {reason}: they may be applied, now or later. Look at the cluster again.", broker_id=taker
             )
-        if code != _NOT_CONTROLLER:
-            break
-        wire.pause(attempt)
-        controller = wire.controller_id()
-    if code:
-        raise ClusterError(f"{what}: {error_in_words(code, getattr(answer, 'error_message', None))}")
-    return answer
+        if code == _NOT_CONTROLLER and time.monotonic() < until - FINDING_SECONDS:
+            wire.pause(attempt)
+            taker = wire.taker_id()
+            continue
+        if code:
+            error = BrokerSilentError if code == _NOT_CONTROLLER else ClusterError
+            raise error(f"{what}: {error_in_words(code, getattr(answer, 'error_message', None))}")
+        return taker, answer
+    raise BrokerSilentError(f"{what}: no broker knows an active controller; try again when the cluster has elected one")
 
 
 def _sorted_out(
-    rows: Iterable[tuple[str, int, Any]], what: str, also_fine: int = 0
+    rows: Iterable[tuple[str, int, Any]], what: str, taker: int, also_fine: int = 0
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
     accepted: list[TopicPartition] = []
     errors: dict[TopicPartition, str] = {}
@@ -143,6 +171,7 @@ def _sorted_out(
         errors[key] = reason
     if unknown:
         raise UnknownOutcomeError(
-            f"{what}: for {len(unknown)} partition(s) the cluster does not know what came of it, first {unknown[0]}"
+            f"{what}: for {len(unknown)} partition(s) the cluster does not know what came of it, first {unknown[0]}",
+            broker_id=taker,
         )
     return tuple(accepted), errors

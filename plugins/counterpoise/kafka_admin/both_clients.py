@@ -12,13 +12,14 @@ Limits: Kafka 2.8 and later.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from counterpoise.kafka_admin import altering, configs, offsets, reading
+from counterpoise.kafka_admin import altering, configs, offsets, permissions, reading
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.probe import Attempt
 from counterpoise.kafka_admin.wire import Wire
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
+    BrokerVersion,
     CallResults,
     ClusterDescription,
     ConfigChange,
@@ -67,6 +68,9 @@ class BothClients(ClusterAdmin):
     def describe_quorum(self) -> tuple[QuorumNode, ...]:
         return reading.describe_quorum(self._wire)
 
+    def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
+        return reading.describe_versions(self._wire, broker_ids)
+
     def describe_configs(
         self, resources: Iterable[ConfigResource], keys: Sequence[str], *, via_broker: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
@@ -84,6 +88,9 @@ class BothClients(ClusterAdmin):
 
     def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> CallResults[TopicPartition]:
         return altering.elect_preferred_leaders(self._wire, partitions)
+
+    def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
+        return permissions.refused_operations(self._wire, broker_id, topic)
 
     def close(self) -> None:
         self._wire.close()

@@ -3,7 +3,8 @@
     describe_configs(wire, [ConfigResource(ConfigResourceType.BROKER, "4")], ["follower.replication.throttled.rate"])
 
 Only the named keys are asked for: thousands of topics with all their keys would be a large answer. Every broker is
-asked for its own configs, and changes to a broker are sent to it alone: it is the one that checks them.
+asked for its own configs, and changes to a broker are sent to it alone: it is the one that checks them. One that gives
+no answer costs SILENT_AFTER_SECONDS, and holds up no other.
 
 Limits: the cluster-wide default of brokers cannot be written; its values show as a level of each broker's.
 """
@@ -14,7 +15,9 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
-from counterpoise.kafka_admin.wire import Addressed, Failure, Wire, error_in_words
+from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS
+from counterpoise.kafka_admin.port import NO_ANSWER
+from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words, write_deadline
 from counterpoise.model.kafka import (
     CallResults,
     ConfigChange,
@@ -53,11 +56,13 @@ def describe_configs(
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """See `ClusterReader.describe_configs`. All brokers are asked side by side."""
     wanted = list(dict.fromkeys(resources))
-    requests = _describe_requests(wanted, keys, via_broker)
+    asks = _describe_asks(wanted, keys, via_broker)
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
-    for (broker_id, _), answer in zip(requests, wire.read_each(requests), strict=True):
+    for (is_of_brokers, ask), answer in zip(asks, wire.read_each([ask for _, ask in asks]), strict=True):
         if isinstance(answer, Failure):
-            who = "any broker" if broker_id is None else wire.name_of(broker_id)
+            if is_of_brokers and answer.is_silence:
+                continue
+            who = "any broker" if ask.broker_id is None else wire.name_of(ask.broker_id)
             raise BrokerSilentError(f"the configs could not be read from {who}: {answer.reason}")
         for result in answer.results:
             resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
@@ -70,15 +75,19 @@ def describe_configs(
     return {resource: found[resource] for resource in wanted if resource in found}
 
 
-def _describe_requests(
+def _describe_asks(
     resources: Sequence[ConfigResource], keys: Sequence[str], via_broker: int | None
-) -> list[Addressed]:
+) -> list[tuple[bool, Ask]]:
+    """What to ask whom, and whether it is about a broker."""
     brokers = [r for r in resources if r.type is ConfigResourceType.BROKER]
     topics = [r for r in resources if r.type is ConfigResourceType.TOPIC]
-    requests: list[Addressed] = [(int(broker.name), _describe_request([broker], keys)) for broker in brokers]
+    asks = [
+        (True, Ask(int(broker.name), _describe_request([broker], keys), SILENT_AFTER_SECONDS)) for broker in brokers
+    ]
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
-        requests.append((via_broker, _describe_request(topics[start : start + _TOPICS_PER_REQUEST], keys)))
-    return requests
+        request = _describe_request(topics[start : start + _TOPICS_PER_REQUEST], keys)
+        asks.append((False, Ask(via_broker, request, None if via_broker is None else SILENT_AFTER_SECONDS)))
+    return asks
 
 
 def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str]) -> Any:
@@ -100,42 +109,66 @@ def _value(entry: Any) -> ConfigValue:
 def alter_configs(wire: Wire, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
     """See `ClusterAdmin.alter_configs`. One request for all topics and one for each broker, side by side.
 
-    Raises UnknownOutcomeError, naming the resources, when an answer was lost; the others are done by then, too.
+    Raises UnknownOutcomeError, naming topics, when the answer about these was lost; the brokers are done by then, too.
     """
+    until = write_deadline()
     grouped: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
         grouped.setdefault(change.resource, []).append(change)
-    batches = _batches(grouped)
-    requests = [(broker_id, _alter_request({r: grouped[r] for r in resources})) for broker_id, resources in batches]
+    batches = _batches(wire, grouped)
+    asks = [
+        Ask(broker_id, alter_request({r: grouped[r] for r in resources}), seconds)
+        for broker_id, resources, seconds in batches
+    ]
     accepted: list[ConfigResource] = []
     errors: dict[ConfigResource, str] = {}
-    unknown: dict[ConfigResource, str] = {}
-    for (_, resources), answer in zip(batches, wire.write_each(requests), strict=True):
-        if isinstance(answer, Failure):
-            (unknown if answer.was_sent else errors).update(dict.fromkeys(resources, answer.reason))
-            continue
-        for response in answer.responses:
-            resource = ConfigResource(_TYPES_BACK[response.resource_type], response.resource_name)
-            if not response.error_code:
-                accepted.append(resource)
-                continue
-            where = unknown if response.error_code in OUTCOME_UNKNOWN else errors
-            where[resource] = error_in_words(response.error_code, response.error_message)
-    if unknown:
-        raise UnknownOutcomeError(_lost(unknown))
+    lost: dict[ConfigResource, str] = {}
+    asked_about_topics: int | None = None
+    for (broker_id, resources, _), answer in zip(batches, wire.write_each(asks, until), strict=True):
+        refused, unknown = _outcome(answer, resources)
+        accepted += [r for r in resources if r not in refused and r not in unknown]
+        errors |= refused | {r: f"{NO_ANSWER}: {reason}" for r, reason in unknown.items()}
+        if resources[0].type is ConfigResourceType.TOPIC:
+            lost, asked_about_topics = unknown, broker_id
+    if lost:
+        raise UnknownOutcomeError(_lost(lost), broker_id=asked_about_topics)
     return CallResults(tuple(accepted), errors)
 
 
-def _batches(grouped: Mapping[ConfigResource, object]) -> list[tuple[int | None, list[ConfigResource]]]:
-    """Who gets which resources: each broker its own, any broker all topics (it passes them to the controller)."""
-    batches: list[tuple[int | None, list[ConfigResource]]] = [
-        (int(r.name), [r]) for r in grouped if r.type is ConfigResourceType.BROKER
-    ]
+def _outcome(
+    answer: Any, resources: Sequence[ConfigResource]
+) -> tuple[dict[ConfigResource, str], dict[ConfigResource, str]]:
+    """Those that were certainly not changed, and those of which nobody knows, each with the reason."""
+    refused: dict[ConfigResource, str] = {}
+    unknown: dict[ConfigResource, str] = {}
+    if isinstance(answer, Failure):
+        (unknown if answer.was_sent else refused).update(dict.fromkeys(resources, answer.reason))
+        return refused, unknown
+    for response in answer.responses:
+        if response.error_code:
+            resource = ConfigResource(_TYPES_BACK[response.resource_type], response.resource_name)
+            where = unknown if response.error_code in OUTCOME_UNKNOWN else refused
+            where[resource] = error_in_words(response.error_code, response.error_message)
+    return refused, unknown
+
+
+def _batches(
+    wire: Wire, grouped: Mapping[ConfigResource, object]
+) -> list[tuple[int, list[ConfigResource], float | None]]:
+    """Who gets which resources, with how much time.
+
+    Each broker gets its own, one that answers all topics (it passes them to the controller).
+    """
+    brokers = [r for r in grouped if r.type is ConfigResourceType.BROKER]
     topics = [r for r in grouped if r.type is ConfigResourceType.TOPIC]
-    return [*batches, (None, topics)] if topics else batches
+    batches: list[tuple[int, list[ConfigResource], float | None]] = [
+        (int(r.name), [r], SILENT_AFTER_SECONDS) for r in brokers
+    ]
+    return [*batches, (wire.answering_broker(), topics, None)] if topics else batches
 
 
-def _alter_request(grouped: Mapping[ConfigResource, Sequence[ConfigChange]]) -> Any:
+def alter_request(grouped: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False) -> Any:
+    """IncrementalAlterConfigs (KIP-339) for one batch."""
     resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
     config_type = resource_type.AlterableConfig
     return IncrementalAlterConfigsRequest(
@@ -154,10 +187,10 @@ def _alter_request(grouped: Mapping[ConfigResource, Sequence[ConfigChange]]) -> 
             )
             for resource, changes in grouped.items()
         ],
-        validate_only=False,
+        validate_only=validate_only,
     )
 
 
 def _lost(unknown: Mapping[ConfigResource, str]) -> str:
     lines = "\n".join(f"  {r.type} {r.name}: {reason}" for r, reason in sorted(unknown.items())[:20])
-    return f"no answer to a change of configs; it may be applied, now or later. Read them again.\n{lines}"
+    return f"no answer to a change of topic configs; it may be applied, now or later. Read them again.\n{lines}"

@@ -8,7 +8,7 @@ looked up anew and asked for once more.
 Why not librdkafka's `list_offsets`: a partition without a leader holds it up for the whole timeout, and then has the
 offset -1001 instead of an error (confluent-kafka 2.16.1).
 
-Limits: partitions without a leader, and unknown ones, are left out.
+Limits: partitions without a leader that answers, and unknown ones, are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.wire import Addressed, Failure, Wire, error_in_words
+from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import TopicDescription
 
@@ -45,17 +45,14 @@ class Offsets:
                 self._leaders[TopicPartition(topic.topic, p.partition)] = p.leader
 
     def of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """See `ClusterReader.list_offsets`. Raises ClusterError when a leader gives no answer, also the second time."""
+        """See `ClusterReader.list_offsets`. Where the leader moved, or gives no answer, the new one is asked."""
         self._look_up([key for key in partitions if self._leaders.get(key) is None])
-        ends, missed = self._ask(partitions)
+        ends, missed, silent = self._ask(partitions)
         if missed:
             self._wire.pause(1)
-            self._look_up(list(missed))
-            more, missed = self._ask(list(missed))
+            self._look_up(sorted(missed))
+            more, _, _ = self._ask([key for key in sorted(missed) if self._leaders.get(key) not in silent])
             ends = {at: ends[at] | more[at] for at in ends}
-        silent = sorted(f"{key}: {reason}" for key, reason in missed.items() if reason)
-        if silent:
-            raise ClusterError(f"the offsets of {len(silent)} partition(s), first {silent[0]}")
         earliest, latest = ends[_EARLIEST], ends[_LATEST]
         return {key: (earliest[key], latest[key]) for key in partitions if key in earliest and key in latest}
 
@@ -67,24 +64,28 @@ class Offsets:
 
     def _ask(
         self, partitions: Sequence[TopicPartition]
-    ) -> tuple[dict[int, dict[TopicPartition, int]], dict[TopicPartition, str]]:
-        """Offsets by end, and the partitions whose leader moved ("") or kept silent (why)."""
+    ) -> tuple[dict[int, dict[TopicPartition, int]], set[TopicPartition], set[int]]:
+        """Offsets by end, the partitions whose leader moved or kept silent, and those who kept silent."""
         asked = list(self._batches(partitions))
-        requests: list[Addressed] = [(leader, _request(at, batch)) for leader, at, batch in asked]
+        asks = [Ask(leader, _request(at, batch), knocks=True) for leader, at, batch in asked]
         ends: dict[int, dict[TopicPartition, int]] = {_EARLIEST: {}, _LATEST: {}}
-        missed: dict[TopicPartition, str] = {}
-        for (leader, at, batch), answer in zip(asked, self._wire.read_each(requests), strict=True):
+        missed: set[TopicPartition] = set()
+        silent: set[int] = set()
+        for (leader, at, batch), answer in zip(asked, self._wire.read_each(asks), strict=True):
             if isinstance(answer, Failure):
-                missed |= dict.fromkeys(batch, f"{self._wire.name_of(leader)} gives no answer: {answer.reason}")
+                if not answer.is_silence:
+                    raise ClusterError(f"the offsets: {self._wire.name_of(leader)}: {answer.reason}")
+                missed.update(batch)
+                silent.add(leader)
                 continue
             for key, p in _rows(answer):
                 if p.error_code in _MOVED:
-                    missed[key] = ""
+                    missed.add(key)
                 elif p.error_code:
                     raise ClusterError(f"the offsets of {key}: {error_in_words(p.error_code, None)}")
                 else:
                     ends[at][key] = p.offset
-        return ends, missed
+        return ends, missed, silent
 
     def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[tuple[int, int, list[TopicPartition]]]:
         led: dict[int, list[TopicPartition]] = {}

@@ -7,7 +7,9 @@ The steps: resolve the name, connect by TCP, then a handshake by librdkafka (TLS
 Limits: a few seconds per address; no topic is named, so nothing can be created.
 """
 
+import json
 import logging
+import re
 import socket
 import ssl
 import struct
@@ -27,6 +29,9 @@ HANDSHAKE_TIMEOUT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _SASL_HANDSHAKE: Final = 17  # the number of the request
 _UNSUPPORTED_MECHANISM: Final = 33
+
+# An address is `host:port/bootstrap` in librdkafka's errors; brokers that it told about have their id instead.
+_OF_ANOTHER_BROKER: Final = re.compile(r"\S+/\d+: ")
 
 # librdkafka writes to stderr unless it is given a logger; whoever wants to read it turns this one on.
 LIBRDKAFKA_LOG: Final = logging.getLogger("counterpoise.librdkafka")
@@ -79,19 +84,26 @@ def _tcp_reason(address: str) -> str:
 
 def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
     errors: list[KafkaError] = []
+    statistics: list[str] = []
     client = librdkafka_client(
         ConnectionSettings((address,), settings.librdkafka),
         error_cb=errors.append,
         **{
             "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_SECONDS * 1000),
             "api.version.request.timeout.ms": int(CONNECT_TIMEOUT_SECONDS * 1000),
+            "statistics.interval.ms": 500,
+            "stats_cb": statistics.append,
         },
     )
     answer: Future[Any] = client.describe_cluster(request_timeout=HANDSHAKE_TIMEOUT_SECONDS)
     deadline = time.monotonic() + HANDSHAKE_TIMEOUT_SECONDS
-    while not answer.done() and not errors and time.monotonic() < deadline:
+    while not (answer.done() or errors or _tell_of_brokers(statistics)) and time.monotonic() < deadline:
         client.poll(_POLL_SECONDS)
     if answer.done() and answer.exception() is None:
+        return ""
+    # librdkafka asks whom it takes for the controller: in KRaft that is anybody, also one that is dead or frozen. Then
+    # the address has answered all the same: it told about the others.
+    if _tell_of_brokers(statistics) or any(_OF_ANOTHER_BROKER.match(error.str()) for error in errors):
         return ""
     # "All brokers down" follows every reason; alone, it means that the other side hung up or kept silent. A response
     # of an invalid size is one in another language, whose first four bytes were taken for a length.
@@ -99,6 +111,11 @@ def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
     if settings.security_protocol.endswith("SSL") and _speaks_tls(address) is False:
         return f'it does not speak TLS, but "security.protocol" is {settings.security_protocol}'
     return _in_words(telling[0], settings) if telling else _silence_reason(address, settings)
+
+
+def _tell_of_brokers(statistics: list[str]) -> bool:
+    """Whether librdkafka knows brokers by their ids: it has metadata then, and that came from the address."""
+    return bool(statistics) and any(b["nodeid"] >= 0 for b in json.loads(statistics[-1])["brokers"].values())
 
 
 def _in_words(error: KafkaError, settings: ConnectionSettings) -> str:

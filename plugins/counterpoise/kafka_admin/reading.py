@@ -6,7 +6,8 @@ Limits: nothing here names a topic to a broker that could create it: creation is
 other kind of metadata request is used.
 """
 
-from collections.abc import Collection, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
@@ -18,11 +19,19 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import BrokerSilentError, ClusterError
-from counterpoise.kafka_admin.wire import Failure, UnsupportedRequestError, Wire, error_in_words
+from counterpoise.errors import ClusterError
+from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS, versions_request
+from counterpoise.kafka_admin.wire import (
+    Ask,
+    Failure,
+    UnsupportedRequestError,
+    Wire,
+    error_in_words,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     BrokerDescription,
+    BrokerVersion,
     ClusterDescription,
     LogDirDescription,
     PartitionDescription,
@@ -101,7 +110,7 @@ def list_reassignments(wire: Wire) -> dict[TopicPartition, Reassignment]:
     """Every ongoing reassignment (KIP-455), as the controller has it."""
     timeout_ms = int(wire.request_timeout_seconds * 1000)
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
-    answer = wire.read(request, "the reassignments", wire.controller_id())
+    answer = wire.read(request, "the reassignments", wire.taker_id())
     _raise_for(answer.error_code, answer.error_message, "the reassignments")
     return {
         TopicPartition(topic.name, p.partition_index): Reassignment(
@@ -113,24 +122,37 @@ def list_reassignments(wire: Wire) -> dict[TopicPartition, Reassignment]:
 
 
 def describe_log_dirs(wire: Wire, broker_ids: Sequence[int] | None) -> tuple[LogDirDescription, ...]:
-    """Log dirs by broker and path, asked of all brokers side by side.
-
-    Raises ClusterError when one gives no answer; without `broker_ids`, one that died meanwhile is left out.
-    """
+    """Log dirs by broker and path, asked of all brokers side by side; one that gives no answer is left out."""
     asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else set(broker_ids))
-    answers = wire.read_each([(broker_id, DescribeLogDirsRequest(topics=None)) for broker_id in asked])
-    still_live: frozenset[int] | None = None
+    answers = wire.read_each([Ask(broker_id, DescribeLogDirsRequest(topics=None), knocks=True) for broker_id in asked])
     found: list[LogDirDescription] = []
+    for broker_id, answer in _told(asked, answers, "the log dirs"):
+        _raise_for(getattr(answer, "error_code", 0) or 0, None, f"the log dirs of broker {broker_id}")
+        found += [_log_dir(broker_id, result) for result in answer.results]
+    return tuple(sorted(found, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
+
+
+def describe_versions(wire: Wire, broker_ids: Sequence[int] | None = None) -> dict[int, BrokerVersion]:
+    """What each live broker speaks, by its own word (KIP-511, KIP-584); one that gives no answer is left out."""
+    asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else broker_ids)
+    answers = wire.read_each([Ask(broker_id, versions_request(), SILENT_AFTER_SECONDS) for broker_id in asked])
+    found: dict[int, BrokerVersion] = {}
+    for broker_id, answer in _told(asked, answers, "the versions"):
+        _raise_for(answer.error_code, None, f"the versions of broker {broker_id}")
+        ranges = sorted((api.api_key, api.min_version, api.max_version) for api in answer.api_keys)
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+        digest = hashlib.sha256(repr(ranges).encode()).hexdigest()[:12]
+        found[broker_id] = BrokerVersion(digest, levels.get("metadata.version"))
+    return found
+
+
+def _told(asked: Sequence[int], answers: Sequence[Any], what: str) -> Iterator[tuple[int, Any]]:
+    """The brokers that answered, with their answers. Raises ClusterError for one that refuses to."""
     for broker_id, answer in zip(asked, answers, strict=True):
         if not isinstance(answer, Failure):
-            _raise_for(getattr(answer, "error_code", 0) or 0, None, f"the log dirs of broker {broker_id}")
-            found += [_log_dir(broker_id, result) for result in answer.results]
-            continue
-        if broker_ids is None and still_live is None:
-            still_live = describe_cluster(wire).live_broker_ids
-        if still_live is None or broker_id in still_live:
-            raise BrokerSilentError(f"the log dirs: {wire.name_of(broker_id)} gives no answer: {answer.reason}")
-    return tuple(sorted(found, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
+            yield broker_id, answer
+        elif not answer.is_silence:
+            raise ClusterError(f"{what} of broker {broker_id}: {answer.reason}")
 
 
 def _log_dir(broker_id: int, result: Any) -> LogDirDescription:

@@ -2,7 +2,7 @@
 
     wire = Wire(settings, request_timeout_seconds=15.0)
     answer = wire.read(DescribeQuorumRequest(...), "the metadata quorum")
-    outcome, = wire.write_each([(4, IncrementalAlterConfigsRequest(...))])
+    outcome, = wire.write_each([Ask(4, IncrementalAlterConfigsRequest(...), seconds=3.0)])
 
 Why not kafka-python's admin methods: they choose the broker themselves, hide flags and messages, and do not tell a
 request that was never sent from one whose answer was lost. That difference is what `write_each` is about.
@@ -10,30 +10,50 @@ request that was never sent from one whose answer was lost. That difference is w
 Reads are repeated when a connection breaks (kafka-python reports every reset). Writes are repeated only while it is
 certain that nothing was sent.
 
-Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and nowhere else.
+A frozen broker counts as live until its session has ended, and answers nobody. So where any broker will do, one is
+found that answers something small, and one that kept silent a moment ago is sent nothing before it has (`knocking.py`).
+
+Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and nowhere else. With ZooKeeper (before
+4.0) changes of the whole cluster have to go to the controller, frozen or not.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
+from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
+from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS, Knocking
 from counterpoise.kafka_admin.probe import Attempt, probe
 
 ATTEMPTS: Final = 4
+WRITE_SECONDS: Final = 24.0  # all of a call that changes something; the step lock of a run holds 30
+_ASKED_AT_ONCE: Final = 20
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 
-# A request and the broker that it is for; None: whichever broker is least busy.
-Addressed: TypeAlias = tuple[int | None, Any]
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request and the broker that it is for; None: one that answers. At most `seconds`, the wire's timeout if None.
+
+    `knocks`: something small is asked first, so that a silent broker costs SILENT_AFTER_SECONDS and a slow one may take
+    its time.
+    """
+
+    broker_id: int | None
+    request: Any
+    seconds: float | None = None
+    knocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +64,12 @@ class Failure:
     was_sent: bool
     may_pass: bool  # trying again may help
     is_unsupported: bool = False  # the broker does not know this request
+    is_refused: bool = False  # it does not want to know us
+
+    @property
+    def is_silence(self) -> bool:
+        """Nothing came back: dead, frozen or cut off."""
+        return not self.is_unsupported and not self.is_refused
 
 
 class UnsupportedRequestError(ClusterError):
@@ -59,6 +85,7 @@ class Wire:
         self.attempts: tuple[Attempt, ...] = ()
         self._client: KafkaAdminClient | None = None
         self._opening = threading.Lock()
+        self._knocking = Knocking(min(SILENT_AFTER_SECONDS, request_timeout_seconds))
 
     def close(self) -> None:
         """Close all connections; does nothing the second time."""
@@ -74,7 +101,7 @@ class Wire:
 
         Raises ClusterError when that broker does not answer, ClusterUnreachableError when none does.
         """
-        answer = self.read_each([(broker_id, request)])[0]
+        answer = self.read_each([Ask(broker_id, request)])[0]
         if isinstance(answer, Failure):
             if answer.is_unsupported:
                 raise UnsupportedRequestError(f"{what}: {answer.reason}")
@@ -83,19 +110,22 @@ class Wire:
             raise BrokerSilentError(f"{what}: {self.name_of(broker_id)} gives no answer: {answer.reason}")
         return answer
 
-    def read_each(self, requests: Sequence[Addressed]) -> list[Any]:
+    def read_each(self, asks: Sequence[Ask]) -> list[Any]:
         """The answers, side by side and in order; a Failure where there is none."""
-        return self._repeated(requests, repeat_sent=True)
+        return self._repeated(asks, repeat_sent=True, until=math.inf)
 
     # -- writing
 
-    def write_each(self, requests: Sequence[Addressed]) -> list[Any]:
-        """As `read_each`, but repeated only where nothing was sent; a Failure says whether it was."""
-        return self._repeated(requests, repeat_sent=False)
+    def write_each(self, asks: Sequence[Ask], until: float) -> list[Any]:
+        """As `read_each`, but repeated only where nothing was sent; a Failure says whether it was.
 
-    def _repeated(self, requests: Sequence[Addressed], *, repeat_sent: bool) -> list[Any]:
-        patience_until = time.monotonic() + self.request_timeout_seconds
-        answers = self._exchange(requests)
+        Ends at `until` (of `write_deadline`) at the latest; nothing is sent after that.
+        """
+        return self._repeated(asks, repeat_sent=False, until=until)
+
+    def _repeated(self, asks: Sequence[Ask], *, repeat_sent: bool, until: float) -> list[Any]:
+        patience_until = min(until, time.monotonic() + self.request_timeout_seconds)
+        answers = self._exchange(asks, until)
         for attempt in range(1, ATTEMPTS):
             again = [
                 n
@@ -105,7 +135,7 @@ class Wire:
             if not again or (attempt > 1 and time.monotonic() > patience_until):
                 break
             self.pause(attempt)
-            for n, answer in zip(again, self._exchange([requests[n] for n in again]), strict=True):
+            for n, answer in zip(again, self._exchange([asks[n] for n in again], until), strict=True):
                 # "Not ready" only says that kafka-python waits before it connects again: the reason came before.
                 not_news = isinstance(answer, Failure) and not answer.reason
                 answers[n] = answers[n] if not_news else answer
@@ -118,24 +148,52 @@ class Wire:
 
     # -- the brokers
 
-    def controller_id(self) -> int:
-        """The broker that takes a controller's requests: in KRaft any live one, which passes them on."""
+    def answering_broker(self) -> int:
+        """A broker that answered just now. Raises BrokerSilentError when none of those knocked on does."""
+        manager = self._manager()
+        try:
+            return int(manager.run(self._knocking.answering, manager))
+        except (kafka_errors.KafkaError, OSError) as error:
+            raise BrokerSilentError(f"no broker answers: {self.words(error)}") from None
+
+    def taker_id(self) -> int:
+        """The broker to send to what the controller decides, and its list of reassignments.
+
+        In KRaft (KIP-590) any broker passes such a request on to the active controller, so it is one that answers;
+        with ZooKeeper it is the controller.
+        """
+        broker_id = self.answering_broker()
+        return broker_id if self._is_kraft(broker_id) else self._controller_id()
+
+    def _is_kraft(self, broker_id: int) -> bool:
+        """Only there a broker knows the request about the metadata quorum (KIP-595)."""
+        try:
+            self.highest_version(DescribeQuorumRequest, broker_id)
+        except UnsupportedRequestError:
+            return False
+        return True
+
+    def _controller_id(self) -> int:
         answer = self.read(MetadataRequest(topics=[], allow_auto_topic_creation=False), "the controller")
         if answer.controller_id < 0:
             raise BrokerSilentError("the cluster has no controller at the moment; try again when it has elected one")
         return int(answer.controller_id)
 
     def highest_version(self, request_type: Any, broker_id: int) -> int:
-        """The highest version of a request that both sides know. Raises ClusterError when there is none."""
+        """The highest version of a request that both sides know. Raises UnsupportedRequestError when there is none."""
+        manager = self._manager()
 
         async def ask() -> int:
-            connection = await self._manager().get_connection(broker_id)
+            connection = manager.get_connection(broker_id)
+            await manager.wait_for(connection.init_future, SILENT_AFTER_SECONDS * 1000)
             return int(connection.broker_version_data.api_version(request_type))
 
         try:
-            return int(self._manager().run(ask))
-        except kafka_errors.KafkaError as error:
-            raise ClusterError(f"{self.name_of(broker_id)}: {self.words(error)}") from None
+            return int(manager.run(ask))
+        except kafka_errors.IncompatibleBrokerVersion as error:
+            raise UnsupportedRequestError(f"{self.name_of(broker_id)}: {self.words(error)}") from None
+        except (kafka_errors.KafkaError, OSError) as error:
+            raise BrokerSilentError(f"{self.name_of(broker_id)} gives no answer: {self.words(error)}") from None
 
     def name_of(self, broker_id: int) -> str:
         """`broker 4 (host:port)` as far as that is known."""
@@ -190,39 +248,66 @@ class Wire:
         brokers = self._manager().cluster.brokers()
         return tuple((f"{b.host}:{b.port}", reason) for b in sorted(brokers, key=lambda b: b.node_id))
 
-    def _exchange(self, requests: Sequence[Addressed]) -> list[Any]:
+    def _exchange(self, asks: Sequence[Ask], until: float) -> list[Any]:
+        """One try each, so many at once that no slow one holds up the others; nothing is sent after `until`."""
         manager = self._manager()
+        answers: list[Any] = [None] * len(asks)
+        waiting = iter(enumerate(asks))
 
-        async def all_of_them() -> list[Any]:
-            under_way = [manager.call_soon(self._one, manager, broker_id, request) for broker_id, request in requests]
-            return [await future for future in under_way]
+        async def work() -> None:
+            for n, ask in waiting:
+                answers[n] = await self._one(manager, ask, until)
 
-        return list(manager.run(all_of_them))
+        async def all_of_them() -> None:
+            workers = [manager.call_soon(work) for _ in range(min(_ASKED_AT_ONCE, len(asks)))]
+            for worker in workers:
+                await worker
 
-    async def _one(self, manager: Any, broker_id: int | None, request: Any) -> Any:
+        manager.run(all_of_them)
+        return answers
+
+    async def _one(self, manager: Any, ask: Ask, until: float) -> Any:
         """The answer or a Failure; the only place that sees kafka-python's exceptions."""
         was_sent = False
+        seconds = SILENT_AFTER_SECONDS
         try:
-            node_id = manager.least_loaded_node() if broker_id is None else broker_id
+            node_id = await self._knocking.answering(manager) if ask.broker_id is None else ask.broker_id
+            if ask.broker_id is not None and (ask.knocks or self._knocking.was_silent(node_id)):
+                await self._knocking.knock(manager, node_id)
+            seconds = min(math.inf if ask.seconds is None else ask.seconds, self.request_timeout_seconds)
+            ends = min(time.monotonic() + seconds, until)
             connection = manager.get_connection(node_id)
-            await manager.wait_for(connection.init_future, self.request_timeout_seconds * 1000)
-            answer = connection.send_request(request)
+            await manager.wait_for(connection.init_future, _milliseconds_to(ends))
+            if time.monotonic() >= ends:
+                return Failure("no time was left to send it", was_sent, may_pass=False)
+            answer = connection.send_request(ask.request)
             was_sent = not answer.is_done  # what fails at once was refused on our side
-            return await answer
+            return await manager.wait_for(answer, _milliseconds_to(ends))
         except kafka_errors.NodeNotReadyError:
             return Failure("", was_sent, may_pass=True)
         except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
             # A broker that lets a whole timeout pass does so again; another one may not.
-            reason = f"nothing within {self.request_timeout_seconds:g} s"
-            return Failure(reason, was_sent, may_pass=broker_id is None)
+            if ask.broker_id is not None:
+                self._knocking.note_silence(ask.broker_id)
+            seconds = min(seconds, self.request_timeout_seconds)
+            return Failure(f"nothing within {seconds:g} s", was_sent, may_pass=ask.broker_id is None)
         except kafka_errors.UnknownBrokerIdError:
             return Failure("it is not live (fenced, stopped or unknown)", was_sent, may_pass=True)
         except kafka_errors.IncompatibleBrokerVersion as error:
             return Failure(self.words(error), was_sent=False, may_pass=False, is_unsupported=True)
         except kafka_errors.AuthorizationError as error:  # SASL refused us: nothing got that far
-            return Failure(self.words(error), was_sent=False, may_pass=False)
+            return Failure(self.words(error), was_sent=False, may_pass=False, is_refused=True)
         except (kafka_errors.KafkaError, OSError) as error:
             return Failure(self.words(error), was_sent, may_pass=True)
+
+
+def write_deadline() -> float:
+    """When a call that changes something, and begins now, has to end (`time.monotonic`)."""
+    return time.monotonic() + WRITE_SECONDS
+
+
+def _milliseconds_to(moment: float) -> float:
+    return max(0.0, moment - time.monotonic()) * 1000
 
 
 def _with_reason(answer: Any) -> Any:

@@ -65,6 +65,11 @@ class ClusterSnapshot:
         """Empty where no broker tells its log dirs."""
         return self.tables["log_dirs"]
 
+    @property
+    def throttles(self) -> pa.Table:
+        """Throttle keys that are set at brokers and topics; empty where nobody throttles anything."""
+        return self.tables["throttles"]
+
     @cached_property
     def registered_broker_ids(self) -> tuple[int, ...]:
         return tuple(sorted(self.brokers["broker_id"].to_pylist()))

@@ -13,6 +13,11 @@ A broker may tell its disks, so that shares follow their sizes and no plan fills
     "log_dirs": [{"path": "/data/a", "total_bytes": 2000000000, "usable_bytes": 1500000000}]
 
 The sums come from the log dirs where only these are there. A log dir with an "error" (text) is offline.
+
+Keys of replication throttles that are set already, so that a plan tells what to restore, are rows of type, name, key
+and value:
+
+    "throttles": [["broker", "4", "follower.replication.throttled.rate", "20000000"]]
 """
 
 import hashlib
@@ -26,7 +31,8 @@ import pyarrow as pa
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.disks import disk_over
-from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, TOPICS
+from counterpoise.model.document_checks import complaints_about
+from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, THROTTLES, TOPICS
 
 _MOST_COMPLAINTS_SHOWN = 20
 
@@ -62,6 +68,7 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
         "topics": topics,
         "partitions": partitions,
         "moving": _moving(snapshot.partitions),
+        "throttles": [list(row.values()) for row in snapshot.throttles.to_pylist()],
     }
 
 
@@ -73,156 +80,13 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
         raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
     if not isinstance(document, dict):
         raise InputError(f"{where}: must be a JSON object with brokers and partitions, not a {type(document).__name__}")
-    complaints = _complaints(document)
+    complaints = complaints_about(document)
     if complaints:
         shown = [f"  {complaint}" for complaint in complaints[:_MOST_COMPLAINTS_SHOWN]]
         if len(complaints) > len(shown):
             shown.append(f"  ... and {len(complaints) - len(shown)} more")
         raise InputError("\n".join([f"{where}: {len(complaints)} problem(s)", *shown]))
     return _snapshot(document, text)
-
-
-def _complaints(document: Mapping[str, Any]) -> list[str]:
-    brokers, partitions = document.get("brokers"), document.get("partitions")
-    if not isinstance(brokers, list) or not brokers:
-        return ['"brokers" must be a list with at least one broker, like {"id": 1, "rack": "a"}']
-    if not isinstance(partitions, list):
-        return [
-            '"partitions" must be a list of [topic, partition, [replicas], leader, size_bytes, bytes_in_per_second]'
-        ]
-    complaints = [
-        f'"{key}" must be text'
-        for key in ("cluster", "cluster_id", "snapshot_id")
-        if not isinstance(document.get(key, ""), str | None)
-    ]
-    if not _is_time_or_absent(document.get("observed_at")):
-        complaints.append('"observed_at" must be a time like 2026-01-31T12:00:00+00:00')
-    complaints += _topic_complaints(document.get("topics", []))
-    complaints += _moving_complaints(document.get("moving", []))
-    seen: set[int] = set()
-    for index, broker in enumerate(brokers):
-        complaint = _broker_complaint(broker, seen)
-        if complaint:
-            complaints.append(f"brokers[{index}]: {complaint}")
-        else:
-            seen.add(broker["id"])
-    named: set[tuple[str, int]] = set()
-    for index, row in enumerate(partitions):
-        complaint = _partition_complaint(row, seen)
-        if not complaint and (row[0], row[1]) in named:
-            complaint = f"{row[0]}-{row[1]} is listed twice"
-        if complaint:
-            complaints.append(f"partitions[{index}]: {complaint}")
-        else:
-            named.add((row[0], row[1]))
-    return complaints
-
-
-def _topic_complaints(topics: object) -> list[str]:
-    if not isinstance(topics, list):
-        return ['"topics" must be a list of {"name", "id", ...}']
-    return [
-        f"topics[{index}]: needs a name (text); id must be text"
-        for index, topic in enumerate(topics)
-        if not isinstance(topic, dict)
-        or not isinstance(topic.get("name"), str)
-        or not isinstance(topic.get("id", ""), str | None)
-        or not _is_count_or_absent(topic.get("min_insync_replicas"))
-    ]
-
-
-def _moving_complaints(moving: object) -> list[str]:
-    if not isinstance(moving, list):
-        return ['"moving" must be a list of [topic, partition, [adding], [removing]]']
-    return [
-        f"moving[{index}]: must be [topic, partition, [adding], [removing]]"
-        for index, row in enumerate(moving)
-        if not isinstance(row, list)
-        or len(row) != 4
-        or not isinstance(row[0], str)
-        or type(row[1]) is not int
-        or not all(isinstance(ids, list) and all(_is_id(b) for b in ids) for ids in row[2:])
-    ]
-
-
-def _broker_complaint(broker: object, seen: set[int]) -> str | None:
-    if not isinstance(broker, dict) or not _is_id(broker.get("id")):
-        return 'needs an "id" that is a whole number, 0 or more'
-    if broker["id"] in seen:
-        return f"broker {broker['id']} is listed twice"
-    if not isinstance(broker.get("rack"), str | None):
-        return f"broker {broker['id']}: rack must be text or absent"
-    if not isinstance(broker.get("fenced", False), bool) or not isinstance(broker.get("host"), str | None):
-        return f"broker {broker['id']}: fenced must be true or false, host text"
-    if not all(_is_count_or_absent(broker.get(k)) for k in ("port", "disk_total_bytes", "disk_usable_bytes")):
-        return f"broker {broker['id']}: port and disk sizes must be whole numbers, 0 or more"
-    if complaint := _log_dirs_complaint(broker.get("log_dirs")):
-        return f"broker {broker['id']}: {complaint}"
-    return None
-
-
-def _log_dirs_complaint(log_dirs: object) -> str | None:
-    if log_dirs is None:
-        return None
-    if not isinstance(log_dirs, list) or not all(isinstance(d, dict) for d in log_dirs):
-        return 'log_dirs must be a list of {"path", "total_bytes", "usable_bytes"}'
-    seen: set[str] = set()
-    for d in log_dirs:
-        path, total, usable = d.get("path"), d.get("total_bytes"), d.get("usable_bytes")
-        if not isinstance(path, str) or not path:
-            return "each of its log_dirs needs a path (text)"
-        if path in seen:
-            return f"log dir {path} is listed twice"
-        if not _is_count_or_absent(total) or not _is_count_or_absent(usable):
-            return f"log dir {path}: total_bytes and usable_bytes must be whole numbers, 0 or more"
-        if total is not None and usable is not None and usable > total:
-            return f"log dir {path}: usable_bytes {usable} is more than total_bytes {total}"
-        if not isinstance(d.get("error"), str | None):
-            return f"log dir {path}: error must be text or absent"
-        seen.add(path)
-    return None
-
-
-def _partition_complaint(row: object, broker_ids: set[int]) -> str | None:
-    if not isinstance(row, list) or len(row) < 4:
-        return "must be [topic, partition, [replicas], leader, size_bytes, bytes_in_per_second]"
-    topic, partition, replicas, leader = row[:4]
-    if not isinstance(topic, str) or not topic or not _is_id(partition):
-        return "needs a topic (text) and a partition (whole number, 0 or more)"
-    name = f"{topic}-{partition}"
-    if not isinstance(replicas, list) or not replicas:
-        return f"{name} has no replicas"
-    if not all(_is_id(b) for b in replicas):
-        return f"{name}: replicas must be broker ids, not {replicas}"
-    if len(set(replicas)) != len(replicas):
-        return f"{name} names a broker twice: {replicas}"
-    if unknown := sorted(set(replicas) - broker_ids):
-        return f"{name} has replicas on unknown brokers {unknown}"
-    if leader is not None and leader != -1 and (type(leader) is not int or leader not in replicas):
-        return f"{name}: its leader {leader} is none of its replicas {replicas}"
-    for what, value in zip(("size", "rate"), row[4:6], strict=False):
-        if not _is_count_or_absent(value):
-            return f"{name}: its {what} is {value!r}; it must be a whole number, 0 or more"
-    return None
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**31
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def _is_time_or_absent(value: object) -> bool:
-    try:
-        return value is None or (isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None)
-    except ValueError:
-        return False
-
-
-def _is_count_or_absent(value: object) -> bool:
-    return value is None or _is_count(value)
 
 
 def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
@@ -241,6 +105,7 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
             "listeners": LISTENERS.empty_table(),
             "quorum": QUORUM.empty_table(),
             "log_dirs": _log_dirs_table(document["brokers"]),
+            "throttles": _throttles_table(document.get("throttles", [])),
         },
     )
 
@@ -285,6 +150,11 @@ def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
         "error": [d.get("error") or None for _, d in rows],
     }
     return pa.table(columns, schema=LOG_DIRS)
+
+
+def _throttles_table(throttles: Sequence[Sequence[str]]) -> pa.Table:
+    rows = sorted(map(tuple, throttles))
+    return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
 
 
 def _told_log_dirs(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:

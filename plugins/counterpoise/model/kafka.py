@@ -93,6 +93,18 @@ class QuorumNode:
     last_caught_up_ms: int | None  # milliseconds since 1970, by the quorum leader's clock
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerVersion:
+    """What a broker speaks, as it tells itself (ApiVersions): two brokers of one release and configuration are equal.
+
+    `api_ranges` is a short digest of its sorted (api key, lowest version, highest version) table; `metadata_version`
+    the finalized level of the feature `metadata.version` (KIP-584) as this broker knows it, None before KRaft.
+    """
+
+    api_ranges: str
+    metadata_version: int | None
+
+
 class ConfigResourceType(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"

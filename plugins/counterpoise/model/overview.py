@@ -2,12 +2,11 @@
 
     seen = Overview.of(plan)
     seen.measures["leaders"].after.max_minus_min, seen.over_bytes, seen.reasons[0].bytes
-    rate_warning(plan, 5_000_000)       # None, or "at 5.0 MB/s broker 4 may never catch up with ..."
+    rate_warning(plan, 5_000_000)       # None, or "at 5.0 MB/s the copies may never end: ..."
 
 One pass over the moves: a plan may have hundreds of thousands.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from counterpoise.model.movement import (
     busiest_inflow,
     busiest_link_bytes,
     cross_rack_bytes,
+    least_rate,
 )
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan, Why
 from counterpoise.units import format_bytes, format_rate
@@ -28,7 +28,6 @@ Unit = Callable[[float], str]
 MEASURES: Final = ("leaders", "replicas", "bytes", "bytes_in")
 BROKERS_SHOWN: Final = 20
 MANY_IDS: Final = 12
-RATE_HEADROOM: Final = 1.25  # a throttle that only equals the inflow never catches up
 
 WHY_IN_WORDS: Final[Mapping[Why, str]] = {
     Why.RACKS: "onto more racks",
@@ -190,24 +189,20 @@ def peak_share(figure: BrokerFigure) -> float | None:
     return peak_used_bytes(figure) / figure.disk_total_bytes if figure.disk_total_bytes else None
 
 
-def rate_warning(plan: RebalancePlan, rate_bytes_per_second: int) -> str | None:
-    """Why the rate will not do: what arrives meanwhile has to be copied as well (KIP-73)."""
-    busiest = busiest_inflow(plan)
-    if busiest is None or rate_bytes_per_second > busiest[1]:
+def rate_warning(plan: RebalancePlan, rate_bytes_per_second: int, at_once: int | None = None) -> str | None:
+    """Why the rate will not do when a broker copies at most `at_once` partitions together; None when it will.
+
+    What arrives meanwhile has to be copied as well (KIP-73).
+    """
+    busiest = busiest_inflow(plan, at_once)
+    if busiest is None or rate_bytes_per_second > busiest.bytes_per_second:
         return None
-    broker_id, inflow = busiest
+    how = "sends" if busiest.sends else "receives"
     return (
-        f"at {format_rate(rate_bytes_per_second)} broker {broker_id} may never catch up with the {format_rate(inflow)} "
-        f"that producers write to the partitions it receives, copied together; "
-        f"take at least {format_rate(least_rate(inflow))}"
+        f"at {format_rate(rate_bytes_per_second)} the copies may never end: producers write "
+        f"{format_rate(busiest.bytes_per_second)} to the partitions that broker {busiest.broker_id} {how} at once; "
+        f"take at least {format_rate(least_rate(busiest.bytes_per_second))}"
     )
-
-
-def least_rate(inflow_bytes_per_second: int) -> int:
-    """A rate that is clearly above an inflow, in two digits."""
-    wanted = inflow_bytes_per_second * RATE_HEADROOM
-    step = int(10 ** max(0, math.floor(math.log10(max(1.0, wanted))) - 1))
-    return math.ceil(wanted / step) * step
 
 
 def asked_in_words(plan: RebalancePlan) -> tuple[str, ...]:

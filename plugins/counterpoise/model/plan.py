@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Budget, Goal, Scope
 
-FORMAT: Final = "counterpoise-plan/1"
+FORMAT: Final = "counterpoise-plan/2"
 
 
 class Why(StrEnum):
@@ -118,6 +119,15 @@ class Left:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SettingBefore:
+    """A throttle key that was set, at the resource itself, when the snapshot was taken; unset ones have none."""
+
+    resource: ConfigResource
+    key: str
+    value: str  # as Kafka has it; a list may be set and empty
+
+
 @dataclass(frozen=True)
 class RebalancePlan:
     cluster: str
@@ -135,6 +145,9 @@ class RebalancePlan:
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # only of the goal of that name
     left: Left = field(default_factory=Left)
+    # Of the brokers and topics that its copies touch, sorted: what to go back to where there is no ledger.
+    settings_before: tuple[SettingBefore, ...] = ()
+    undoes: str = ""  # the fingerprint of the plan that this one takes back
 
     @property
     def is_empty(self) -> bool:
@@ -179,8 +192,7 @@ class RebalancePlan:
             document = json.loads(text, parse_constant=_refuse, parse_float=_refuse)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
+        _check_format(document, where)
         claimed = document.pop("fingerprint", None)
         actual = fingerprint_of(document)
         if claimed != actual:
@@ -212,6 +224,8 @@ class RebalancePlan:
             "left": asdict(self.left),
             "reason": self.reason,
             "warnings": list(self.warnings),
+            "undoes": self.undoes,
+            "settings_before": [[str(s.resource.type), s.resource.name, s.key, s.value] for s in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
         }
 
@@ -233,6 +247,8 @@ class RebalancePlan:
             replication_factor=content["replication_factor"],
             reason=content["reason"],
             warnings=tuple(content["warnings"]),
+            undoes=content["undoes"],
+            settings_before=tuple(_setting_from(*row) for row in content["settings_before"]),
         )
 
 
@@ -240,6 +256,18 @@ def fingerprint_of(content: Mapping[str, Any]) -> str:
     """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the fingerprint itself)."""
     canonical = _canonical(content).encode(errors="surrogatepass")  # half a character is an edit, not a crash
     return "sha256:" + hashlib.sha256(canonical).hexdigest()
+
+
+def _check_format(document: object, where: str) -> None:
+    found = document.get("format") if isinstance(document, dict) else None
+    if found == FORMAT:
+        return
+    if str(found).startswith(FORMAT.partition("/")[0] + "/"):
+        raise InputError(
+            f"{where}: was made by another version of Counterpoise: its format is {found}, not {FORMAT}. "
+            "Make a new plan."
+        )
+    raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
 
 
 def _refuse(number: str) -> None:
@@ -262,6 +290,10 @@ def _move_content(move: Move) -> dict[str, Any]:
         "bytes_in_per_second": move.bytes_in_per_second,
         "why": str(move.why),
     }
+
+
+def _setting_from(type_: str, name: str, key: str, value: str) -> SettingBefore:
+    return SettingBefore(ConfigResource(ConfigResourceType(type_), name), key, value)
 
 
 def _move_from(row: Mapping[str, Any]) -> Move:

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 _UTC = pa.timestamp("us", tz="UTC")
 _BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -79,6 +79,16 @@ LOG_DIRS: Final = pa.schema(
     ]
 )
 
+# Keys of replication throttles (KIP-73) that are set at the resource itself (DYNAMIC_TOPIC, DYNAMIC_BROKER).
+THROTTLES: Final = pa.schema(
+    [
+        pa.field("resource_type", pa.string(), nullable=False),  # topic or broker
+        pa.field("resource_name", pa.string(), nullable=False),  # a topic, or a broker id in decimal
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),  # as it is written; a list may be set and empty
+    ]
+)
+
 LISTENERS: Final = pa.schema(
     [
         pa.field("broker_id", pa.int32(), nullable=False),
@@ -128,10 +138,11 @@ SNAPSHOT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "listeners": LISTENERS,
     "quorum": QUORUM,
     "log_dirs": LOG_DIRS,
+    "throttles": THROTTLES,
 }
 
 # The schema version that brought a table; the others were there from the first. Snapshots before it are read without.
-TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2}
+TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2, "throttles": 3}
 
 # Results of the Spark job `leader_balance`: one row per snapshot and registered broker, idle brokers as zeros.
 BROKER_BALANCE: Final = pa.schema(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PLAN_TASK: Final = "plan"
 NOTHING_TO_DO: Final = "nothing_to_do"
-_ABOUT_THE_EVENT: Final = ("cluster", "reason")
+_ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by")
 _NOT_GIVEN: Final[tuple[Any, ...]] = (None, "", [])  # what the form gives for a field that was left empty
 
 
@@ -64,7 +64,7 @@ def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[A
         raise AirflowFailException("which cluster? Start this Dag with the cluster's name as partition key")
     if events:
         asked = max(events, key=lambda event: event.timestamp).extra
-        by = "analysis"
+        by = str(asked.get("requested_by", "analysis"))
     else:
         asked = params
         by = getattr(dag_run, "triggering_user_name", None) or "unknown"

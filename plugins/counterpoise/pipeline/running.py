@@ -59,13 +59,21 @@ class RemovalVerdict:
 
 def open_run(site: Site, run_id: str, fingerprint: str) -> None:
     """Starts an approved run. Raises NotApprovedError, StalePlanError, RunConflictError; nothing has changed then."""
+    with opened_run(site, run_id, fingerprint):
+        pass
+
+
+@contextmanager
+def opened_run(site: Site, run_id: str, fingerprint: str, log: Log = lambda _: None) -> Iterator[Driver]:
+    """As `open_run`, and then the hands of that run, on the same connection."""
     run, made = run_and_plan(site, run_id, fingerprint)
     if run.state in (RunState.APPROVED, RunState.HALTED):
         approvals = site.ledger.approvals_of(run_id)
         granted_approval(approvals, made.fingerprint, site.clock(), people=people_needed(made))
     _pay_debts(site, run.cluster)
-    with execution(site, run_id, fingerprint) as driver:
+    with execution(site, run_id, fingerprint, log) as driver:
         driver.open()
+        yield driver
 
 
 def _pay_debts(site: Site, cluster: str) -> None:

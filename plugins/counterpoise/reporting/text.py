@@ -23,6 +23,7 @@ from counterpoise.model.overview import (
     some,
 )
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
+from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import Progress
 from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.html import count, when
@@ -31,6 +32,7 @@ from counterpoise.reporting.plan_page import NAMES, UNITS, broker_cell, evenness
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 FORMAT: Final = "counterpoise-leader-balance/1"
+LINKS_SHOWN: Final = 3  # in a log
 MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
 PICTURE_WIDTH: Final = 72
 
@@ -179,13 +181,30 @@ def _moves_table(plan: RebalancePlan) -> str:
     return _table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
-def progress_line(progress: Progress) -> str:
-    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`."""
+def progress_line(seen: Pulse | Progress) -> str:
+    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`.
+
+    With a pulse, more: the speed since the look before, the rate in force, the time left, the links with most to copy.
+    """
+    progress = seen if isinstance(seen, Progress) else seen.progress
     elections = f", {progress.elections_left} leaders to elect" if progress.elections_left else ""
-    return (
+    figures = (
         f"{progress.share * 100:.0f} %: {format_bytes(progress.copied_bytes)} of {format_bytes(progress.total_bytes)}, "
         f"{progress.moves_done} of {progress.moves_total} partitions, {progress.moves_in_flight} in flight{elections}"
     )
+    return figures if isinstance(seen, Progress) else "; ".join([figures, *_speed_parts(seen)])
+
+
+def _speed_parts(pulse: Pulse) -> Iterable[str]:
+    if not pulse.links:
+        return
+    speed = sum(link.bytes_per_second for link in pulse.links if not link.sends)
+    left = f", {format_seconds(pulse.seconds_left)} left" if pulse.seconds_left is not None else ""
+    brake = f", braked {pulse.brake} times" if pulse.brake else ""
+    yield f"{format_rate(speed)} in all, at most {format_rate(pulse.rate_bytes_per_second)} per broker{brake}{left}"
+    busiest = sorted(pulse.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))[:LINKS_SHOWN]
+    told = (f"{k.name} {format_rate(k.bytes_per_second)}, {format_bytes(k.bytes_left)} to go" for k in busiest)
+    yield f"busiest: {'; '.join(told)}"
 
 
 def _point(point: BalancePoint) -> dict[str, Any]:

@@ -1,0 +1,96 @@
+"""The comparison of `execution.py`: what is run, what is printed, and the targets.
+
+main(["--rate", "10MB/s"])
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.machine import machine_line
+from benchmarks.overhead import Overhead, measure_overhead
+from benchmarks.tables import table
+from benchmarks.targets import Check
+from benchmarks.throttled import Timed, compare
+from counterpoise.units import format_rate, parse_rate
+
+MOST_OVER_IDEAL: Final = 1.15
+MOST_OVER_KAFKA: Final = 1.05
+MOST_OVER_RATE: Final = 1.10
+MOST_OVERHEAD_SECONDS: Final = 5.0
+
+HEADINGS: Final = (
+    "by",
+    "throttle",
+    "replicas",
+    "busiest link MB",
+    "ideal s",
+    "took s",
+    "/ ideal",
+    "most in 11 s / throttle",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _arguments(argv)
+    rate = parse_rate(arguments.rate, where="--rate")
+    print(machine_line())
+    checks: list[Check] = []
+    if not arguments.without_brokers:
+        with tempfile.TemporaryDirectory() as folder:
+            ours, kafkas = compare(Path(folder), rate, arguments.seconds)
+        print(table([HEADINGS, _cells(ours), _cells(kafkas)], is_markdown=arguments.markdown))
+        checks += _checks(ours, kafkas)
+    overhead = measure_overhead()
+    print(
+        f"68 simulated brokers, 50 ms a call, one silent: {overhead.before_seconds:.1f} s before the first byte, "
+        f"{overhead.after_seconds:.1f} s after the last"
+    )
+    checks.append(_overhead_check(overhead))
+    for check in checks:
+        print(check)
+    return 0 if all(check.is_met for check in checks) else 1
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Throttled runs against the ideal, and against Kafka's own tool.")
+    parser.add_argument("--rate", default="10MB/s", help="the throttle (default: 10MB/s)")
+    parser.add_argument("--seconds", type=int, default=60, help="how long the copying takes at best (default: 60)")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--without-brokers", action="store_true", help="only the simulated part")
+    return parser.parse_args(argv)
+
+
+def _cells(timed: Timed) -> tuple[str, ...]:
+    return (
+        timed.by,
+        format_rate(timed.rate),
+        str(timed.replicas),
+        f"{timed.busiest_link_bytes / 1e6:.0f}",
+        f"{timed.ideal_seconds:.1f}",
+        f"{timed.seconds:.1f}",
+        f"{timed.over_ideal:.3f}",
+        f"{timed.most_over_rate:.3f}",
+    )
+
+
+def _checks(ours: Timed, kafkas: Timed) -> list[Check]:
+    over_kafka = ours.seconds / kafkas.seconds
+    return [
+        Check(ours.over_ideal <= MOST_OVER_IDEAL, f"time / ideal {ours.over_ideal:.3f} (at most {MOST_OVER_IDEAL})"),
+        Check(over_kafka <= MOST_OVER_KAFKA, f"time / Kafka's tool {over_kafka:.3f} (at most {MOST_OVER_KAFKA})"),
+        Check(
+            ours.most_over_rate <= MOST_OVER_RATE,
+            f"most that the new broker received / throttle {ours.most_over_rate:.3f} (at most {MOST_OVER_RATE})",
+        ),
+    ]
+
+
+def _overhead_check(overhead: Overhead) -> Check:
+    return Check(
+        overhead.before_seconds < MOST_OVERHEAD_SECONDS and overhead.after_seconds < MOST_OVERHEAD_SECONDS,
+        f"fixed overhead {overhead.before_seconds:.1f} s before, {overhead.after_seconds:.1f} s after "
+        f"(each below {MOST_OVERHEAD_SECONDS:g})",
+    )

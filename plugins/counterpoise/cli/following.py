@@ -1,0 +1,119 @@
+"""A run under way, as its pulse in the ledger tells it: a live picture on a terminal, one line per change elsewhere.
+
+    with Display(console) as display:
+        display.show(*queries.pulse_of(site, run_id))
+
+Only reads: whoever drives the run writes the pulse, and this may run on another machine.
+"""
+
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from counterpoise.cli.tables import speed, table
+from counterpoise.model.pulse import Link, Pulse
+from counterpoise.model.run import Run
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+LINKS_SHOWN: Final = 8
+_BAR_WIDTH: Final = 40
+
+
+class Display:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._logged = self._shown = ""
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, run: Run, pulse: Pulse | None) -> None:
+        if self._live:
+            self._live.update(picture(run, pulse), refresh=True)
+        elif (text := in_words(run, pulse)) != self._shown:
+            self._shown = text
+            self._console.print(text, markup=False, soft_wrap=True)
+
+    def log(self, text: str) -> None:
+        """A line, unless the last one said the same."""
+        if text != self._logged:
+            self._logged = text
+            self._console.print(text, markup=False, soft_wrap=True)
+
+
+def in_words(run: Run, pulse: Pulse | None) -> str:
+    """`running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ..., 3 min left; what it waits for`."""
+    if pulse is None:
+        return f"{run.state}; nobody has looked at the run yet"
+    return f"{run.state}, {'; '.join([_figures(pulse), *_remarks(pulse)])}"
+
+
+def picture(run: Run, pulse: Pulse | None) -> RenderableType:
+    if pulse is None:
+        return Text(in_words(run, pulse))
+    head = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=1.0, completed=pulse.progress.share, width=_BAR_WIDTH)
+    head.add_row(Text(run.state, style="bold"), bar)
+    remarks = (Text(remark, style="yellow") for remark in _remarks(pulse))
+    parts: list[RenderableType] = [head, Text(_figures(pulse)), *remarks]
+    if pulse.links:
+        parts.append(links_table(pulse))
+    return Group(*parts)
+
+
+def links_table(pulse: Pulse) -> Table:
+    """The links with most left, and the others counted."""
+    shown, others = busiest(pulse)
+    rows = table("broker", "", ("partitions", "right"), ("left", "right"), ("speed", "right"))
+    for link in shown:
+        cells = (str(link.moves), format_bytes(link.bytes_left), format_rate(link.bytes_per_second))
+        rows.add_row(str(link.broker_id), "sends" if link.sends else "receives", *cells)
+    if others:
+        left = format_bytes(sum(link.bytes_left for link in others))
+        rows.add_row("", f"and {len(others)} more", str(sum(link.moves for link in others)), left, "")
+    return rows
+
+
+def busiest(pulse: Pulse) -> tuple[list[Link], list[Link]]:
+    ranked = sorted(pulse.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))
+    return ranked[:LINKS_SHOWN], ranked[LINKS_SHOWN:]
+
+
+def _figures(pulse: Pulse) -> str:
+    progress = pulse.progress
+    words = [
+        f"{progress.share * 100:.0f} %: {format_bytes(progress.copied_bytes)} of {format_bytes(progress.total_bytes)}",
+        f"{progress.moves_done} of {progress.moves_total} partitions",
+        f"{progress.moves_in_flight} in flight",
+    ]
+    if progress.elections_left:
+        words.append(f"{progress.elections_left} leaders to elect")
+    if pulse.links:
+        words.append(
+            f"{format_rate(speed(pulse))} in all, at most {format_rate(pulse.rate_bytes_per_second)} per broker"
+        )
+    if pulse.seconds_left:
+        words.append(f"{format_seconds(pulse.seconds_left)} left")
+    return ", ".join(words)
+
+
+def _remarks(pulse: Pulse) -> list[str]:
+    found = [pulse.saying] if pulse.saying else []
+    if pulse.brake:
+        steps = "1 step" if pulse.brake == 1 else f"{pulse.brake} steps"
+        found.append(f"slowed down {steps} for the sake of clients")
+    return found

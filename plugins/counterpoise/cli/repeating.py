@@ -1,0 +1,35 @@
+"""One step after another until nothing is left, through trouble that may pass.
+
+repeat(driver.step, console.print)
+"""
+
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Final
+
+from counterpoise.errors import ClusterError, LedgerError, StepTakenError
+from counterpoise.model.run import STEP_SECONDS
+
+PATIENCE_SECONDS: Final = 2 * STEP_SECONDS
+_AGAIN_SECONDS: Final = 1.0
+
+
+def repeat(step: Callable[[], float | None], log: Callable[[str], None]) -> None:
+    """Steps until one returns None; a number is how many seconds to wait before the next.
+
+    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster or a ledger that does not
+    answer for a while, a call whose outcome is not known (the next look sees it). It raises when the trouble stays.
+    """
+    give_up_at = monotonic() + PATIENCE_SECONDS
+    wait_seconds: float | None = 0.0
+    while wait_seconds is not None:
+        sleep(wait_seconds)
+        try:
+            wait_seconds = step()
+        except (StepTakenError, ClusterError, LedgerError) as error:
+            if not error.retryable or monotonic() > give_up_at:
+                raise
+            log(f"{error}; trying again")
+            wait_seconds = _AGAIN_SECONDS
+        else:
+            give_up_at = monotonic() + PATIENCE_SECONDS

@@ -1,0 +1,191 @@
+"""Ways out of a run, and what is left of runs: undo, settle, stop, watch."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from counterpoise import controls, pipeline, queries
+from counterpoise.cli import plans
+from counterpoise.cli.common import (
+    add_cluster_arguments,
+    add_json_argument,
+    add_person_arguments,
+    add_run_arguments,
+    print_json,
+    read_plan,
+    site_for,
+    site_for_run,
+    write_text,
+)
+from counterpoise.cli.following import Display
+from counterpoise.cli.repeating import repeat
+from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.installation import Site, open_site
+from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.pipeline import WatchReport
+
+_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
+_FOUND = (
+    ("settled_runs", "settled, because nobody drove it any more"),
+    ("late_moves", "came late, after its run had ended"),
+    ("paid", "debt paid"),
+    ("owed", "still owed, its broker does not answer"),
+    ("foreign_throttles", "set by no run of ours; left alone"),
+)
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    _add_undo(commands)
+    _add_settle(commands)
+    _add_stop(commands)
+    _add_watch(commands)
+
+
+def _add_undo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "undo",
+        help="a plan back from what a run moved",
+        description="Writes the plan that takes back what a run moved; approve and execute it like any other. A run "
+        "under way is asked to stop first; type the same again when it has halted.",
+    )
+    add_run_arguments(parser)
+    parser.add_argument("--rebase", action="store_true", help="leave alone what later plans have moved since")
+    parser.add_argument("--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here")
+    add_person_arguments(parser)
+    parser.set_defaults(run=_undo)
+
+
+def _add_settle(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "settle",
+        help="end a run: nothing new, every config as before",
+        description="Drives a run under way to its end without starting anything new: what is in flight finishes or is "
+        "cancelled, as the policy says, then every throttle key goes back to what it was.",
+    )
+    add_run_arguments(parser)
+    parser.set_defaults(run=_settle)
+
+
+def _add_stop(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "stop",
+        help="break glass: cancel a plan's moves with neither ledger nor Airflow",
+        description="Cancels what a plan has in flight and brings back the configs that the plan noted. Needs the "
+        "plan's file and the cluster, nothing else. Stop whoever executes the plan first, or it goes on.",
+    )
+    parser.add_argument("--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file")
+    add_cluster_arguments(parser)
+    parser.set_defaults(run=_stop)
+
+
+def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "watch",
+        help="look for throttles and moves that runs left behind",
+        description="Settles runs that nobody drives, pays debts of brokers that are back, and names throttles that no "
+        "run of ours set; these are left alone. Exit code 1 when something is left.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    which.add_argument("--all", action="store_true", help="every cluster of config/clusters.yaml")
+    add_json_argument(parser)
+    parser.set_defaults(run=_watch)
+
+
+def _undo(arguments: argparse.Namespace, console: Console) -> int:
+    site, run = site_for_run(arguments)
+    with site:
+        if run.state in _UNDER_WAY:
+            controls.undo(site, run.run_id, by=arguments.by, why=arguments.why)
+            console.print(
+                f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to settle. Type the "
+                "same again when it has halted; that makes the plan back",
+                markup=False,
+                soft_wrap=True,
+            )
+            return 0
+        back = pipeline.undo_plan(site, run.run_id, rebase=arguments.rebase)
+    write_text(arguments.out, back.to_json(), "plan")
+    plans.print_plan(console, back, written_to=arguments.out)
+    if back.is_empty:
+        return 1
+    console.print(f"approve it (`counterpoise approve {arguments.out}`), then execute it", markup=False)
+    return 0
+
+
+def _settle(arguments: argparse.Namespace, console: Console) -> int:
+    site, run = site_for_run(arguments)
+    with site:
+        if run.state in (RunState.PROPOSED, RunState.APPROVED):
+            raise RefusedError(f"run {run.run_id} is {run.state}: it has changed nothing, so nothing is to be settled")
+        if run.state not in _UNDER_WAY:
+            console.print(f"run {run.run_id} is {run.state}: nothing is to be settled", markup=False)
+            return 0
+        _settle_to_the_end(site, run, console)
+        report = pipeline.report_run(site, run.run_id)
+        status = queries.run_status(site, run.run_id)
+        plan = queries.plan_of(site, run.run_id)
+    plans.print_outcome(console, plan, status, report)
+    return 1 if status.owed else 0
+
+
+def _settle_to_the_end(site: Site, run: Run, console: Console) -> None:
+    with Display(console) as display:
+
+        def step() -> float | None:
+            wait = pipeline.settle_step(site, run.run_id, display.log)
+            display.show(*queries.pulse_of(site, run.run_id))
+            return wait
+
+        repeat(step, display.log)
+
+
+def _stop(arguments: argparse.Namespace, console: Console) -> int:
+    plan = read_plan(arguments.from_plan)
+    site, name = site_for(arguments, plan)
+    keys: tuple[TouchedKey, ...] = ()
+
+    def log(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    with site.operator_alone(name) as admin:
+
+        def stop() -> None:
+            nonlocal keys
+            keys = pipeline.stop_from_plan(admin, plan, log)
+
+        repeat(stop, log)
+    left = [key for key in keys if key.restored_at is None]
+    for key in keys:
+        log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
+    log(f"nothing of the plan is in flight; {len(keys) - len(left)} of {len(keys)} config keys are as before the plan")
+    return 1 if left else 0
+
+
+def _watch(arguments: argparse.Namespace, console: Console) -> int:
+    code = 0
+    found: dict[str, WatchReport] = {}
+    with open_site() as site:
+        for name in sorted(site.settings.clusters) if arguments.all else [arguments.cluster]:
+            site.cluster(name)
+            try:
+                found[name] = pipeline.watch_throttles(site, name, lambda text: print(text, file=sys.stderr))
+            except CounterpoiseError as error:  # the other clusters are looked after all the same
+                print(f"counterpoise watch: cluster {name}: {error}", file=sys.stderr)
+                code = max(code, error.exit_code)
+    if arguments.json:
+        print_json({name: asdict(report) for name, report in found.items()})
+    else:
+        _print_found(console, found)
+    return code or (0 if all(report.is_clean for report in found.values()) else 1)
+
+
+def _print_found(console: Console, found: dict[str, WatchReport]) -> None:
+    for name, report in found.items():
+        told = [f"  {entry}: {words}" for field, words in _FOUND for entry in getattr(report, field)]
+        console.print(
+            "\n".join([f"cluster {name}:" + ("" if told else " nothing was left behind"), *told]), markup=False
+        )

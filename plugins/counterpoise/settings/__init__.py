@@ -1,0 +1,13 @@
+"""Which clusters there are and what each team wants: `config/clusters.yaml`, read strictly.
+
+    settings = parse_settings(text, where="config/clusters.yaml")
+    settings.cluster("orders-eu").policy.movement.rate_bytes_per_second
+
+Unknown keys, wrong types and missing values are all reported at once, each with its line. No secrets live here:
+a cluster names connections, and these come from Airflow or from the environment.
+"""
+
+from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings
+from counterpoise.settings.locations import Locations
+
+__all__ = ["ClusterSettings", "Locations", "Settings", "parse_settings", "read_settings"]

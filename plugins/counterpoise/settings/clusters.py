@@ -1,0 +1,97 @@
+"""The file itself: clusters, their connections, their policies, and what holds for all of them together."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from counterpoise.errors import ConfigurationError, InputError
+from counterpoise.model.policy import ClusterPolicy
+from counterpoise.settings.policies import read_policy
+from counterpoise.settings.sections import Section, line_of, text, whole
+
+CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    name: str
+    connection_id: str  # read-only work
+    operator_connection_id: str  # work that changes the cluster
+    pinned_cluster_id: str | None
+    policy: ClusterPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    where: str
+    clusters: Mapping[str, ClusterSettings]
+    fleet_max_moves_in_flight: int | None = None  # over all clusters
+
+    def cluster(self, name: str) -> ClusterSettings:
+        """Raises InputError for a name that is not there."""
+        if name not in self.clusters:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            raise InputError(f"cluster {name!r} is not in {self.where}; there are: {known}")
+        return self.clusters[name]
+
+
+def read_settings(path: Path) -> Settings:
+    """Raises InputError when the file cannot be read, ConfigurationError when it is malformed."""
+    try:
+        content = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read ({reason}); COUNTERPOISE_CONFIG names another file") from None
+    return parse_settings(content, where=str(path))
+
+
+def parse_settings(content: str, *, where: str) -> Settings:
+    """Raises ConfigurationError with every complaint, each with its line."""
+    try:
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ConfigurationError(where, (f"{line}not YAML: {getattr(error, 'problem', None) or error}",)) from None
+    complaints: list[str] = []
+    clusters: dict[str, ClusterSettings] = {}
+    fleet_limit: int | None = None
+    top = Section(root, "the file", complaints) if root else None
+    if top is None:
+        complaints.append('line 1: the file is empty; it needs "clusters:"')
+    else:
+        fleet_limit = _fleet_limit(top.section("fleet"))
+        listed = top.section("clusters", required=True)
+        if listed:
+            clusters = {name: _cluster(name, listed.section(name, required=True), listed) for name in listed.names()}
+        top.finish()
+    if complaints:
+        raise ConfigurationError(where, tuple(sorted(complaints, key=line_of)))
+    return Settings(where, clusters, fleet_limit)
+
+
+def _fleet_limit(section: Section | None) -> int | None:
+    if section is None:
+        return None
+    limit = section.value("max_moves_in_flight", whole(1, 10**6), None)
+    section.finish()
+    return limit
+
+
+def _cluster(name: str, section: Section | None, parent: Section) -> ClusterSettings:
+    if not CLUSTER_NAME.fullmatch(name):
+        parent.complain(name, "a cluster's name has lower-case letters, digits, dots, dashes and underscores only")
+    if section is None:
+        return ClusterSettings(name, "", "", None, ClusterPolicy())
+    connection = section.value("connection", text, "")
+    if not connection:
+        section.complain(None, f'cluster {name} needs "connection", the id of a Kafka connection')
+    operator = section.value("operator_connection", text, connection)
+    pinned = section.value("cluster_id", text, "")
+    policy = read_policy(section.section("policy"))
+    section.finish()
+    return ClusterSettings(name, connection, operator, pinned or None, policy)

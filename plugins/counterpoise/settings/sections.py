@@ -1,0 +1,166 @@
+"""YAML read strictly: sections that know their lines, and what a scalar has to look like.
+
+    section.value("rate", rate, default)   # a complaint with its line, and the default, when it cannot be read
+    section.finish()                       # a complaint for every key that nobody asked for
+
+Scalars are read as they are written, before YAML makes numbers of them: 20:30 is a time here, and not 1230.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import time, timedelta
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import yaml
+
+from counterpoise.errors import InputError
+from counterpoise.model.wish import read_pattern
+from counterpoise.units import parse_bytes, parse_duration, parse_rate
+
+Value = TypeVar("Value")
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+class Section:
+    """A YAML mapping that knows its lines; `finish` complains about every key that nobody asked for."""
+
+    def __init__(self, node: yaml.Node, where: str, complaints: list[str]) -> None:
+        self._where, self._complaints, self._line = where, complaints, node.start_mark.line + 1
+        self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        self._asked: set[str] = set()
+        self.is_mapping = isinstance(node, yaml.MappingNode)
+        if not self.is_mapping:
+            complaints.append(f"line {self._line}: {where} must be a mapping (key: value)")
+            return
+        for key, value in node.value:
+            name = str(key.value)
+            if name in self._nodes:
+                complaints.append(f"line {key.start_mark.line + 1}: {name} is given twice")
+            self._nodes[name] = (key, value)
+
+    def names(self) -> list[str]:
+        return list(self._nodes)
+
+    def section(self, name: str, *, required: bool = False) -> "Section | None":
+        self._asked.add(name)
+        if name not in self._nodes:
+            if required:
+                self._complaints.append(f'line {self._line}: {self._where} needs "{name}:"')
+            return None
+        return Section(self._nodes[name][1], name, self._complaints)
+
+    def sections(self, name: str) -> list["Section"]:
+        """The mappings of a list; none where the key is absent."""
+        self._asked.add(name)
+        if name not in self._nodes:
+            return []
+        node = self._nodes[name][1]
+        if not isinstance(node, yaml.SequenceNode):
+            self.complain(name, f"{name} must be a list, each entry a mapping (key: value)")
+            return []
+        entries = [Section(item, f"an entry of {name}", self._complaints) for item in node.value]
+        return [entry for entry in entries if entry.is_mapping]
+
+    def value(self, name: str, parse: Callable[[yaml.Node, str], Value], default: Value) -> Value:
+        self._asked.add(name)
+        if name not in self._nodes:
+            return default
+        try:
+            return parse(self._nodes[name][1], name)
+        except InputError as error:
+            self.complain(name, str(error))
+            return default
+
+    def needed(self, name: str, parse: Callable[[yaml.Node, str], Value]) -> Value | None:
+        """As `value`, where absence is a complaint too; None after a complaint."""
+        if name not in self._nodes:
+            self._asked.add(name)
+            self.complain(None, f'{self._where} needs "{name}"')
+            return None
+        return self.value(name, parse, None)
+
+    def complain(self, name: str | None, message: str) -> None:
+        line = self._nodes[name][0].start_mark.line + 1 if name else self._line
+        self._complaints.append(f"line {line}: {message}")
+
+    def finish(self) -> None:
+        for name in self._nodes.keys() - self._asked:
+            known = ", ".join(sorted(self._asked))
+            self.complain(name, f"unknown key {name!r} in {self._where}; known: {known}")
+
+
+def text(node: yaml.Node, name: str) -> str:
+    if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+        raise InputError(f"{name} must be text")
+    return str(node.value)
+
+
+def texts(node: yaml.Node, name: str) -> tuple[str, ...]:
+    if not isinstance(node, yaml.SequenceNode):
+        raise InputError(f"{name} must be a list of texts")
+    return tuple(text(item, name) for item in node.value)
+
+
+def patterns(node: yaml.Node, name: str) -> tuple[str, ...]:
+    return tuple(read_pattern(word, name) for word in texts(node, name))
+
+
+def choice(known: type[Choice]) -> Callable[[yaml.Node, str], Choice]:
+    def parse(node: yaml.Node, name: str) -> Choice:
+        word = text(node, name)
+        if word not in tuple(known):
+            raise InputError(f"{name}: {word!r} is unknown; there are: {', '.join(known)}")
+        return known(word)
+
+    return parse
+
+
+def rate(node: yaml.Node, name: str) -> int:
+    return parse_rate(text(node, name), where=name)
+
+
+def amount(node: yaml.Node, name: str) -> int:
+    return parse_bytes(text(node, name), where=name)
+
+
+def duration(node: yaml.Node, name: str) -> timedelta:
+    return parse_duration(text(node, name), where=name)
+
+
+def duration_from(lowest: str) -> Callable[[yaml.Node, str], timedelta]:
+    """A duration that is not shorter than `lowest`, such as "30s"."""
+
+    def parse(node: yaml.Node, name: str) -> timedelta:
+        found = duration(node, name)
+        if found < parse_duration(lowest):
+            raise InputError(f"{name}: {text(node, name)!r} is too short; it must be at least {lowest}")
+        return found
+
+    return parse
+
+
+def time_of_day(node: yaml.Node, name: str) -> time:
+    word = text(node, name)
+    match = _TIME_OF_DAY.fullmatch(word)
+    if match is None:
+        raise InputError(
+            f'{name}: {word!r} is no time of day; write it like "08:00", from "00:00" to "23:59", in quotes'
+        )
+    return time(int(match[1]), int(match[2]))
+
+
+def whole(lowest: int, highest: int) -> Callable[[yaml.Node, str], int]:
+    def parse(node: yaml.Node, name: str) -> int:
+        word = text(node, name)
+        if node.tag != "tag:yaml.org,2002:int" or not word.isdecimal() or not lowest <= int(word) <= highest:
+            raise InputError(f"{name}: {word!r} must be a whole number from {lowest} to {highest}")
+        return int(word)
+
+    return parse
+
+
+def line_of(complaint: str) -> int:
+    return int(complaint.removeprefix("line ").split(":")[0])

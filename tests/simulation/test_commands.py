@@ -1,0 +1,183 @@
+"""The command line on a simulated cluster: whole stories, as a person types them."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from counterpoise import installation
+from counterpoise.cli import repeating
+from counterpoise.kafka_admin.port import REASSIGN
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from tests.command_line import CommandLine
+from tests.pictures import simulated
+from tests.runs import own_configs
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
+YES = ("--rate", "1MB/s", "--reason", "broker 3 is new", "--by", "alice")
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    """Broker 3 has just joined. Whoever waits makes the cluster's time pass."""
+    made = simulated(SKEWED, racks="1=a 2=b 3=c")
+    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
+    monkeypatch.setattr(repeating, "sleep", made.advance)
+    return made
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster) -> CommandLine:
+    made = CommandLine.in_folder(tmp_path, capsys)
+    made.configure("simulated:9092")
+    return made
+
+
+def planned(shell: CommandLine) -> Path:
+    path = shell.folder / "plan.json"
+    words = ("--goal", "add-brokers", "--brokers", "3", "--out", path)
+    assert shell.type("plan", "--cluster", "demo", *words).code == 0
+    return path
+
+
+def interrupted(shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan whose execution was interrupted while copies were in flight."""
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+
+    def advance_or_stop(seconds: float) -> None:
+        if kafka.list_reassignments():
+            raise KeyboardInterrupt
+        kafka.advance(seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repeating, "sleep", advance_or_stop)
+        stopped = shell.type("execute", path)
+        assert stopped.code == 130
+        assert "is still under way: the same command goes on with it" in stopped.out
+    assert kafka.list_reassignments() and own_configs(kafka)
+    return path
+
+
+def placement(kafka: SimulatedCluster) -> dict[str, tuple[int, ...]]:
+    return {f"{t.topic}-{p.partition}": p.replicas for t in kafka.describe_topics() for p in t.partitions}
+
+
+def test_there_and_back_again(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    before = placement(kafka)
+    path, back = planned(shell), shell.folder / "undo.json"
+    assert shell.type("preflight", path).out == "all allowed\n"
+    assert shell.type("approve", path, *YES).code == 0
+    ran = shell.type("execute", path)
+    assert ran.code == 0, ran.err
+    assert "of 120 MB" in ran.out and "in flight, " in ran.out and "at most 1.0 MB/s per broker" in ran.out
+    assert shell.type("verify", path).code == 0
+    assert placement(kafka) != before
+    typed = shell.type("undo", path, "--why", "too early", "--out", back)
+    assert typed.code == 0, typed.err
+    assert "approve it" in typed.out
+    assert shell.type("approve", back, *YES).code == 0
+    assert shell.type("execute", back).code == 0
+    assert placement(kafka) == before
+    assert own_configs(kafka) == {}
+    again = shell.type("undo", back, "--why", "x", "--out", shell.folder / "again.json")
+    assert again.code == 1
+    assert not (shell.folder / "again.json").exists()
+
+
+def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    path, before = planned(shell), placement(kafka)
+    typed = shell.type("execute", path)
+    assert typed.code == 1
+    assert "was not approved; approve it first" in typed.err
+    assert shell.type("approve", path, *YES).code == 0
+    assert shell.type("reject", path, "--reason", "second thoughts").code == 0
+    assert shell.type("execute", path).code == 1
+    assert placement(kafka) == before and own_configs(kafka) == {}
+
+
+def test_a_ledger_that_is_away_for_a_while_is_waited_for(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+    looks = 0
+
+    def advance_without_ledger(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks in (5, 9):  # away for four looks
+            away = ("runs", "away") if looks == 5 else ("away", "runs")
+            with closing(sqlite3.connect(shell.folder / "ledger.db")) as database:
+                database.execute("ALTER TABLE {} RENAME TO {}".format(*away))
+        kafka.advance(seconds)
+
+    monkeypatch.setattr(repeating, "sleep", advance_without_ledger)
+    ran = shell.type("execute", path)
+    assert ran.code == 0, ran.err
+    assert "the ledger" in ran.out and "trying again" in ran.out
+    assert own_configs(kafka) == {}
+
+
+def test_a_ledger_that_is_away_at_the_start_ends_it_with_nothing_changed(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path, before = planned(shell), placement(kafka)
+    assert shell.type("approve", path, *YES).code == 0
+    shell.environment["COUNTERPOISE_LEDGER"] = f"sqlite:///{shell.folder}"
+    typed = shell.type("execute", path)
+    assert typed.code == 3
+    assert "the ledger" in typed.err and "cannot be opened" in typed.err
+    assert placement(kafka) == before and own_configs(kafka) == {}
+
+
+def test_an_interrupted_run_is_settled_alone(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(shell, kafka, monkeypatch)
+    assert "in flight" in shell.type("status", path).out
+    settled = shell.type("settle", path)
+    assert settled.code == 0, settled.err
+    assert not kafka.list_reassignments() and own_configs(kafka) == {}
+    assert json.loads(shell.type("status", path, "--json").out)["state"] in ("done", "halted")
+    assert shell.type("watch", "--all").out == "cluster demo: nothing was left behind\n"
+
+
+@pytest.mark.parametrize("where", [("--cluster", "demo"), ("--bootstrap", "simulated:9092")])
+def test_break_glass_needs_the_plan_and_the_cluster_alone(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, where: tuple[str, str]
+) -> None:
+    before = placement(kafka)
+    path = interrupted(shell, kafka, monkeypatch)
+    monkeypatch.setattr("counterpoise.pipeline.stopping.time.sleep", kafka.advance)
+    shell.environment["COUNTERPOISE_LEDGER"] = "postgresql+psycopg://nobody@nowhere.invalid/nothing"
+    stopped = shell.type("stop", "--from-plan", path, *where)
+    assert stopped.code == 0, stopped.err
+    assert "config keys are as before the plan" in stopped.out
+    assert not kafka.list_reassignments() and own_configs(kafka) == {}
+    assert placement(kafka) == before
+
+
+def test_what_the_operator_may_not_do_is_learnt_before_the_yes(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    path = planned(shell)
+    kafka.denied = {REASSIGN: "not authorized"}
+    refused = shell.type("preflight", path)
+    assert refused.code == 1 and "not authorized" in refused.out
+    typed = shell.type("approve", path, *YES)
+    assert typed.code == 1 and "nothing was approved" in typed.err
+    assert json.loads(shell.type("status", "--json").out) == []
+    assert shell.type("approve", path, *YES, "--no-preflight").code == 0
+
+
+def test_throttles_of_others_are_reported_and_left_alone(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")
+    kafka.configs.dynamic[broker] = {"leader.replication.throttled.rate": "5000"}
+    typed = shell.type("watch", "--cluster", "demo")
+    assert typed.code == 1
+    assert "leader.replication.throttled.rate" in typed.out and "left alone" in typed.out
+    found = json.loads(shell.type("watch", "--cluster", "demo", "--json").out)
+    assert len(found["demo"]["foreign_throttles"]) == 1
+    assert kafka.configs.dynamic[broker] == {"leader.replication.throttled.rate": "5000"}

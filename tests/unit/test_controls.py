@@ -1,0 +1,267 @@
+"""What people ask of runs and clusters, through the command line: a row of the ledger, or one clear message."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.cli import repeating
+from counterpoise.ledger import Ledger
+from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.document import to_document
+from counterpoise.model.pulse import Link, Pulse
+from counterpoise.model.run import Progress, RunState
+from tests.command_line import CommandLine
+from tests.pictures import cluster
+
+DOCUMENT = to_document(
+    cluster("\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)), racks="1=a 2=b 3=c 4=d", name="demo")
+)
+APPROVERS = "    policy: {approval: {approvers: [alice]}}\n"
+WHY = ("--why", "month end")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    busy = [[*row[:5], 1_000_000] for row in DOCUMENT["partitions"]]
+    (tmp_path / "state.json").write_text(json.dumps(DOCUMENT | {"partitions": busy}))
+    made = CommandLine.in_folder(tmp_path, capsys)
+    made.configure("127.0.0.1:1", extra=APPROVERS)
+    return made
+
+
+@contextmanager
+def ledger_of(shell: CommandLine) -> Iterator[Ledger]:
+    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def approved(shell: CommandLine) -> tuple[Path, str]:
+    """A plan and its run, approved at 10 MB/s; 6 MB/s are written to what it copies at once."""
+    path, state = shell.folder / "plan.json", shell.folder / "state.json"
+    shell.type("plan", "--state", state, "--goal", "add-brokers", "--brokers", "4", "--out", path)
+    words = ("--rate", "10MB/s", "--reason", "x", "--by", "alice", "--no-preflight")
+    assert shell.type("approve", path, *words).code == 0
+    with ledger_of(shell) as ledger:
+        return path, ledger.runs()[0].run_id
+
+
+def in_state(shell: CommandLine, *states: RunState) -> tuple[Path, str]:
+    """An approved run that went through these states."""
+    path, run_id = approved(shell)
+    with ledger_of(shell) as ledger:
+        for state in states:
+            ledger.change_state(run_id, state)
+    return path, run_id
+
+
+def asked(shell: CommandLine, run_id: str | None) -> list[ControlRequest]:
+    with ledger_of(shell) as ledger:
+        return list(ledger.requests("demo", run_id))
+
+
+def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: CommandLine) -> None:
+    path, run_id = in_state(shell, RunState.RUNNING)
+    for words in (
+        ("pause", run_id, *WHY, "--by", "bob"),
+        ("resume", path, *WHY, "--by", "bob"),
+        ("rate", run_id, "30MB/s", *WHY, "--by", "alice"),
+        ("cancel", run_id, *WHY, "--by", "bob"),
+    ):
+        typed = shell.type(*words)
+        assert typed.code == 0, typed.err
+        assert "the next look at the run obeys" in typed.out
+    found = asked(shell, run_id)
+    assert [r.control for r in found] == [Control.PAUSE, Control.RESUME, Control.RATE, Control.CANCEL]
+    assert {r.why for r in found} == {"month end"} and {r.by for r in found} == {"alice", "bob"}
+    assert found[2].rate_bytes_per_second == 30_000_000
+    shown = shell.type("status", run_id).out
+    assert "rate 30.0 MB/s, asked by alice: month end" in shown
+    assert [r["control"] for r in json.loads(shell.type("status", run_id, "--json").out)["requests"]][-1] == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["rate", "RUN", "0MB/s"], 2, "must lie between"),
+        (["rate", "RUN", "-5MB/s"], 2, "'-5MB/s' is not a rate"),
+        (["rate", "RUN", "999999GB/s"], 2, "must lie between"),
+        (["rate", "RUN", "10"], 2, "10 B/s or 10 MB/s"),
+        (["rate", "RUN", "100Mbit/s"], 2, "12.5MB/s"),
+        (["rate", "RUN", "6MB/s"], 1, "producers write 6.0 MB/s to the partitions that broker 4 receives at once"),
+        (["rate", "RUN", "30MB/s", "--by", "bob"], 1, "bob may not approve here; the policy names alice"),
+        (["undo", "RUN", "--out", "u.json", "--by", "bob"], 1, "bob may not approve here"),
+        (["resume", "RUN"], 1, "is not paused"),
+        (["pause", "RUN", "--why", " "], 2, "why: must not be empty"),
+        (["pause", "RUN", "--by", ""], 2, "by: must not be empty"),
+        (["pause", "nope"], 2, "run 'nope' is not in the ledger; `counterpoise status` lists the runs"),
+        (["cancel", "state.json"], 2, "not a plan"),
+        (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
+        (["freeze", "demo", "--until", "2020-01-01T00:00"], 2, "until: 2020-01-01T00:00 is past"),
+        (["freeze", "demo", "--until", "2999-01-01T00:00Z"], 2, "until: 2999-01-01T00:00Z is more than"),
+        (["freeze", "demo", "--until", "soon"], 2, "until: 'soon' is no time; write it like"),
+        (["freeze", "demo", "--until", "99999999999d"], 2, "is longer than"),
+        (["freeze", "demo", "--until", "0h"], 2, "is not a duration"),
+        (["freeze", "demo"], 2, "the following arguments are required: --until"),
+        (["unfreeze", "demo"], 1, "cluster demo is not frozen"),
+    ],
+)
+def test_what_cannot_be_asked_gets_one_message_and_leaves_no_trace(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, says: str
+) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING)
+    monkeypatch.chdir(shell.folder)
+    defaults = [w for pair in (("--why", "x"), ("--by", "alice")) if pair[0] not in words for w in pair]
+    before = sorted(shell.folder.iterdir())
+    typed = shell.type(*(run_id if word == "RUN" else word for word in words), *defaults)
+    assert typed.code == code, typed.err
+    assert says in typed.err
+    assert "Traceback" not in typed.err
+    assert asked(shell, run_id) == []
+    assert sorted(shell.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ((), "is approved, so {} has no meaning: it has moved nothing yet; "),
+        (
+            (RunState.RUNNING, RunState.SETTLING, RunState.DONE),
+            "is done, so {} has no meaning: it has ended, and nothing of it is under way",
+        ),
+    ],
+)
+def test_only_a_run_under_way_can_be_asked_for_anything(
+    shell: CommandLine, states: tuple[RunState, ...], says: str
+) -> None:
+    _, run_id = in_state(shell, *states)
+    for words in (["pause", run_id], ["resume", run_id], ["rate", run_id, "30MB/s"], ["cancel", run_id]):
+        typed = shell.type(*words, *WHY, "--by", "alice")
+        assert typed.code == 1
+        assert says.format(words[0]) in typed.err
+    assert asked(shell, run_id) == []
+
+
+def test_a_run_that_settles_can_be_cancelled_and_not_paused(shell: CommandLine) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING, RunState.SETTLING)
+    assert shell.type("pause", run_id, *WHY).code == 1
+    assert shell.type("cancel", run_id, *WHY).code == 0
+    assert [r.control for r in asked(shell, run_id)] == [Control.CANCEL]
+
+
+def test_undo_of_a_run_under_way_asks_it_to_stop_and_writes_no_plan_yet(shell: CommandLine) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING)
+    typed = shell.type("undo", run_id, *WHY, "--by", "alice", "--out", shell.folder / "undo.json")
+    assert typed.code == 0
+    assert "same again when it has halted" in typed.out
+    assert not (shell.folder / "undo.json").exists()
+    assert [r.control for r in asked(shell, run_id)] == [Control.UNDO]
+
+
+def test_undo_and_settle_of_a_run_that_never_started_are_refused(shell: CommandLine) -> None:
+    path, run_id = approved(shell)
+    typed = shell.type("undo", path, *WHY, "--out", shell.folder / "undo.json")
+    assert typed.code == 1
+    assert f"run {run_id} is approved and moved nothing" in typed.err
+    assert not (shell.folder / "undo.json").exists()
+    typed = shell.type("settle", run_id)
+    assert typed.code == 1
+    assert "it has changed nothing" in typed.err
+
+
+def test_a_plan_without_a_run_is_told_as_such(shell: CommandLine) -> None:
+    path = shell.folder / "plan.json"
+    words = ("--goal", "add-brokers", "--brokers", "4", "--out", path)
+    shell.type("plan", "--state", shell.folder / "state.json", *words)
+    typed = shell.type("cancel", path, *WHY)
+    assert typed.code == 2
+    assert "no run of this plan is in the ledger" in typed.err
+
+
+def test_a_freeze_is_shown_until_it_is_over(shell: CommandLine) -> None:
+    end = datetime.now(UTC) + timedelta(days=2)
+    typed = shell.type("freeze", "demo", "--until", f"{end:%Y-%m-%dT%H:%M}+00:00", *WHY, "--by", "bob")
+    assert typed.code == 0
+    assert f"frozen until {end:%Y-%m-%d %H:%M} UTC" in typed.out
+    assert f"cluster demo is frozen until {end:%Y-%m-%d %H:%M} UTC by bob: month end" in shell.type("status").out
+    assert shell.type("unfreeze", "demo", *WHY).code == 0
+    assert "frozen" not in shell.type("status").out
+    assert [r.control for r in asked(shell, None)] == [Control.FREEZE, Control.UNFREEZE]
+
+
+def a_pulse(copied: int) -> Pulse:
+    now = datetime.now(UTC)
+    links = (Link(4, False, 6, 600 - copied, 50, 600 - copied, now), Link(1, True, 6, 600 - copied, 50, 0, now))
+    return Pulse(now, Progress(1, 8, 6, copied, 600, 0), 100, "paused by bob: month end", links, seconds_left=125)
+
+
+def test_following_a_run_prints_a_line_per_change_until_it_ends(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING)
+    with ledger_of(shell) as ledger:
+        journal = ledger.journal(run_id)
+        journal.beat(a_pulse(150))
+        changes: Iterator[Callable[[], None]] = iter(
+            [
+                lambda: None,
+                lambda: None,  # nothing new: no line
+                lambda: journal.beat(replace(a_pulse(300), brake=1, saying="")),
+                lambda: ledger.change_state(run_id, RunState.SETTLING),
+                lambda: ledger.change_state(run_id, RunState.HALTED, "cancel by bob: month end"),
+            ]
+        )
+        monkeypatch.setattr(repeating, "sleep", lambda _: next(changes)())
+        typed = shell.type("status", "--follow")
+    assert typed.code == 1, "it did not end as done"
+    first, second, *_, last = typed.out.splitlines()
+    assert first == (
+        "running, 25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, at most 100 B/s per broker, "
+        "2 min 5 s left; paused by bob: month end"
+    )
+    assert second.startswith("running, 50 %") and second.endswith("slowed down 1 step for the sake of clients")
+    assert last == f"run {run_id} is halted: cancel by bob: month end"
+    assert len(typed.out.splitlines()) == 5
+    typed = shell.type("status", "--follow")
+    assert typed.code == 1
+    assert "no run is under way" in typed.err
+
+
+def test_a_ledger_that_comes_back_is_waited_for(shell: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run_id = in_state(shell, RunState.RUNNING, RunState.SETTLING)
+
+    def away() -> None:
+        with ledger_of(shell) as ledger:
+            ledger.change_state(run_id, RunState.DONE)
+        rename_table("runs", "away")
+
+    def rename_table(old: str, new: str) -> None:
+        with closing(sqlite3.connect(shell.folder / "ledger.db")) as database:
+            database.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+    events: Iterator[Callable[[], None]] = iter([lambda: None, away, lambda: rename_table("away", "runs")])
+    monkeypatch.setattr(repeating, "sleep", lambda _: next(events)())
+    typed = shell.type("status", run_id, "--follow")
+    assert typed.code == 0
+    assert "did not answer" in typed.out and "trying again" in typed.out
+    assert typed.out.splitlines()[-1] == f"run {run_id} is done"
+
+
+def test_break_glass_opens_no_ledger(shell: CommandLine) -> None:
+    path, _ = approved(shell)
+    shell.environment["COUNTERPOISE_LEDGER"] = "sqlite:////nowhere/at/all.db"
+    typed = shell.type("stop", "--from-plan", path, "--cluster", "other")
+    assert typed.code == 2
+    assert "cluster 'other' is not in" in typed.err
+    for where in (("--cluster", "demo"), ("--bootstrap", "127.0.0.1:1")):
+        typed = shell.type("stop", "--from-plan", path, *where)
+        assert typed.code == 3
+        assert "no bootstrap address answered" in typed.err

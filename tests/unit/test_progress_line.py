@@ -1,0 +1,39 @@
+"""The line in a task's log that says how far a run is, how fast, and where most is left to copy."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from counterpoise.model.pulse import Link, Pulse
+from counterpoise.model.run import Progress
+from counterpoise.reporting import progress_line
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+FIGURES = "62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight"
+PULSE = Pulse(
+    at=NOON,
+    progress=Progress(14, 23, 4, 120_000_000, 193_000_000, 0),
+    rate_bytes_per_second=20_000_000,
+    links=tuple(
+        Link(broker_id, sends, 2, left, 9_000_000, left, NOON)
+        for broker_id, sends, left in ((1, True, 7), (2, True, 30_000_000), (4, False, 61_000_000), (5, False, 9))
+    ),
+    seconds_left=720,
+)
+
+
+def test_a_pulse_tells_speed_rate_time_left_and_the_busiest_links() -> None:
+    assert progress_line(PULSE) == (
+        f"{FIGURES}; 18.0 MB/s in all, at most 20.0 MB/s per broker, 12 min left; "
+        "busiest: broker 4 receiving 9.0 MB/s, 61.0 MB to go; broker 2 sending 9.0 MB/s, 30.0 MB to go; "
+        "broker 5 receiving 9.0 MB/s, 9 B to go"
+    )
+
+
+def test_a_braked_run_says_so() -> None:
+    assert "at most 5.0 MB/s per broker, braked 2 times" in progress_line(
+        replace(PULSE, rate_bytes_per_second=5_000_000, brake=2)
+    )
+
+
+def test_where_nothing_copies_there_is_no_speed() -> None:
+    assert progress_line(replace(PULSE, links=())) == FIGURES == progress_line(PULSE.progress)
