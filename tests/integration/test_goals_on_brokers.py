@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 import local_kafka
 from counterpoise import controls, pipeline
-from counterpoise.errors import NotApprovedError
+from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import ClusterSnapshot
@@ -212,10 +212,16 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(kafka: Loca
     wait_until(lambda: 4 in photograph(site).idle_broker_ids, "broker 4 to be back, with nothing", 60)
 
 
-def test_a_broker_is_removed(kafka: LocalKafka, site: Site) -> None:
-    run = planned(site, Wish(Goal.REMOVE_BROKERS, (3,)))
+def test_a_broker_is_removed_but_no_controller(kafka: LocalKafka, site: Site) -> None:
+    with pytest.raises(RefusedError, match="broker 3 cannot be removed yet: a controller runs there"):
+        planned(site, Wish(Goal.REMOVE_BROKERS, (3,)))
+    run = planned(site, Wish(Goal.ADD_BROKERS, (4,)))
+    approve(site, run)
+    carry_out(kafka, site, run)
+    run = planned(site, Wish(Goal.REMOVE_BROKERS, (4,)))
     approve(site, run)
     made = carry_out(kafka, site, run)
     assert made.copied_replicas == made.lower_bound.replicas
-    assert replicas_per_broker(kafka)[3] == 0
-    assert 3 in photograph(site).idle_broker_ids
+    assert replicas_per_broker(kafka)[4] == 0
+    verdict = pipeline.removal_verdict(site, made)
+    assert verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two looks)"

@@ -182,7 +182,6 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
             raise RefusedError(f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan")
         progress = Console(stderr=True) if arguments.json else console
-        pipeline.open_run(site, run.run_id, plan.fingerprint)
         try:
             _run_to_the_end(site, run.run_id, plan.fingerprint, progress)
         except KeyboardInterrupt:
@@ -201,8 +200,8 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console) -> None:
-    """Moves, then settles, with a live picture on a terminal and lines elsewhere."""
-    with Display(console) as display, pipeline.execution(site, run_id, fingerprint, display.log) as driver:
+    """Opens the run, moves, then settles, with a live picture on a terminal and lines elsewhere."""
+    with Display(console) as display, pipeline.opened_run(site, run_id, fingerprint, display.log) as driver:
 
         def shown(step: Callable[[], float | None]) -> Callable[[], float | None]:
             def look() -> float | None:

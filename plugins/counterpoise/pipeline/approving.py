@@ -14,7 +14,9 @@ from counterpoise.archive import plan_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Site
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
+from counterpoise.model.movement import most_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.pipeline.planning import run_and_plan
 from counterpoise.units import format_rate
 from counterpoise.validation import find_violations, validate_data
@@ -48,7 +50,8 @@ def validate(site: Site, run_id: str, fingerprint: str) -> None:
         violations=tuple(f"{v.rule}: {v.subject}: {v.message}" for v in violations),
         data_check_failures=tuple(str(failure) for failure in data.failures),
         data_checks_passed=data.passed,
-        rate_bytes_per_second=policy.movement.rate_bytes_per_second,
+        rate_bytes_per_second=default_rate(made, policy.movement),
+        at_once=most_at_once(policy.movement),
     )
     site.archive.write_report(plan_report_name(made.cluster, run.run_id), page)
     wrong = [f"{v.subject}: {v.message}" for v in violations] + [str(failure) for failure in data.failures]
@@ -61,14 +64,21 @@ def validate(site: Site, run_id: str, fingerprint: str) -> None:
 def approval_question(site: Site, run_id: str) -> ApprovalQuestion:
     run, made = run_and_plan(site, run_id)
     policy = site.cluster(run.cluster).policy
-    rate = policy.movement.rate_bytes_per_second
+    rate = default_rate(made, policy.movement)
     return ApprovalQuestion(
         subject=f"Rebalance {run.cluster}: {made.goal}",
-        body_markdown=reporting.plan_markdown(made, rate_bytes_per_second=rate),
+        body_markdown=reporting.plan_markdown(made, rate_bytes_per_second=rate, at_once=most_at_once(policy.movement)),
         default_rate=format_rate(rate).replace(" ", ""),
         approvers=policy.approval.approvers,
         wait_for=policy.approval.wait_for,
     )
+
+
+def default_rate(plan: RebalancePlan, policy: MovementPolicy) -> int:
+    """Bytes per second that an approver is offered: the policy's rate, lowered where the links have less room."""
+    capacity = policy.link_capacity_bytes_per_second
+    room = rate_with_room(plan, capacity, most_at_once(policy)) if capacity else None
+    return min(policy.rate_bytes_per_second, room or policy.rate_bytes_per_second)
 
 
 def second_approval_question(site: Site, run_id: str) -> ApprovalQuestion | None:

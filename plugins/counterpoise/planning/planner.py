@@ -12,7 +12,11 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.asking.refusals import refuse_what_cannot_be, refuse_what_found_no_place
+from counterpoise.planning.asking.refusals import (
+    refuse_voters,
+    refuse_what_cannot_be,
+    refuse_what_found_no_place,
+)
 from counterpoise.planning.asking.requests import check_request
 from counterpoise.planning.budget import keep_copies_within, keep_named_within
 from counterpoise.planning.goals import goal_named, left_to_repair
@@ -37,6 +41,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     because of what must be left alone.
     """
     check_request(request, snapshot)
+    refuse_voters(snapshot, request)
     cluster = read_cluster(snapshot, request.policy, request.scope)
     cluster = replace(cluster, is_left_to_repair=left_to_repair(cluster, request))
     goal = goal_named(request.goal)

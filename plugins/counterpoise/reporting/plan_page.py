@@ -55,6 +55,7 @@ def plan_report(
     plan: RebalancePlan,
     *,
     rate_bytes_per_second: int,
+    at_once: int | None = None,
     violations: Sequence[str] = (),
     data_check_failures: Sequence[str] = (),
     data_checks_passed: int | None = None,
@@ -68,7 +69,7 @@ def plan_report(
     seen = Overview.of(plan)
     moves, other_moves = largest_moves(plan, moves_shown)
     brokers, other_brokers = brokers_to_show(plan.figures)
-    slow = rate_warning(plan, rate_bytes_per_second)
+    slow = rate_warning(plan, rate_bytes_per_second, at_once)
     return render(
         "plan.html",
         plan=plan,

@@ -101,14 +101,14 @@ def leader_balance_markdown(balance: LeaderBalance, *, wanted: WantedRebalance |
     return "\n\n".join(parts) + "\n"
 
 
-def plan_markdown(plan: RebalancePlan, *, rate_bytes_per_second: int) -> str:
+def plan_markdown(plan: RebalancePlan, *, rate_bytes_per_second: int, at_once: int | None = None) -> str:
     """A plan in short, for the one who approves it: warnings, picture, cost, brokers, what moves and why."""
     seen = Overview.of(plan)
     named = f", brokers {some(plan.broker_ids)}" if plan.broker_ids else ""
     parts = [f"Goal **{plan.goal}**{named}"]
     parts += [_escaped(f"Asked for: {'; '.join(asked)}") for asked in [asked_in_words(plan)] if asked]
     parts += [f"**Nothing needs to move:** {_escaped(plan.reason)}"] if plan.is_empty else []
-    warnings = (rate_warning(plan, rate_bytes_per_second), left_in_words(plan), *plan.warnings)
+    warnings = (rate_warning(plan, rate_bytes_per_second, at_once), left_in_words(plan), *plan.warnings)
     parts += [f"**Warning:** {_escaped(warning)}" for warning in warnings if warning]
     if picture := plan_picture(plan, width=PICTURE_WIDTH):
         parts.append(f"```text\n{picture}\n```")

@@ -1,6 +1,7 @@
 """Answers that are "no": what must be left alone stands in the way of the goal, or brokers or disks are too few.
 
     refuse_what_cannot_be(cluster, roles, request, "cluster demo")     # before anything moves
+    refuse_voters(snapshot, request)
     refuse_what_found_no_place(placement, roles, request)              # once everything has moved that could
 
 Only a goal that is worth nothing half done is refused: a broker that cannot be emptied cannot be taken away. What other
@@ -10,6 +11,7 @@ goals have to leave undone is a warning, or the reason of an empty plan.
 import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, Ints
 from counterpoise.planning.placement import Placement
@@ -27,6 +29,27 @@ def refuse_what_cannot_be(cluster: ClusterArrays, roles: Roles, request: PlanReq
         raise RefusedError(
             f"nothing can be planned: all {cluster.partition_count} partitions are excluded by the policy or the "
             "request, being reassigned or without a leader; change what is excluded, wait, or bring the brokers back"
+        )
+
+
+def refuse_voters(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
+    """Raises RefusedError when a broker that is to be removed votes in the metadata quorum (KIP-595, KIP-853).
+
+    Emptied or not, it could not be stopped: the quorum would lose a voter. Node ids of brokers and controllers are one
+    set, so the same id is the same process.
+    """
+    if request.goal is not Goal.REMOVE_BROKERS:
+        return
+    quorum = zip(
+        snapshot.tables["quorum"]["node_id"].to_pylist(), snapshot.tables["quorum"]["role"].to_pylist(), strict=True
+    )
+    voters = sorted({node for node, role in quorum if role in ("leader", "voter")} & set(request.broker_ids))
+    if voters:
+        raise RefusedError(
+            f"{named(voters)} cannot be removed yet: a controller runs there, too, and votes in the metadata quorum. "
+            "First add a controller elsewhere and take this one out of the quorum (kafka-metadata-quorum.sh "
+            "remove-controller, where voters are dynamic; a new controller.quorum.voters and a rolling restart, where "
+            "they are static). To move only the leaders away, use the goal demote-brokers"
         )
 
 
