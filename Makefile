@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint requirements clean
+.PHONY: setup demo test soak lint requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -32,6 +32,9 @@ test: setup  ## every test, suite by suite; tests/README.md has the time budget 
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration
+
+soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
+	@$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

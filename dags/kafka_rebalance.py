@@ -2,7 +2,8 @@
 
 The partition key is the cluster. The analysis starts these runs; a person can, too, with a partition key and a goal.
 A "no", and silence, end the run without touching the cluster. Teardowns settle and report whatever happens in between;
-only the last one, `verdict`, decides how the run ends.
+only the last one, `verdict`, decides how the run ends. Where topics came to brokers while they were emptied, `repeat`
+asks for the next removal.
 """
 
 from datetime import timedelta
@@ -13,14 +14,17 @@ from airflow.sdk import Asset, PartitionedAssetTimetable, dag, setup, task, tear
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import judged_run, nothing_to_do, planned_run, states_of, wanted_rebalance
+from counterpoise.orchestration.removing import repeat_removal, tell_removal
 from counterpoise.orchestration.site import airflow_site
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
 WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify", "settle", "report")
 
-# For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for a minute.
+# For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for half a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
+# Lost workers and restarts of Airflow count as tries, and a move may last for days.
+LOOKS = {"retries": 10, "retry_delay": timedelta(seconds=30)}
 
 
 @dag(
@@ -70,6 +74,7 @@ def kafka_rebalance() -> None:
         run = planned_run(ti)
         with airflow_site() as site:
             pipeline.verify(site, run["run_id"], run["fingerprint"])
+            tell_removal(site, run["run_id"])
 
     @teardown
     @task(**RETRIES)
@@ -79,6 +84,13 @@ def kafka_rebalance() -> None:
         run = planned_run(ti)
         with airflow_site() as site:
             return pipeline.report_run(site, run["run_id"])
+
+    # After the run's end, since a cluster has one run at a time, and all the more when `verify` failed.
+    @task(outlets=[REBALANCE_WANTED], trigger_rule="all_done", **RETRIES)
+    def repeat(ti: Any = None, outlet_events: Any = None) -> None:
+        run = planned_run(ti)
+        with airflow_site() as site:
+            repeat_removal(site, run["run_id"], outlet_events[REBALANCE_WANTED])
 
     @teardown(on_failure_fail_dagrun=True)
     @task
@@ -90,11 +102,13 @@ def kafka_rebalance() -> None:
             pipeline.verdict(site, run["run_id"], states_of(ti, WORK))
 
     opened = open_run()
-    execute = StepUntilDone(task_id="execute", step=execute_step, **RETRIES)
-    settle = StepUntilDone(task_id="settle", step=settle_step, **RETRIES).as_teardown(setups=opened)
+    execute = StepUntilDone(task_id="execute", step=execute_step, **LOOKS)
+    settle = StepUntilDone(task_id="settle", step=settle_step, **LOOKS).as_teardown(setups=opened)
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
-    plan() >> validate() >> approve >> second >> opened >> execute >> verify() >> settle >> report() >> verdict()
+    reported, judged = report(), verdict()
+    plan() >> validate() >> approve >> second >> opened >> execute >> verify() >> settle >> reported >> judged
+    reported >> repeat() >> judged  # skipped in a run that was marked failed, while the teardowns go on
 
 
 kafka_rebalance()

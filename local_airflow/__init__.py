@@ -50,6 +50,7 @@ class LocalAirflow:
         self._users = dict(users)
         self._passwords: Mapping[str, str] = {}
         self._processes: dict[str, Process] = {}
+        self._variables: Mapping[str, str] = {}
         self.base_url = ""
 
     def __enter__(self) -> "LocalAirflow":
@@ -86,6 +87,19 @@ class LocalAirflow:
                     f"Airflow's {name} ended with {code}; the end of {process.log_path}:\n{process.last_log_lines()}"
                 )
 
+    def kill(self, component: str) -> None:
+        """SIGKILL to a component, as in a crash, with all that it started; the others go on."""
+        process = self._processes.pop(component)
+        process.kill()
+        process.wait()
+
+    def supervise(self) -> None:
+        """Start anew what was killed or has died, as a supervisor would; returns at once."""
+        for name, command in COMMANDS.items():
+            process = self._processes.get(name)
+            if process is None or process.poll() is not None:
+                self._start_component(name, command, self._variables)
+
     def stop(self) -> None:
         """End all components at the same time, and wait until they are gone."""
         processes, self._processes = self._processes, {}
@@ -99,12 +113,12 @@ class LocalAirflow:
         self._passwords = self.home.write_passwords(self._users)
         (port,) = free_ports(1)
         self.base_url = f"http://{HOST}:{port}"
-        variables = environment(
+        self._variables = environment(
             self.home, port=port, dags=self._dags, plugins=self._plugins, users=self._users, extra=self._extra
         )
-        self._migrate(variables)
+        self._migrate(self._variables)
         for name, command in COMMANDS.items():
-            self._start_component(name, command, variables)
+            self._start_component(name, command, self._variables)
         wait_until(self._is_healthy, "Airflow to be healthy", START_TIMEOUT_SECONDS, self._processes.values(), 0.2)
         self.api().wait_for_dags({path.stem for path in self._dags.glob("*.py")}, START_TIMEOUT_SECONDS)
 

@@ -78,6 +78,27 @@ class AirflowApi:
             body["partition_key"] = partition_key
         return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Say that a run has ended as `success` or `failed`, as a person does in the UI. Raises AirflowApiError."""
+        self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
+
+    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Say that a task has ended as `success`, `failed` or `skipped`. Raises AirflowApiError."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._request("PATCH", path, json={"new_state": state})
+
+    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
+        """Have a task, and all after it, done again; the ids of the tasks concerned. Raises AirflowApiError."""
+        body = {
+            "dry_run": False,
+            "only_failed": False,
+            "dag_run_id": run_id,
+            "task_ids": [task_id],
+            "include_downstream": True,
+        }
+        rows = self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)["task_instances"]
+        return [str(row["task_id"]) for row in rows]
+
     def dag_run(self, dag_id: str, run_id: str) -> DagRun:
         """One run as it is now. Raises AirflowApiError (404: there is none)."""
         return _dag_run(self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))

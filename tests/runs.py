@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from counterpoise.execution import Driver, Orders
 from counterpoise.kafka_admin.port import ClusterAdmin
@@ -12,9 +13,11 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.pulse import Pulse
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.planning import make_plan
@@ -48,9 +51,10 @@ class SimulatedRun:
         request: PlanRequest | None = None,
         plan: RebalancePlan | None = None,
         approve: bool = True,
+        limits: MovementPolicy | None = None,
     ) -> "SimulatedRun":
         plan = plan or make_plan(cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,)))
-        made = cls(simulated(picture, racks=racks), None, plan)  # type: ignore[arg-type]
+        made = cls(simulated(picture, racks=racks), None, plan, limits=limits or MovementPolicy())  # type: ignore[arg-type]
         made.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", made.clock)
         made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
         if approve:
@@ -81,6 +85,34 @@ class SimulatedRun:
         self.repeat(driver.step, most_steps)
         self.repeat(driver.settle_step, most_steps)
         return self.run.state
+
+    def until_moving(self, driver: Driver) -> None:
+        """Opens, and looks until the cluster reassigns something."""
+        driver.open()
+        for _ in range(50):
+            if self.cluster.list_reassignments():
+                return
+            self.cluster.advance(driver.step() or 0)
+        raise AssertionError(f"nothing moves; it said: {self.log[-3:]}")
+
+    def end(self, driver: Driver) -> RunState:
+        """Whatever stopped it: nothing in flight, configs restored; the state it ends in."""
+        self.repeat(driver.settle_step)
+        return self.run.state
+
+    def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
+        """What somebody asks of the run; of its cluster when it is a freeze."""
+        concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
+        self.ledger.request(ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more))
+
+    def pulse(self) -> Pulse:
+        """What the last look found."""
+        pulse = self.ledger.journal(self.run_id).pulse()
+        assert pulse is not None
+        return pulse
+
+    def event_kinds(self) -> list[str]:
+        return [event.kind for event in self.ledger.journal(self.run_id).events()]
 
     def repeat(self, step: Callable[[], float | None], most_steps: int = 500) -> None:
         for _ in range(most_steps):
@@ -113,3 +145,11 @@ def times_submitted(cluster: SimulatedCluster) -> Counter[tuple[TopicPartition, 
         if call.name == "alter_reassignments":
             submitted.update(item for item in call.argument.items() if item[1] is not None)  # type: ignore[attr-defined]
     return submitted
+
+
+def at_broker(broker_id: int) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+
+
+def of_topic(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, name)

@@ -6,8 +6,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from counterpoise.installation import Site
+    from counterpoise.kafka_admin.simulated import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="counterpoise-airflow-"))
@@ -32,3 +37,33 @@ def airflow_home() -> Iterator[Path]:
     initdb()
     yield HOME
     shutil.rmtree(HOME, ignore_errors=True)
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> "SimulatedCluster":
+    """Broker 3 has just joined. Whoever connects finds that some seconds have passed."""
+    from counterpoise import installation
+    from tests.pictures import simulated
+
+    kafka = simulated("\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6)), racks="1=a 2=b 3=c")
+
+    def connect(_settings: object) -> "SimulatedCluster":
+        kafka.advance(5.0)
+        return kafka
+
+    monkeypatch.setattr(installation, "connect_by_discovery", connect)
+    return kafka
+
+
+@pytest.fixture
+def site(tmp_path: Path, kafka: "SimulatedCluster", monkeypatch: pytest.MonkeyPatch) -> "Iterator[Site]":
+    """The installation of the tasks, with the simulated cluster `demo`."""
+    from counterpoise.installation import open_site
+    from tests.dags.test_recorded_approval import CLUSTERS
+
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
+    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
+    monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    with open_site() as site:
+        yield site

@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.hitl import HITLOperator
 
 ROOT = Path(__file__).parents[2]
-DAG_IDS = {"kafka_snapshot", "kafka_leader_balance", "kafka_rebalance"}
+DAG_IDS = {"kafka_snapshot", "kafka_leader_balance", "kafka_rebalance", "kafka_throttle_watch"}
 MOST_LINES = 120
 HEAVY = ("great_expectations", "pyspark", "matplotlib", "ortools", "confluent_kafka", "kafka", "counterpoise.pipeline")
 
@@ -75,13 +75,32 @@ def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(bag: DagBa
     deciding = [task.task_id for dag in bag.dags.values() for task in dag.tasks if task.on_failure_fail_dagrun]
     assert deciding == ["verdict"]
     assert rebalance.get_task("verdict").downstream_task_ids == set()
+    # In a run that is marked failed all ordinary tasks are skipped: teardowns must wait for one another by themselves.
+    assert "report" in rebalance.get_task("verdict").upstream_task_ids
+    assert "settle" in rebalance.get_task("report").upstream_task_ids
     assert {task.task_id for task in rebalance.get_task("settle").upstream_list if task.is_setup} == {"open_run"}
 
 
 def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
     order = [task.task_id for task in rebalance.topological_sort()]
-    asking, moving, ending = ["approve", "approve_second"], ["open_run", "execute", "verify"], ["report", "verdict"]
+    asking, moving, ending = (
+        ["approve", "approve_second"],
+        ["open_run", "execute", "verify"],
+        ["report", "repeat", "verdict"],
+    )
     assert order == ["plan", "validate", *asking, *moving, "settle", *ending]
+
+
+def test_a_watch_never_overlaps_another_and_one_dead_cluster_hides_no_other(bag: DagBag) -> None:
+    dag = bag.dags["kafka_throttle_watch"]
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert dag.get_task("watch").is_mapped
+    assert dag.get_task("watch").retries >= 1
+    assert dag.get_task("report").trigger_rule == "all_done"
+
+
+def test_every_dag_says_what_it_is_for_and_never_catches_up(bag: DagBag) -> None:
+    assert [dag_id for dag_id, dag in bag.dags.items() if not dag.doc_md or dag.catchup] == []
 
 
 def test_an_open_question_does_not_hold_up_other_clusters(rebalance: Any) -> None:

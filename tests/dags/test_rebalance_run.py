@@ -1,63 +1,50 @@
 """kafka_rebalance from its first task to its last, with the real pipeline, on a simulated cluster."""
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow._shared.timezones import timezone
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import dagrun
+from airflow.models.asset import AssetEvent
 from airflow.models.hitl import HITLUser
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import handle_event_submit
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import installation
-from counterpoise.errors import ClusterError
-from counterpoise.installation import Site, open_site
+from counterpoise import pipeline
+from counterpoise.errors import ClusterError, LedgerError
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.port import REASSIGN
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.approval import Decision
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.dags.test_recorded_approval import CLUSTERS
-from tests.pictures import simulated
+from counterpoise.model.wish import Wish
+from counterpoise.orchestration.handover import Wanted, wanted_rebalance
+from counterpoise.orchestration.removing import repeat_removal, tell_removal
 
 ROOT = Path(__file__).parents[2]
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 ASKING = ["approve", "approve_second"]
 STAGES = ["plan", "validate", *ASKING, "open_run", "execute", "verify", "settle", "report", "verdict"]
+ALL_WELL = {**dict.fromkeys(STAGES, "success"), "repeat": "skipped"}
 YES = ("Approve", {"rate": "20MB/s", "reason": "broker 3 joined"})
 NO = ("Reject", {"rate": "20MB/s", "reason": "not now"})
 UNUSABLE = ("Approve", {"rate": "20", "reason": "x"})
+NAMING_BROKERS = ("add-brokers", "remove-brokers")
 ONE_REPLICA = {"goal": "replication-factor", "replication_factor": 1, "topics": ["orders"]}
 Answer = tuple[str, dict[str, str]]
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
-    """Broker 3 has just joined. Whoever connects finds that some seconds have passed."""
-    kafka = simulated(SKEWED, racks="1=a 2=b 3=c")
-
-    def connect(_settings: object) -> SimulatedCluster:
-        kafka.advance(5.0)
-        return kafka
-
-    monkeypatch.setattr(installation, "connect_by_discovery", connect)
-    return kafka
-
-
-@pytest.fixture
-def site(tmp_path: Path, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
-    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
-    monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
-    with open_site() as site:
-        yield site
 
 
 def answer_open_questions(option: str, params: dict[str, str], users: dict[str, str | None]) -> None:
@@ -92,6 +79,7 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         user: str | None = "alice",
         goal: str = "add-brokers",
         second: str | None = "bob",
+        broker_ids: tuple[int, ...] = (3,),
         **wish: object,
     ) -> tuple[str, dict[str, str]]:
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
@@ -112,7 +100,9 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with it.
         monkeypatch.setattr(time, "sleep", answer_meanwhile)
-        ended = dag.test(run_conf={"goal": goal, "broker_ids": [3] if goal == "add-brokers" else [], **wish})
+        ended = dag.test(
+            run_conf={"goal": goal, "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [], **wish}
+        )
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run
@@ -127,7 +117,7 @@ def test_an_approved_plan_is_carried_out_and_leaves_no_setting(
 ) -> None:
     configs = dict(kafka.configs.dynamic)
     state, tasks = rebalance(YES)
-    assert (state, tasks) == ("success", dict.fromkeys(STAGES, "success"))
+    assert (state, tasks) == ("success", ALL_WELL)
     assert [run.state for run in site.ledger.runs()] == [RunState.DONE]
     held = [replicas for replicas in placement(kafka).values() if 3 in replicas]
     assert len(held) == 4
@@ -157,7 +147,7 @@ def test_a_lower_replication_factor_takes_a_yes_from_two_people(
     site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     state, tasks = rebalance(YES, **ONE_REPLICA)
-    assert (state, tasks) == ("success", dict.fromkeys(STAGES, "success"))
+    assert (state, tasks) == ("success", ALL_WELL)
     (run,) = site.ledger.runs()
     assert [approval.by for approval in site.ledger.approvals_of(run.run_id)] == ["alice", "bob"]
     assert {len(replicas) for replicas in placement(kafka).values()} == {1}
@@ -203,5 +193,66 @@ def test_nothing_to_move_is_well(site: Site, kafka: SimulatedCluster, rebalance:
             partition.replicas, partition.leader = (2, 1), 2
     del kafka.brokers[3]
     state, tasks = rebalance(YES, goal="leaders")
-    assert (state, tasks) == ("success", dict.fromkeys(STAGES, "skipped"))
+    assert (state, tasks) == ("success", dict.fromkeys(ALL_WELL, "skipped"))
     assert site.ledger.runs() == ()
+
+
+def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is_asked(
+    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+) -> None:
+    kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
+    state, tasks = rebalance(YES)
+    assert (state, tasks["validate"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
+    assert [run.state for run in site.ledger.runs()] == [RunState.PROPOSED]
+    assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
+
+
+def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no_try(
+    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, failures = pipeline.execute_step, [LedgerError("did not answer"), LedgerError("did not answer")]
+
+    def look_or_fail(*arguments: Any) -> float | None:
+        if failures and kafka.list_reassignments():
+            raise failures.pop()
+        return look(*arguments)
+
+    monkeypatch.setattr(pipeline, "execute_step", look_or_fail)
+    assert rebalance(YES) == ("success", ALL_WELL)
+    assert failures == []
+
+
+def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_removal(
+    site: Site,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kafka.add_broker(4, "a")
+    kafka.partitions[TopicPartition("orders", 0)].replicas = (1, 4)
+    kafka.partitions[TopicPartition("orders", 0)].isr = {1, 4}
+    verify = pipeline.verify
+
+    def create_topic_then_verify(*arguments: Any) -> None:
+        kafka.topic_ids["new"] = "id-of-new"
+        kafka.partitions[TopicPartition("new", 0)] = SimulatedPartition((4, 1), {4, 1}, 4, 0.0)
+        verify(*arguments)
+
+    monkeypatch.setattr(pipeline, "verify", create_topic_then_verify)
+    state, tasks = rebalance(YES, goal="remove-brokers", broker_ids=(4,))
+    assert (state, tasks["verify"], tasks["repeat"]) == ("failed", "failed", "success")
+    (run,) = site.ledger.runs()
+    assert run.state is RunState.DONE
+    with create_session(scoped=False) as session:
+        (event,) = session.scalars(select(AssetEvent).where(AssetEvent.source_task_id == "repeat"))
+    assert event.partition_key == "demo"
+    wanted = wanted_rebalance(SimpleNamespace(partition_key="demo"), {}, [event])
+    assert wanted == Wanted("demo", Wish(Goal.REMOVE_BROKERS, (4,)), requested_by=f"run {run.run_id}")
+    kafka.delete_topic("new")
+    with caplog.at_level(logging.INFO):
+        tell_removal(site, run.run_id)
+    assert "broker 4: safe to stop (0 replicas, 0 voters" in caplog.text
+    assert "unregister --bootstrap-server $BOOTSTRAP --id 4" in caplog.text
+    with pytest.raises(AirflowSkipException):
+        repeat_removal(site, run.run_id, None)

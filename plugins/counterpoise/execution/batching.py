@@ -2,8 +2,8 @@
 
 next_batch(pending, moving, seen, limits, fleet_limit)
 
-Sources and destinations are interleaved, large partitions first; what copies nothing comes after what copies; offsets,
-transactions and share groups last, few at a time, since each of them moves the coordinator of clients.
+Sources and destinations are interleaved, large partitions first; offsets, transactions and share groups come after all
+others, few at a time, since each of them moves the coordinator of clients.
 """
 
 from collections import Counter
@@ -25,18 +25,19 @@ def next_batch(
     limits: MovementPolicy,
     fleet_limit: int | None = None,
 ) -> tuple[Move, ...]:
-    """() when nothing may be submitted now. Moves that touch a silent broker wait: no throttle can be proven there."""
+    """() when nothing may be submitted now. Moves that touch a silent broker wait: no throttle can be proven there.
+
+    What copies nothing comes last: new orders, and replicas that are given up.
+    """
     able = [m for m in pending if not seen.lagging(m) and not _touches_silence(m, seen)]
     copying = [m for m in able if seen.arriving(m)]
-    if any(seen.arriving(m) for m in pending):
+    to_copy = [m for m in (*pending, *moving) if seen.arriving(m)]
+    if any(m.topic not in COORDINATOR_TOPICS for m in to_copy):
         ordinary = [m for m in copying if m.topic not in COORDINATOR_TOPICS]
-        is_ordinary_left = any(m.topic not in COORDINATOR_TOPICS for m in (*pending, *moving) if seen.arriving(m))
-        if is_ordinary_left:
-            return _within_caps(ordinary, moving, seen, limits, fleet_limit)
+        return _within_caps(ordinary, moving, seen, limits, fleet_limit)
+    if to_copy:
         few = limits.max_coordinator_moves_in_flight - len(moving)
         return _within_caps(copying, moving, seen, limits, fleet_limit)[: max(0, few)]
-    if any(seen.arriving(m) for m in moving):
-        return ()
     return tuple(able)[:MOST_PARTITIONS_PER_CALL]
 
 

@@ -23,9 +23,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Elect the preferred leader of each."""
+    """Elect the preferred leader of each. `is_last`: no other ones wait for their turn."""
 
     moves: tuple[Move, ...]
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again later."""
+    """Look again later. `is_brief`: in a moment, since something only has to be heard of."""
 
     reason: str
+    is_brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ applies what it was asked long ago when it wakes. A reassignment that equals a s
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from counterpoise.execution.hands import outcome_of
+from counterpoise.execution.hands import MAY_COME_LATE, outcome_of
 from counterpoise.execution.throttles import Configs, own_value, restoring
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
@@ -26,23 +27,31 @@ if TYPE_CHECKING:
 def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
     """Restores what an ended run left; the keys that are as before now, and those whose broker does not answer.
 
-    Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
+    Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is. Keys with a change
+    that nobody answered are looked at again until every broker has answered: by then it has come, or never will.
     """
-    owed = [t for t in journal.touched() if t.restored_at is None]
+    owed = [t for t in journal.touched() if t.restored_at is None or MAY_COME_LATE in t.outcome]
     if not owed:
         return (), ()
     configs = _read(admin, owed)
-    if changes := [change for t in owed if (change := restoring(t, configs))]:
+    changes = [change for t in owed if (change := restoring(t, configs))]
+    if changes:
         admin.alter_configs(changes)
         configs = _read(admin, owed)
-    paid = []
+    changed = {(change.resource, change.key) for change in changes}
+    all_answer = {b.broker_id for b in admin.describe_cluster().brokers} == admin.describe_versions().keys()
+    paid, left = [], []
     for touched in owed:
         is_gone = _is_topic(touched) and touched.resource not in configs
         if is_gone or (touched.resource in configs and restoring(touched, configs) is None):
             value = own_value(configs, touched.resource, touched.key)
-            journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(touched, value))
-            paid.append(touched)
-    return tuple(paid), tuple(t for t in owed if t not in paid)
+            known = replace(touched, outcome="") if all_answer else touched
+            journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(known, value))
+            if touched.restored_at is None or (touched.resource, touched.key) in changed:
+                paid.append(touched)
+        elif touched.restored_at is None:
+            left.append(touched)
+    return tuple(paid), tuple(left)
 
 
 def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:

@@ -119,7 +119,9 @@ def restoration(seen: Observation) -> Command:
     if keys:
         return Restore(keys)
     if silent := sorted({t.resource.name for t in reachable if t.resource not in seen.configs and _is_broker(t)}):
-        return Wait(f"brokers {', '.join(silent)} do not answer; what is set there cannot be restored yet")
+        return Wait(
+            f"brokers {', '.join(silent)} do not answer; what is set there cannot be restored yet", is_brief=True
+        )
     return Finish(owed)
 
 
@@ -177,7 +179,8 @@ def _next_election(now: Situation) -> Command:
         return Halt(f"{len(tired)} preferred leaders could not be elected: {some(names)}")
     ready = tuple(m for m in to_elect if m.replicas_after[0] in seen.partitions[m.topic_partition].description.isr)
     if ready:
-        return Elect(ready[: now.limits.max_elections_per_look])
+        most = now.limits.max_elections_per_look
+        return Elect(ready[:most], is_last=len(ready) <= most)
     return Wait(f"{len(to_elect)} preferred leaders are not in sync yet")
 
 

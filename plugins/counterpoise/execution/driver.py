@@ -8,7 +8,6 @@
 It holds no state that the ledger and the cluster do not: kill it anywhere, make a new one, and it goes on.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, HaltedError, RefusedError, StalePlanError, WrongClusterError
 from counterpoise.execution.beat import beat, dead_brokers, stalled_links
-from counterpoise.execution.commands import Command, Finish, Halt, Wait
+from counterpoise.execution.commands import Command, Finish, Halt, Release, Wait
 from counterpoise.execution.decide import Situation, next_command, settle_command
 from counterpoise.execution.halting import different_versions, some
 from counterpoise.execution.hands import READ_BACK_SECONDS, Hands, outcome_of
@@ -35,7 +34,6 @@ from counterpoise.units import format_rate
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
 
-_SILENCE_REMEMBERED_SECONDS: Final = 30.0
 _GOALS_FOR_SICK_CLUSTERS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
 
 
@@ -69,7 +67,6 @@ class Driver:
         self._log = log
         self._resources = wanted_throttles(orders.plan.moves, orders.rate_bytes_per_second).resources
         self._hands = Hands(admin, self._journal, log, may_resize=orders.plan.goal is Goal.REPLICATION_FACTOR)
-        self._silent: dict[int, float] = {}  # until when a silent broker is not asked again; only saves time
 
     def open(self) -> None:
         """Makes the run RUNNING. A run that was opened before goes on.
@@ -104,10 +101,7 @@ class Driver:
         if self._ledger.run(self._orders.run_id).state is not RunState.RUNNING:
             return None
         with self._journal.step() as step:
-            situation = self._situation()
-            command = next_command(situation)
-            step.check()
-            self._note(situation, command)
+            situation, command = self._decided(next_command, step)
             if isinstance(command, Finish):
                 return None
             if isinstance(command, Halt):
@@ -127,10 +121,7 @@ class Driver:
         elif run.state is not RunState.SETTLING:
             return None
         with self._journal.step() as step:
-            situation = self._situation()
-            command = settle_command(situation)
-            step.check()
-            self._note(situation, command)
+            situation, command = self._decided(settle_command, step)
             if isinstance(command, Finish):
                 return self._close(situation.seen, command.owed, step)
             return self._apply(command, situation, step)
@@ -146,25 +137,31 @@ class Driver:
 
     # -- looking
 
-    def _situation(self) -> Situation:
+    def _decided(self, decide: Callable[[Situation], Command], step: "Step") -> tuple[Situation, Command]:
+        """One look, its pulse kept, and the command that follows; keys that turn out to be as before are noted."""
         seen = self._look()
         pulse = self._pulse(self._journal.pulse(), seen)
-        return Situation(self._plan, seen, pulse, self._orders.limits, self._orders.fleet_max_moves_in_flight)
+        situation = Situation(self._plan, seen, pulse, self._orders.limits, self._orders.fleet_max_moves_in_flight)
+        command = decide(situation)
+        step.check()
+        while isinstance(command, Release):
+            self._apply(command, situation, step)
+            situation = replace(situation, seen=replace(seen, touched=self._journal.touched()))
+            command = decide(situation)
+        self._note(situation, command)
+        return situation, command
 
     def _pulse(self, previous: Pulse | None, seen: Observation) -> Pulse:
         return beat(previous, seen, self._plan, self._orders.limits, self._orders.rate_bytes_per_second)
 
     def _look(self) -> Observation:
-        now = time.monotonic()
-        ignored = frozenset(b for b, until in self._silent.items() if until > now)
-        plan, run_id = self._plan, self._orders.run_id
-        view = View(run_id, plan, self._resources, self._orders.disk_limit_percent, ignored)
+        plan = self._plan
+        view = View(self._orders.run_id, plan, self._resources, self._orders.disk_limit_percent)
         seen = look(self._admin, self._ledger, view, self._clock())
         if plan.cluster_id and seen.cluster_id != plan.cluster_id:
             raise WrongClusterError(
                 f"the plan is for cluster id {plan.cluster_id}, but {seen.cluster_id} answered: nothing changed"
             )
-        self._silent.update(dict.fromkeys(seen.silent_broker_ids - ignored, now + _SILENCE_REMEMBERED_SECONDS))
         self._record(seen)
         return seen
 
@@ -235,8 +232,12 @@ class Driver:
     # -- closing
 
     def _close(self, seen: Observation, owed: tuple[TouchedKey, ...], step: "Step") -> float | None:
-        """Proves that every key is as it was, on each broker, and ends the run."""
-        concerned = frozenset().union(*(brokers_of(move) for move in self._plan.moves)) & seen.live_broker_ids
+        """Proves that every key is as it was, on each broker that answers, and ends the run.
+
+        One that is silent holds none of our rates any more, and reads the metadata log before it serves again.
+        """
+        answering = seen.live_broker_ids - seen.silent_broker_ids
+        concerned = frozenset().union(*(brokers_of(move) for move in self._plan.moves)) & answering
         if late := brokers_that_disagree(self._admin, seen.touched, seen.configs, concerned):
             self._log(f"brokers {', '.join(map(str, late))} have not seen the restored configs yet")
             return READ_BACK_SECONDS

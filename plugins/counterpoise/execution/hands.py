@@ -9,7 +9,7 @@ and wakes late neither calls nor writes.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.errors import ClusterError, RunConflictError, UnknownOutcomeError
 from counterpoise.execution.commands import (
     Cancel,
     Command,
@@ -24,9 +24,9 @@ from counterpoise.execution.commands import (
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.proof import brokers_in_force, brokers_of
 from counterpoise.execution.throttles import gaps, own_value, touches, wanted_throttles
-from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.port import NO_ANSWER, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, ConfigResourceType
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 from counterpoise.units import format_rate
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
 
 LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
-READ_BACK_SECONDS: Final = 0.3  # after something was written
+READ_BACK_SECONDS: Final = 0.15  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
+MAY_COME_LATE: Final = "a change that nobody answered may still come"  # in the outcome of a key
 _MOST_ERRORS_NAMED: Final = 20
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
@@ -52,15 +53,16 @@ class Hands:
     def apply(self, command: Command, seen: Observation, rate: int, step: "Step") -> float:
         """Seconds after which to look again. Raises ClusterError when the cluster refuses everything."""
         match command:
-            case Wait(reason):
+            case Wait(reason, is_brief):
                 self._log(reason)
-                return LOOK_AGAIN_SECONDS
+                return READ_BACK_SECONDS if is_brief else LOOK_AGAIN_SECONDS
             case Throttle(changes):
                 return self._throttle(changes, seen, rate, step)
             case Submit(moves):
                 return self._submit(moves, seen, rate, step)
-            case Elect(moves):
-                return self._elect(moves, step)
+            case Elect(moves, is_last):
+                self._elect(moves, step)
+                return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
                 self.tell("cancelling", f"{_count(moves)}: {reason}")
                 return self._reassign({move.topic_partition: None for move in moves}, step)
@@ -82,31 +84,36 @@ class Hands:
         topic_ids = {tp.topic: partition.topic_id for tp, partition in seen.partitions.items()}
         if lost := gaps(changes, seen.touched, seen.configs):
             self._journal.event("throttle gap", f"{len(lost)} throttle keys were not as we left them; set again")
-        self._journal.touching(touches(changes, seen.configs, topic_ids))
+        touched = touches(changes, seen.configs, topic_ids)
+        self._journal.touching(touched)
         self.tell("throttling", f"{len(changes)} config keys, {format_rate(rate)}")
         self._alter_configs(changes, step)
+        try:
+            step.check()
+        except RunConflictError:
+            self._journal.touching(touched)  # frozen before the call: another copy may have restored them already
+            raise
         return READ_BACK_SECONDS
 
     def _submit(self, moves: tuple[Move, ...], seen: Observation, rate: int, step: "Step") -> float:
-        copying = any(seen.arriving(move) for move in moves)
-        if copying:
-            moves = self._proven(moves, seen, rate)
-            if not moves:
-                self._log("the throttle has not reached every broker yet")
-                return READ_BACK_SECONDS
-        self.tell("moving", _count(moves))
-        wait = self._reassign({move.topic_partition: seen.next_target(move) for move in moves}, step)
-        return wait if copying else READ_BACK_SECONDS
+        ready = self._proven(moves, seen, rate)
+        if not ready:
+            self._log("the throttle has not reached every broker yet")
+            return READ_BACK_SECONDS
+        self.tell("moving", _count(ready))
+        wait = self._reassign({move.topic_partition: seen.next_target(move) for move in ready}, step)
+        return wait if any(seen.arriving(move) for move in ready) else READ_BACK_SECONDS
 
     def _proven(self, moves: Sequence[Move], seen: Observation, rate: int) -> tuple[Move, ...]:
-        """The moves whose brokers all say, each asked by itself, that their throttle is in force there.
+        """The moves that copy nothing, and those whose brokers all say, each asked by itself, that they are throttled.
 
         A dead broker that a move only leads away from neither answers nor copies.
         """
-        target = wanted_throttles(moves, rate)
-        concerned = frozenset().union(*(brokers_of(move) for move in moves)) & seen.live_broker_ids
-        in_force = brokers_in_force(self._admin, target, seen.touched, concerned)
-        return tuple(move for move in moves if brokers_of(move) & seen.live_broker_ids <= in_force)
+        copying = [move for move in moves if seen.arriving(move)]
+        concerned = frozenset[int]().union(*(brokers_of(move) for move in copying)) & seen.live_broker_ids
+        in_force = brokers_in_force(self._admin, wanted_throttles(copying, rate), seen.touched, concerned)
+        late = {m.topic_partition for m in copying if not brokers_of(m) & seen.live_broker_ids <= in_force}
+        return tuple(move for move in moves if move.topic_partition not in late)
 
     def _reassign(self, targets: Targets, step: "Step") -> float:
         """One call. Without an answer it may be applied now or much later: who was asked is kept."""
@@ -125,7 +132,7 @@ class Hands:
         self._note_errors("reassignment", results)
         return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
 
-    def _elect(self, moves: tuple[Move, ...], step: "Step") -> float:
+    def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
         partitions = [move.topic_partition for move in moves]
         self._journal.electing(partitions)
         self.tell("electing", _count(moves))
@@ -134,7 +141,6 @@ class Hands:
             self._note_errors("election", self._admin.elect_preferred_leaders(partitions))
         except UnknownOutcomeError as error:  # harmless: the next look sees who leads
             self._log(str(error))
-        return ELECTION_PAUSE_SECONDS
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
         self.tell("restoring", f"{len(keys)} config keys")
@@ -149,12 +155,29 @@ class Hands:
         return 0.0
 
     def _alter_configs(self, changes: Sequence[ConfigChange], step: "Step") -> None:
-        """Harmless without an answer: the next look reads every key, and a broker that is silent keeps its debt."""
+        """Harmless without an answer: the next look reads every key, and a broker that is silent keeps its debt.
+
+        What may come later still, when a frozen broker wakes, is marked, so that debts are looked for even then.
+        """
         step.check()
+        results, unanswered = None, ""
         try:
-            self._note_errors("config change", self._admin.alter_configs(changes), may_all_fail=True)
+            results = self._admin.alter_configs(changes)
+            silent = {r for r, reason in results.errors.items() if reason.startswith(NO_ANSWER)}
         except UnknownOutcomeError as error:
-            self.tell("no answer", str(error))
+            silent = {c.resource for c in changes if c.resource.type is ConfigResourceType.TOPIC}
+            unanswered = str(error)
+        self._mark_late([change for change in changes if change.resource in silent])
+        if results is None:
+            self.tell("no answer", unanswered)
+        else:
+            self._note_errors("config change", results, may_all_fail=True)
+
+    def _mark_late(self, unanswered: Sequence[ConfigChange]) -> None:
+        keys = {(change.resource, change.key) for change in unanswered}
+        for touched in self._journal.touched() if keys else ():
+            if (touched.resource, touched.key) in keys:
+                self._journal.owed(touched, MAY_COME_LATE)
 
     def _note_errors(
         self,
@@ -167,7 +190,7 @@ class Hands:
         for subject, reason in list(results.errors.items())[:_MOST_ERRORS_NAMED]:
             name = f"{subject.type} {subject.name}" if isinstance(subject, ConfigResource) else str(subject)
             self.tell(f"{what} refused", f"{name}: {reason}")
-        silent = may_all_fail and all(reason.startswith("no answer") for reason in results.errors.values())
+        silent = may_all_fail and all(reason.startswith(NO_ANSWER) for reason in results.errors.values())
         if results.errors and not results.accepted and not silent:
             subject, reason = next(iter(results.errors.items()))
             raise ClusterError(
@@ -176,7 +199,8 @@ class Hands:
 
 
 def outcome_of(touched: TouchedKey, value: str | None) -> str:
-    return "as before" if value == touched.before_value else "changed by somebody else; left as it is"
+    outcome = "as before" if value == touched.before_value else "changed by somebody else; left as it is"
+    return f"{outcome}; {MAY_COME_LATE}" if MAY_COME_LATE in touched.outcome else outcome
 
 
 def _count(moves: Sequence[Move]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Standing
@@ -63,12 +64,22 @@ class Observation:
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
     touched: tuple[TouchedKey, ...] = field(repr=False)
     sizes: Mapping[tuple[TopicPartition, int], int] = field(repr=False)  # bytes of a replica, where something copies
-    silent_broker_ids: frozenset[int] = frozenset()  # live ones of the plan that did not answer
+    silent_broker_ids: frozenset[int] = frozenset()  # live ones that did not answer
     min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)  # of topics that lose replicas
     standing: Standing = field(default_factory=Standing)
     around: Surroundings = field(default_factory=Surroundings)
 
+    # Asked many times of each move in one look, and plans may have a hundred thousand.
+    _states: dict[TopicPartition, MoveState] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _targets: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     def state_of(self, move: Move) -> MoveState:
+        state = self._states.get(move.topic_partition)
+        if state is None:
+            state = self._states[move.topic_partition] = self._find_state(move)
+        return state
+
+    def _find_state(self, move: Move) -> MoveState:
         seen = self.partitions.get(move.topic_partition)
         if seen is None or (move.topic_id and seen.topic_id != move.topic_id):
             return MoveState.GONE
@@ -91,10 +102,23 @@ class Observation:
         return next((stage for stage in stages if set(stage) == present), None)
 
     def next_target(self, move: Move) -> tuple[int, ...]:
-        """The step that a pending or cancelled partition has to take now."""
+        """The step that a pending or cancelled partition has to take now.
+
+        A step that keeps a dead replica for a while would never end: it is left out.
+        """
+        target = self._targets.get(move.topic_partition)
+        if target is None:
+            target = self._targets[move.topic_partition] = self._find_target(move)
+        return target
+
+    def _find_target(self, move: Move) -> tuple[int, ...]:
         steps = steps_of(move)
+        if len(steps) == 1:
+            return steps[0]
         stage = self.resting_order(move)
-        return steps[steps.index(stage) + 1] if stage in steps else steps[0]
+        ahead = steps[steps.index(stage) + 1 :] if stage in steps else steps
+        leaving = set(move.removing)
+        return next((step for step in ahead if leaving.intersection(step) <= self.live_broker_ids), ahead[-1])
 
     def arriving(self, move: Move) -> tuple[int, ...]:
         """The replicas that are being added now, or that the next step adds."""
@@ -120,14 +144,16 @@ class Observation:
         return (*(() if leader is None else (leader,)), *self.arriving(move))
 
     def lagging(self, move: Move) -> tuple[int, ...]:
-        """Kept replicas that are not in sync: moving now would wait for them, or cost redundancy (KAFKA-16218).
+        """Replicas that the next step keeps and that are not in sync: it would wait for them, or cost redundancy.
 
-        A new order alone waits for nobody: Kafka takes it at once.
+        Those that came with an earlier step count, too (KAFKA-16218). A new order alone waits for nobody: Kafka takes
+        it at once.
         """
-        if not changes_set(move):
+        seen = self.partitions[move.topic_partition].description
+        target = self.next_target(move)
+        if set(target) == set(seen.replicas):
             return ()
-        in_sync = self.partitions[move.topic_partition].description.isr
-        return tuple(b for b in move.replicas_before if b in move.replicas_after and b not in in_sync)
+        return tuple(b for b in seen.replicas if b in target and b not in seen.isr)
 
     def left_to_copy(self, move: Move, broker_id: int) -> int:
         """Bytes that a destination lacks: what the leader has there and then, less what has arrived."""
@@ -153,6 +179,13 @@ class Observation:
 def changes_set(move: Move) -> bool:
     """Whether replicas come or go; otherwise the move is a new order, or an election alone."""
     return set(move.replicas_before) != set(move.replicas_after)
+
+
+def is_between_steps(move: Move, replicas: tuple[int, ...]) -> bool:
+    """Whether these are the replicas of two steps at once, as a partition has them only while it moves (KIP-455)."""
+    stages = [set(stage) for stage in (move.replicas_before, *steps_of(move))]
+    present = set(replicas)
+    return present not in stages and any(present == a | b for a, b in pairwise(stages))
 
 
 def moves_by_state(moves: Iterable[Move], seen: Observation) -> dict[MoveState, list[Move]]:

@@ -107,9 +107,7 @@ class Journal:
                     anew = {"during_value": None, "after_value": None, "restored_at": None}
                     self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:
-                    self._update_key(
-                        connection, touched, ours=_joined(earlier.ours, touched.ours), during_value=None
-                    )
+                    self._update_key(connection, touched, ours=_joined(earlier.ours, touched.ours), during_value=None)
 
     def touched(self) -> tuple[TouchedKey, ...]:
         with self._transaction() as connection:

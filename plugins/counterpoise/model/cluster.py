@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from counterpoise.model.tables import SNAPSHOT_TABLES
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
+    """A tuple, for it is the key of large tables, and its hash is asked for millions of times."""
+
     topic: str
     partition: int
 

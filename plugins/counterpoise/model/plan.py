@@ -39,7 +39,7 @@ class Why(StrEnum):
     IMPORTED = "imported"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Move:
     """One partition's change. `replicas_after == replicas_before` means: only elect the preferred leader."""
 
@@ -53,15 +53,15 @@ class Move:
     bytes_in_per_second: int | None = None
     why: Why = Why.REPLICAS
 
-    @property
+    @cached_property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    @property
+    @cached_property
     def adding(self) -> tuple[int, ...]:
         return tuple(b for b in self.replicas_after if b not in self.replicas_before)
 
-    @property
+    @cached_property
     def removing(self) -> tuple[int, ...]:
         return tuple(b for b in self.replicas_before if b not in self.replicas_after)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from counterpoise.installation import Site
 
 CONNECTION_TYPE = "kafka"
-CHATTY_LOGGERS = ("kafka", "alembic")  # they tell of every connection and every look at the schema
+# They tell of every connection, of each tenth of a second that a client's loop took, of every look at the schema.
+CHATTY_LOGGERS = {"kafka": logging.WARNING, "kafka.net.selector": logging.ERROR, "alembic": logging.WARNING}
 
 
 class AirflowConnections:
@@ -51,8 +52,8 @@ def airflow_site() -> Iterator["Site"]:
     """A site for one task. An error of ours that no retry can cure fails the task at once, with its message."""
     from counterpoise import installation
 
-    for name in CHATTY_LOGGERS:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in CHATTY_LOGGERS.items():
+        logging.getLogger(name).setLevel(level)
     with failing_for_good(), installation.open_site(connections=AirflowConnections()) as site:
         yield site
 

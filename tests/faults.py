@@ -1,0 +1,377 @@
+"""Runs on real brokers, with faults at exact points: what the tests `test_faults_*` and the soak share.
+
+    ground = Ground(kafka, folder, policy)
+    ground.create_topic("orders", [(1, 2, 3)] * 6)
+    run = ground.approved({"orders-0": (4, 2, 3)}, rate="20kB/s")
+    ground.advance(run, lambda: ground.in_flight(run) > 0, "moves are under way")
+    kafka.kill_broker(4)
+    assert ground.finish(run).state is RunState.HALTED
+
+Data is tiny and the throttle's window short, so a low rate keeps a move under way for as long as a test wants, and a
+request for a higher one ends it. A second process is a fork of a server that has everything imported (`Victim`).
+"""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from counterpoise import controls, pipeline
+from counterpoise.errors import CounterpoiseError, HaltedError
+from counterpoise.execution import Driver
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.ledger import Ledger
+from counterpoise.model.approval import Decision
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.reassignment import from_reassignment_json
+from counterpoise.model.run import Run, RunState
+from counterpoise.pipeline import PlannedRun
+from counterpoise.settings import Locations, parse_settings
+from local_kafka import LocalKafka, TopicSpec, create_topics
+from local_processes import wait_until
+from tests.fault_points import CLUSTER_CALLS, LEDGER_WRITES, Points, Tell, Trap, Watched, WatchedLedger
+from tests.kafka_facts import CONFIGS, Placement, placement
+
+# Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
+BROKER_PROPERTIES: Final = {
+    "replication.quota.window.num": "3",
+    "replica.fetch.max.bytes": "20000",
+    "replica.fetch.response.max.bytes": "20000",
+}
+NOTICED_SOON: Final = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+SLOW: Final = "20kB/s"  # what is under way stays so
+FAST: Final = "5MB/s"  # and ends at once
+KB: Final = 1_000
+END_STATES: Final = (RunState.DONE, RunState.HALTED)
+METADATA_LAG_SECONDS: Final = 10.0
+LONGEST_PAUSE_SECONDS: Final = 0.5  # between two looks of a test
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["tests.faults", "counterpoise.ledger.database", "alembic.command"])
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Connections to these brokers, whatever they are called."""
+
+    bootstrap: str
+
+    def settings_for(self, connection_id: str) -> dict[str, object]:
+        return {"bootstrap.servers": self.bootstrap}
+
+
+@dataclass(frozen=True)
+class Place:
+    """All that a second process needs to know."""
+
+    folder: Path
+    bootstrap: str
+    policy: str  # YAML of `policy:`
+    call_seconds: float = 15.0  # after which a client gives up
+
+    def site(self, tell: Tell | None = None) -> Site:
+        """`tell` hears of each call that changes the cluster or the ledger, before and after it."""
+        variables = {
+            "COUNTERPOISE_STORE": str(self.folder / "store"),
+            "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
+        }
+        known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {self.policy}}}}}", where="here")
+        site = Site(Locations.from_environment(variables), Addresses(self.bootstrap), known_clusters=known)
+        if tell is not None:
+            points = Points(tell)
+            site.connect_to = lambda settings: Watched(self._connected(settings), CLUSTER_CALLS, points)
+            site.__dict__["ledger"] = WatchedLedger(site.ledger, LEDGER_WRITES, points)
+        else:
+            site.connect_to = self._connected
+        return site
+
+    def _connected(self, settings: ConnectionSettings) -> ClusterAdmin:
+        return BothClients(settings, self.call_seconds)
+
+
+@dataclass
+class Ground:
+    """A cluster, a ledger and a store for one module of tests. `policy`: YAML, as under `policy:`."""
+
+    kafka: LocalKafka
+    folder: Path
+    policy: str = "{}"
+    call_seconds: float = 15.0
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.folder, self.kafka.bootstrap_string, self.policy, self.call_seconds)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._site.ledger
+
+    @cached_property
+    def _site(self) -> Site:
+        return self.place.site()
+
+    @contextmanager
+    def site(self, tell: Tell | None = None) -> Iterator[Site]:
+        """Reaches whichever brokers are live now."""
+        with self.place.site(tell) as site:
+            yield site
+
+    def close(self) -> None:
+        self._site.close()
+
+    # -- data
+
+    def create_topic(self, name: str, assignments: Sequence[Sequence[int]], size: int = 100 * KB) -> None:
+        """Makes a topic and writes `size` bytes to each partition, in batches smaller than a fetch."""
+        create_topics(self.kafka.bootstrap_string, [TopicSpec(name, assignments)])
+        settings: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap_string, "acks": "all"}
+        producer = Producer({**settings, "batch.num.messages": 1, "log_level": 0})
+        for partition in range(len(assignments)):
+            for _ in range(size // (10 * KB)):
+                producer.produce(name, os.urandom(10 * KB), partition=partition)
+        assert producer.flush(60) == 0
+
+    # -- runs
+
+    def planned(self, wanted: Mapping[str, Sequence[int]]) -> PlannedRun:
+        """A run for the plan that gives these partitions (`orders-0`) these replicas."""
+        rows = [
+            {"topic": name.rpartition("-")[0], "partition": int(name.rpartition("-")[2]), "replicas": list(replicas)}
+            for name, replicas in wanted.items()
+        ]
+        assignment = from_reassignment_json(json.dumps({"version": 1, "partitions": rows}))
+        with self.site() as site:
+            made = pipeline.plan_of_assignment(
+                pipeline.photograph(site, "demo", site.clock()), assignment, site.cluster("demo").policy.balance
+            )
+            return pipeline.submit_plan(site, made, requested_by="alice")
+
+    def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
+        run = self.planned(wanted)
+        self.approve(run, rate)
+        return run
+
+    def approve(self, run: PlannedRun, rate: str = SLOW) -> None:
+        with self.site() as site:
+            controls.record_decision(
+                site,
+                run["run_id"],
+                run["fingerprint"],
+                decision=Decision.GRANTED,
+                by="alice",
+                reason="test",
+                rate=rate,
+            )
+
+    def plan_of(self, run: PlannedRun) -> RebalancePlan:
+        return self._site.archive.read_plan(run["plan_uri"], run["fingerprint"])
+
+    def state(self, run: PlannedRun) -> Run:
+        return self.ledger.run(run["run_id"])
+
+    def in_flight(self, run: PlannedRun) -> int:
+        pulse = self.ledger.journal(run["run_id"]).pulse()
+        return pulse.progress.moves_in_flight if pulse else 0
+
+    def saying(self, run: PlannedRun) -> str:
+        """What the run waits for."""
+        pulse = self.ledger.journal(run["run_id"]).pulse()
+        return pulse.saying if pulse else ""
+
+    def events(self, run: PlannedRun) -> list[str]:
+        return [
+            f"{event.at:%H:%M:%S} {event.kind}: {event.text}" for event in self.ledger.journal(run["run_id"]).events()
+        ]
+
+    def has_event(self, run: PlannedRun, kind: str) -> bool:
+        return any(event.kind == kind for event in self.ledger.journal(run["run_id"]).events())
+
+    def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
+        with self.site() as site:
+            controls.change_rate(site, run["run_id"], rate, by="alice", why="test")
+
+    def advance(
+        self,
+        run: PlannedRun,
+        until: Callable[[], bool],
+        what: str,
+        *,
+        seconds: float = 90,
+        tell: Tell | None = None,
+    ) -> None:
+        """Drives the run look by look until something is true, and stops there, as a killed process would."""
+        give_up_at = time.monotonic() + seconds
+        with self.site(tell) as site:
+            for _ in looks(site, run, self.log.append):
+                if until():
+                    return
+                assert time.monotonic() < give_up_at, f"waited in vain for: {what}\n{self.told(run)}"
+        assert until(), f"the run ended before: {what}\n{self.told(run)}"
+
+    def finish(self, run: PlannedRun, *, seconds: float = 150, tell: Tell | None = None) -> Run:
+        """Drives the run to its end."""
+        self.advance(run, lambda: self.state(run).state in END_STATES, "the end", seconds=seconds, tell=tell)
+        return self.state(run)
+
+    def told(self, run: PlannedRun) -> str:
+        return "\n".join(
+            [
+                str(self.state(run)),
+                f"saying: {self.saying(run)}",
+                *self.events(run),
+                "log:",
+                *self.log[-20:],
+                str(placement(self.kafka)),
+            ]
+        )
+
+    def victim(self, run: PlannedRun, trap: "Trap | None" = None) -> "Victim":
+        """Carries the run out in a process of its own."""
+        return Victim(self, run, trap)
+
+    def forget_lock(self, run: PlannedRun) -> None:
+        """Lets the time pass that the step lock of a killed process lasts."""
+        with sqlite3.connect(self.folder / "ledger.db", timeout=30) as database:
+            database.execute("UPDATE runs SET step_until = 0 WHERE run_id = ?", (run["run_id"],))
+        database.close()
+
+    def watch(self) -> pipeline.WatchReport:
+        """What `kafka_throttle_watch` does on its schedule."""
+        with self.site() as site:
+            return pipeline.watch_throttles(site, "demo", self.log.append)
+
+    # -- facts
+
+    def reassignments(self) -> set[str]:
+        """Whatever is under way in the cluster, whoever began it."""
+        with self.site() as site, site.reader("demo") as reader:
+            return {str(tp) for tp in reader.list_reassignments()}
+
+    def is_as_planned(self, run: PlannedRun) -> bool:
+        """Replicas and leaders, as Kafka's client tells them."""
+        wanted = {str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan_of(run).moves}
+        return self._comes_true(lambda now: wanted.items() <= now.items())
+
+    def is_as_before(self, run: PlannedRun) -> bool:
+        """Replicas alone: who leads them is not given back by a cancel."""
+        wanted = {str(m.topic_partition): m.replicas_before for m in self.plan_of(run).moves}
+        return self._comes_true(lambda now: all(now[name][0] == replicas for name, replicas in wanted.items()))
+
+    def _comes_true(self, fact: Callable[[Placement], bool]) -> bool:
+        """A broker that is asked right after a change may not know of it yet."""
+        give_up_at = time.monotonic() + METADATA_LAG_SECONDS
+        while not (is_true := fact(placement(self.kafka))) and time.monotonic() < give_up_at:
+            time.sleep(LONGEST_PAUSE_SECONDS)
+        return is_true
+
+
+def configs(kafka: LocalKafka) -> str:
+    """All dynamic configs of topics and brokers, as kafka-configs prints them."""
+    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
+    with ThreadPoolExecutor(2) as pool:
+        told = pool.map(lambda kind: kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout, ("topics", "brokers"))
+        return "".join(told)
+
+
+def throttles(text: str) -> list[str]:
+    """Of what `configs` printed, the lines that a run could have left behind."""
+    return [line.strip() for line in text.splitlines() if "throttled" in line]
+
+
+def looks(site: Site, run: PlannedRun, log: Tell) -> Iterator[None]:
+    """Opens and drives a run to its end, as a retrying task does: yields after each look, whatever came of it."""
+    with ExitStack() as stack:
+        driver: Driver | None = None
+        while True:
+            wait: float | None = LONGEST_PAUSE_SECONDS
+            try:
+                state = site.ledger.run(run["run_id"]).state
+                if state is RunState.DONE or (driver is not None and state in END_STATES):
+                    break
+                if driver is None:
+                    pipeline.open_run(site, run["run_id"], run["fingerprint"])
+                    driver = stack.enter_context(pipeline.execution(site, run["run_id"], run["fingerprint"], log))
+                else:
+                    wait = _one_look(driver, state)
+            except HaltedError as halted:
+                log(str(halted))
+            except CounterpoiseError as error:
+                log(f"{type(error).__name__}: {error}")
+                if not error.retryable:
+                    raise
+            yield
+            time.sleep(min(LONGEST_PAUSE_SECONDS, wait or 0))
+    yield
+
+
+def _one_look(driver: Driver, state: RunState) -> float | None:
+    if state is RunState.RUNNING and (wait := driver.step()) is not None:
+        return wait
+    return driver.settle_step()
+
+
+# -- a second process
+
+
+class Victim:
+    """A process that carries a run out, to be killed or frozen."""
+
+    def __init__(self, ground: Ground, run: PlannedRun, trap: Trap | None = None) -> None:
+        log = ground.folder / "victims.log"
+        self._process = _forks.Process(target=_carry_out, args=(ground.place, run, trap, log), daemon=True)
+        self._process.start()
+
+    def __enter__(self) -> "Victim":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
+    def signal(self, number: int) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    @property
+    def is_frozen(self) -> bool:
+        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def wait(self, seconds: float = 120) -> int | None:
+        """The exit code; negative: the signal that ended it."""
+        wait_until(lambda: not self.is_alive, "a run in a process of its own to end", seconds)
+        self._process.join()
+        return self.exit_code
+
+
+def _carry_out(place: Place, run: PlannedRun, trap: Trap | None, log_path: Path) -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # dies with the server that forked it, which dies with the test
+    with log_path.open("a", buffering=1) as log, place.site(trap.tell if trap else lambda _: None) as site:
+        for _ in looks(site, run, lambda text: print(os.getpid(), text, file=log)):
+            pass

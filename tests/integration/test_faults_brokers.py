@@ -1,0 +1,144 @@
+"""Brokers that die while a run moves partitions: each time the run ends at the plan, or halts cleanly and owes nothing
+that it does not show."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import local_kafka
+from counterpoise.model.run import RunState
+from local_kafka import LocalKafka, brokers_in_racks
+from local_processes import wait_until
+from tests.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground, configs, throttles
+from tests.kafka_facts import placement
+
+PATIENT = "{movement: {dead_broker_patience: 5m}}"
+IMPATIENT = "{movement: {dead_broker_patience: 3s}}"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Brokers 1 to 3 are controllers, too; 4 holds nothing."""
+    properties = BROKER_PROPERTIES | NOTICED_SOON
+    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c"), properties) as cluster:
+        cluster.add_broker(4, "d")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Ground]:
+    ground = Ground(kafka, tmp_path_factory.mktemp("site"))
+    yield ground
+    ground.close()
+
+
+def paid_at_last(ground: Ground) -> list[str]:
+    """What watches pay until nothing is owed: a broker that has just started may need a moment to answer."""
+    paid: list[str] = []
+
+    def is_clean() -> bool:
+        report = ground.watch()
+        paid.extend(report.paid)
+        return report.is_clean
+
+    wait_until(is_clean, "every debt to be paid", 60)
+    return paid
+
+
+@pytest.fixture(scope="module")
+def before(kafka: LocalKafka, ground: Ground) -> str:
+    """Configs before any run, with the topics of all tests there."""
+    for name in ("returning", "lost", "led", "governed", "rolled"):
+        ground.create_topic(name, [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+    text = configs(kafka)
+    assert throttles(text) == []
+    return text
+
+
+def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, before: str) -> None:
+    ground.policy = PATIENT
+    run = ground.approved({"returning-0": (4, 2, 3), "returning-1": (2, 4, 1), "returning-2": (3, 1, 4)})
+    ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
+    kafka.kill_broker(4)
+    ground.advance(run, lambda: "broker 4 is dead" in ground.saying(run), "the run waits for broker 4")
+    kafka.restart_broker(4)
+    ground.change_rate(run)
+    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.state(run).reason == ""
+    assert ground.is_as_planned(run)
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
+def test_a_destination_dies_for_good_and_its_debt_is_paid_later(kafka: LocalKafka, ground: Ground, before: str) -> None:
+    ground.policy = IMPATIENT
+    run = ground.approved({"lost-0": (4, 2, 3), "lost-1": (2, 4, 1)})
+    ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
+    kafka.kill_broker(4)
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED
+    assert "brokers of the plan are dead: 4" in ended.reason
+    assert "debt(s)" in ended.reason
+    assert ground.is_as_before(run), "cancelled, and the order restored"
+    assert not ground.reassignments()
+    assert throttles(configs(kafka)) == []
+    owed = ground.watch().owed
+    assert owed
+    assert all(line.startswith("broker 4") for line in owed)
+    kafka.restart_broker(4)
+    assert throttles(configs(kafka)), "what the dead broker kept"
+    assert set(paid_at_last(ground)) == set(owed)
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+    assert ground.watch().is_clean
+
+
+def test_the_leader_of_moving_partitions_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
+    ground.policy = PATIENT
+    run = ground.approved({"led-1": (2, 4, 1), "led-2": (4, 1, 2)})
+    ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
+    kafka.kill_broker(3)
+    wait_until(lambda: placement(kafka)["led-2"][1] in (1, 2), "another leader", 60)
+    ground.change_rate(run)
+    ended = ground.finish(run)
+    assert ended.state is RunState.DONE, ground.told(run)
+    assert ended.reason == "1 debt(s): config keys of dead brokers"
+    assert ground.is_as_planned(run)
+    assert throttles(configs(kafka)) == []
+    kafka.restart_broker(3)
+    assert len(paid_at_last(ground)) == 1
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
+def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
+    ground.policy = PATIENT
+    run = ground.approved({"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)})
+    ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
+    with ground.site() as site, site.reader("demo") as reader:
+        controller = reader.describe_quorum()[0].node_id
+    kafka.kill_broker(controller)
+    ground.advance(run, lambda: f"broker {controller} is dead" in ground.saying(run), "the run waits")
+    kafka.restart_broker(controller)
+    ground.change_rate(run)
+    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.is_as_planned(run)
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
+def test_all_brokers_restart_one_after_another(kafka: LocalKafka, ground: Ground, before: str) -> None:
+    ground.policy = PATIENT
+    run = ground.approved({"rolled-0": (4, 2, 3), "rolled-1": (2, 4, 1), "rolled-2": (3, 1, 4)}, rate="5kB/s")
+    ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
+    with ground.victim(run) as runner:
+        for broker_id in (4, 1, 2, 3):
+            kafka.restart_broker(broker_id)
+        assert runner.is_alive, ground.told(run)
+        assert ground.state(run).state is RunState.RUNNING, ground.told(run)
+        ground.change_rate(run)
+        assert runner.wait() == 0
+    assert ground.state(run).state is RunState.DONE, ground.told(run)
+    assert ground.is_as_planned(run)
+    assert configs(kafka) == before
+    assert not ground.reassignments()

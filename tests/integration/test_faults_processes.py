@@ -1,0 +1,186 @@
+"""The process that carries a run out dies, freezes while another one takes over, or loses its ledger: the run ends at
+its plan, with configs as before, nothing moved twice; `make soak` kills at every point. Nothing moves without a yes."""
+
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import local_kafka
+from counterpoise import controls, pipeline
+from counterpoise.errors import LedgerError, NotApprovedError, RunConflictError, StalePlanError
+from counterpoise.installation import now_utc
+from counterpoise.ledger import database
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import RunState
+from counterpoise.pipeline import PlannedRun
+from local_kafka import LocalKafka, brokers_in_racks
+from local_processes import wait_until
+from tests.fault_points import Trap
+from tests.faults import BROKER_PROPERTIES, KB, Ground, configs
+from tests.kafka_facts import placement
+from tests.soak import POLICY, Travel, killed_at
+
+# Each row is one run, to broker 4 or back: its process is killed at each of the points.
+POINTS = [
+    (
+        "after touching while running",
+        "after alter_configs while throttling",
+        "before alter_reassignments while moving",
+        "after elect_preferred_leaders while electing",
+    ),
+    (
+        "after submitting while moving",
+        "after alter_reassignments while moving",
+        "before restored while restoring",
+        "before change_state while settling",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def travel(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Travel]:
+    ground = Ground(kafka, tmp_path_factory.mktemp("site"), POLICY)
+    travel = Travel(ground)
+    ground.create_topic("waits", [(1, 2, 3)], size=200 * KB)
+    travel.prepare()
+    yield travel
+    ground.close()
+
+
+@pytest.mark.parametrize("points", POINTS)
+def test_a_process_killed_at_exact_points_is_resumed(travel: Travel, points: tuple[str, ...], tmp_path: Path) -> None:
+    trap = Trap(at=points, record=tmp_path / "points.txt")
+    row = travel.once(killed_at(travel.ground, trap))
+    assert row.losses == ()
+    assert set((tmp_path / "points.txt").read_text().splitlines()) == set(points)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before check while throttling",
+        "before alter_configs while throttling",  # past the last check
+        "before alter_reassignments while moving",
+    ],
+)
+def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(travel: Travel, point: str) -> None:
+    ground = travel.ground
+
+    def overtake(run: PlannedRun) -> int:
+        with ground.victim(run, Trap(at=(point,), number=signal.SIGSTOP)) as first:
+            wait_until(lambda: first.is_frozen, "the first process to freeze", 60)
+            ground.forget_lock(run)
+            with ground.victim(run) as second:
+                assert second.wait() == 0
+            assert first.is_frozen
+            first.signal(signal.SIGCONT)
+            assert first.wait() == 0
+        ground.watch()
+        return 0
+
+    assert travel.once(overtake).losses == ()
+
+
+def test_nothing_was_moved_twice(travel: Travel) -> None:
+    """By all the runs above."""
+    assert sum(travel.added.values()) >= 12
+    assert travel.moved_twice() == []
+
+
+def test_a_broker_with_older_metadata_is_not_taken_for_a_stranger(
+    travel: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still shows the replicas of a move that has ended by the controller's list."""
+    ground = travel.ground
+    run = ground.approved({"waits-0": (4, 2, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
+    with ground.site() as site, site.reader("demo") as reader:
+        older = [reader.describe_topics()]
+        client = type(reader)
+    ground.change_rate(run)
+    ground.advance(run, lambda: not ground.reassignments(), "the move to end")
+    now = client.describe_topics
+    monkeypatch.setattr(client, "describe_topics", lambda self, *names: older.pop() if older else now(self, *names))
+    ended = ground.finish(run)
+    assert not older
+    assert ended.state is RunState.DONE, ground.told(run)
+    assert "somebody else" not in " ".join(ground.events(run))
+
+
+@contextmanager
+def locked(ground: Ground) -> Iterator[None]:
+    """Somebody else holds the ledger's database."""
+    holder = sqlite3.connect(ground.folder / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+def test_the_ledger_does_not_answer_at_the_start_and_midway(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_LOCK_WAIT_SECONDS", 0.5)
+    ground = travel.ground
+    run = ground.approved({"waits-0": (1, 2, 3)})
+    with locked(ground), ground.site() as site, pytest.raises(LedgerError):
+        pipeline.open_run(site, run["run_id"], run["fingerprint"])
+    assert configs(ground.kafka) == travel.before
+    ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
+    moving = ground.reassignments()
+    with ground.site() as site, pipeline.execution(site, run["run_id"], run["fingerprint"]) as driver:
+        with locked(ground), pytest.raises(LedgerError):
+            driver.step()
+        assert ground.reassignments() == moving == {"waits-0"}
+    ground.change_rate(run)
+    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.is_as_planned(run)
+    assert configs(ground.kafka) == travel.before
+
+
+def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Travel) -> None:
+    """Expired, revoked by a later no, given for another plan."""
+    ground = travel.ground
+    places = placement(ground.kafka)
+    expired = ground.approved({"waits-0": (2, 1, 3)})
+    with ground.site() as site:
+        site.clock = lambda: now_utc() + timedelta(hours=25)
+        with pytest.raises(NotApprovedError, match="expired"):
+            pipeline.open_run(site, expired["run_id"], expired["fingerprint"])
+    revoked = ground.approved({"waits-0": (3, 1, 2)})
+    with ground.site() as site:
+        controls.record_decision(
+            site,
+            revoked["run_id"],
+            revoked["fingerprint"],
+            decision=Decision.REJECTED,
+            by="bob",
+            reason="not now",
+            rate=None,
+        )
+        with pytest.raises(RunConflictError, match="rejected"):
+            pipeline.open_run(site, revoked["run_id"], revoked["fingerprint"])
+    other = ground.planned({"waits-0": (3, 2, 1)})
+    with ground.site() as site:
+        (yes, _) = site.ledger.approvals_of(revoked["run_id"])
+        site.ledger.record_decision(replace(yes, run_id=other["run_id"]))
+        with pytest.raises(NotApprovedError, match="the approval is for plan"):
+            pipeline.open_run(site, other["run_id"], other["fingerprint"])
+        with pytest.raises(StalePlanError):
+            pipeline.open_run(site, other["run_id"], revoked["fingerprint"])
+    assert placement(ground.kafka) == places
+    assert configs(ground.kafka) == travel.before
+    assert not ground.reassignments()

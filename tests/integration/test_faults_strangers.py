@@ -1,0 +1,188 @@
+"""Other people and tools at work in the same cluster while a run is under way: none of theirs is touched, and what they
+undo of ours is set again once, then the run stops."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+import local_kafka
+from counterpoise.execution.throttles import broker, topic
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
+from counterpoise.model.run import RunState
+from local_kafka import LocalKafka, brokers_in_racks
+from local_processes import wait_until
+from tests.faults import BROKER_PROPERTIES, KB, Ground, configs, throttles
+from tests.kafka_facts import placement
+
+ONE_AT_A_TIME = "{movement: {max_moves_in_flight: 1}}"
+THREE_AT_A_TIME = "{movement: {max_moves_in_flight: 3}}"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A fourth broker holds nothing."""
+    folder = tmp_path_factory.mktemp("kafka")
+    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Ground]:
+    ground = Ground(kafka, tmp_path_factory.mktemp("site"))
+    yield ground
+    ground.close()
+
+
+def somebody_reassigns(ground: Ground, partition: TopicPartition, replicas: tuple[int, ...] | None) -> None:
+    with ground.site() as site, site.operator("demo") as admin:
+        assert admin.alter_reassignments({partition: replicas}).accepted == (partition,)
+
+
+def somebody_sets(ground: Ground, values: Sequence[tuple[ConfigResource, str, str | None]]) -> None:
+    """None: deletes the key."""
+    changes = [
+        ConfigChange(resource, key, ConfigOperation.DELETE if value is None else ConfigOperation.SET, value or "")
+        for resource, key, value in values
+    ]
+    with ground.site() as site, site.operator("demo") as admin:
+        assert not admin.alter_configs(changes).errors
+
+
+def test_somebody_else_reassigns_and_had_throttles_before(kafka: LocalKafka, ground: Ground) -> None:
+    """What is in flight finishes; the other one's move goes on, under the other one's throttle."""
+    ground.policy = ONE_AT_A_TIME
+    ground.create_topic("theirs", [(1, 2, 3)], size=600 * KB)
+    ground.create_topic("ours", [(1, 2, 3)] * 2)
+    theirs = [
+        (broker(4), FOLLOWER_RATE, "15000"),  # lower than ours
+        (broker(1), LEADER_RATE, "1000000"),  # higher
+        (topic("theirs"), LEADER_REPLICAS, "*"),
+        (topic("theirs"), FOLLOWER_REPLICAS, "*"),
+        (topic("ours"), LEADER_REPLICAS, "0:1,1:1,7:7"),
+        (topic("ours"), FOLLOWER_REPLICAS, ""),
+    ]
+    somebody_sets(ground, theirs)
+    before = configs(kafka)
+    run = ground.approved({"ours-0": (4, 2, 3), "ours-1": (4, 2, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
+    somebody_reassigns(ground, TopicPartition("theirs", 0), (4, 2, 3))
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED
+    assert "somebody else is reassigning 1 partitions: theirs-0; 1 of 2 partitions not as planned" in ended.reason
+    assert sorted(placement(kafka)[f"ours-{n}"][0] for n in (0, 1)) == [(1, 2, 3), (4, 2, 3)]
+    assert configs(kafka) == before
+    assert ground.reassignments() == {"theirs-0"}
+    somebody_reassigns(ground, TopicPartition("theirs", 0), None)
+    somebody_sets(ground, [(resource, key, None) for resource, key, _ in theirs])
+
+
+def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, ground: Ground) -> None:
+    ground.policy = ONE_AT_A_TIME
+    ground.create_topic("shared", [(1, 2, 3)] * 2)
+    before = configs(kafka)
+    run = ground.approved({"shared-0": (4, 2, 3), "shared-1": (4, 2, 3)})
+    ground.advance(run, lambda: len(ground.reassignments()) == 1, "a move is under way")
+    (waiting,) = {"shared-0", "shared-1"} - ground.reassignments()
+    somebody_reassigns(ground, TopicPartition("shared", int(waiting[-1])), (1, 2, 4))
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED
+    assert f"somebody else is reassigning 1 partitions: {waiting}" in ended.reason
+    wait_until(lambda: placement(kafka)[waiting][0] == (1, 2, 4), "the other one's move to end", 60)
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
+def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(kafka: LocalKafka, ground: Ground) -> None:
+    ground.create_topic("kept", [(1, 2, 3)] * 2)
+    before = configs(kafka)
+    run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
+    somebody_sets(ground, [(broker(4), FOLLOWER_RATE, None), (topic("kept"), FOLLOWER_REPLICAS, None)])
+    somebody_sets(ground, [(broker(1), LEADER_RATE, "12000")])
+    ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
+    ground.change_rate(run)
+    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.is_as_planned(run)
+    (changed,) = throttles(configs(kafka))
+    assert changed.startswith(f"{LEADER_RATE}=12000")
+    outcomes = {key.outcome for key in ground.ledger.journal(run["run_id"]).touched() if key.resource == broker(1)}
+    assert "changed by somebody else; left as it is" in outcomes
+    somebody_sets(ground, [(broker(1), LEADER_RATE, None)])
+    assert configs(kafka) == before
+
+
+def test_throttle_keys_that_go_again_and_again_stop_the_run(kafka: LocalKafka, ground: Ground) -> None:
+    """The leaders' side is left, or the copies would be done before anybody looks."""
+    ground.create_topic("fought", [(1, 2, 3)] * 2, size=300 * KB)
+    before = configs(kafka)
+    run = ground.approved({"fought-0": (4, 2, 3), "fought-1": (1, 4, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
+    somebody_sets(ground, [(topic("fought"), FOLLOWER_REPLICAS, None)])
+    ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
+    ground.advance(run, lambda: "moving" in ground.saying(run), "the keys are set again")
+    somebody_sets(ground, [(topic("fought"), FOLLOWER_REPLICAS, None)])
+    ended = ground.finish(run)
+    assert ended.state is RunState.HALTED, ground.told(run)
+    assert "somebody else removed our throttle keys again" in ended.reason
+    assert ground.is_as_before(run), "cancelled: nothing may copy without a throttle"
+    assert configs(kafka) == before
+    assert not ground.reassignments()
+
+
+def test_topics_are_deleted_made_anew_given_partitions_and_created(kafka: LocalKafka, ground: Ground) -> None:
+    """Three moves are in flight and three wait when it happens."""
+    ground.policy = THREE_AT_A_TIME
+    for name in ("dropped", "remade", "grown"):
+        ground.create_topic(name, [(1, 2, 3)] * 2)
+    run = ground.approved(
+        {f"{name}-{n}": (4, 2, 3) if n else (1, 4, 3) for name in ("dropped", "remade", "grown") for n in (0, 1)}
+    )
+    ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
+    for future in client.delete_topics(["dropped", "remade"]).values():
+        future.result()
+    for future in client.create_partitions([NewPartitions("grown", 3)]).values():
+        future.result()
+    wait_until(lambda: "remade-0" not in placement(kafka), "a topic to be gone", 60)
+    ground.create_topic("remade", [(1, 3, 2)] * 2)
+    ground.create_topic("born", [(1, 2, 3)])
+    wait_until(lambda: placement(kafka).get("grown-2", ((), -1))[1] >= 0, "the new partition to have a leader", 60)
+    added = placement(kafka)["grown-2"]
+    ground.change_rate(run)
+    ended = ground.finish(run)
+    assert ended.state is RunState.DONE, ground.told(run)
+    assert ended.reason == "4 partitions skipped: their topic is gone"
+    now = placement(kafka)
+    assert [now[f"grown-{n}"][0] for n in (0, 1)] == [(1, 4, 3), (4, 2, 3)]
+    assert now["grown-2"] == added
+    assert {now[name][0] for name in ("remade-0", "remade-1")} == {(1, 3, 2)}
+    assert now["born-0"][0] == (1, 2, 3)
+    assert throttles(configs(kafka)) == []
+    assert not ground.reassignments()
+
+
+def test_a_topic_is_deleted_between_the_look_and_the_call(kafka: LocalKafka, ground: Ground) -> None:
+    """The cluster refuses all that was asked; the next look knows why, and skips it."""
+    ground.create_topic("brief", [(1, 2, 3)])
+    run = ground.approved({"brief-0": (4, 2, 3)})
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
+
+    def delete(point: str) -> None:
+        if point == "before alter_reassignments while moving" and "brief-0" in placement(kafka):
+            client.delete_topics(["brief"])["brief"].result()
+            wait_until(lambda: "brief-0" not in placement(kafka), "the topic to be gone", 60)
+
+    ended = ground.finish(run, tell=delete)
+    assert (ended.state, ended.reason) == (RunState.DONE, "1 partitions skipped: their topic is gone"), ground.told(run)
+    assert throttles(configs(kafka)) == []

@@ -1,0 +1,202 @@
+"""What slows a run down, and what stops it: pain, stalls, strangers, full disks, upgrades. Each halt says why."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, BrokerVersion, ConfigChange, ConfigOperation
+from counterpoise.model.policy import BalancePolicy, BrakePolicy, MovementPolicy
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.run import RunState
+from tests.pictures import cluster
+from tests.plans import move, plan_by_hand
+from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun, at_broker, of_topic, own_configs
+
+OTHER = TopicPartition("other", 0)
+WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
+BRAKES = BrakePolicy(
+    lowest_rate_bytes_per_second=250_000,
+    step_after=timedelta(seconds=4),
+    calm_after=timedelta(seconds=4),
+    halt_after=timedelta(seconds=10),
+)
+
+
+def beside_another_topic(folder: Path, limits: MovementPolicy | None = None) -> SimulatedRun:
+    request = PlanRequest(Goal.ADD_BROKERS, (4,), BalancePolicy(excluded_topics=("other",)))
+    return SimulatedRun.make(folder, WITH_OTHER, request=request, limits=limits)
+
+
+def hurt(run: SimulatedRun) -> None:
+    """A follower of a partition outside the plan falls behind, and stays behind."""
+    partition = run.cluster.partitions[OTHER]
+    partition.isr.discard(3)
+    partition.copied[3] = 0.0
+    run.cluster.alter_configs(
+        [
+            ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "0"),
+            ConfigChange(of_topic("other"), FOLLOWER_REPLICAS, ConfigOperation.SET, "0:3"),
+        ]
+    )
+
+
+def heal(run: SimulatedRun) -> None:
+    run.cluster.partitions[OTHER].isr.add(3)
+
+
+def rate_set(run: SimulatedRun) -> int:
+    return int(own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE])
+
+
+def test_pain_slows_the_run_step_by_step_and_calm_lets_it_go_faster_again(tmp_path: Path) -> None:
+    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    driver = run.driver()
+    run.until_moving(driver)
+    hurt(run)
+    rates = [rate_set(run)]
+    while rates[-1] > 500_000:
+        run.cluster.advance(driver.step() or 0)
+        rates.append(rate_set(run))
+    heal(run)
+    while rates[-1] < 1_000_000:
+        run.cluster.advance(driver.step() or 0)
+        rates.append(rate_set(run))
+    assert list(dict.fromkeys(rates)) == [1_000_000, 500_000]
+    brakes = [event.text for event in run.ledger.journal(run.run_id).events() if event.kind == "brake"]
+    assert [text.split(",")[0] for text in brakes] == ["slower", "faster"]
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+
+
+def test_pain_at_the_floor_halts(tmp_path: Path) -> None:
+    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    driver = run.driver()
+    run.until_moving(driver)
+    hurt(run)
+    rates = set()
+    with pytest.raises(HaltedError, match=r"even at 250 kB/s.*other-0"):
+        while (wait := driver.step()) is not None:
+            rates.add(rate_set(run))
+            run.cluster.advance(wait)
+    assert rates == {1_000_000, 500_000, 250_000}
+    assert run.end(driver) is RunState.HALTED
+
+
+def test_a_cluster_that_hurt_before_the_run_does_not_slow_it(tmp_path: Path) -> None:
+    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    hurt(run)
+    assert run.go() is RunState.DONE
+    assert "brake" not in run.event_kinds()
+
+
+def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(tmp_path: Path) -> None:
+    picture = "orders-0: 1 2 size=3000000 rate=2000000\nstock-0: 3 2 size=6000000"
+    moves = [move("orders-0", "1 2", "4 2", size=3_000_000), move("stock-0", "3 2", "3 1", size=6_000_000)]
+    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, *moves)
+    limits = MovementPolicy(stall_patience=timedelta(seconds=20))
+    run = SimulatedRun.make(tmp_path, picture, plan=plan, limits=limits)
+    driver = run.driver()
+    run.until_moving(driver)
+    with pytest.raises(HaltedError, match=r"nothing has become less to copy.*broker 4 receiving.*a higher rate"):
+        run.repeat(driver.step)
+    assert run.event_kinds().count("stall") == 1
+    assert run.end(driver) is RunState.HALTED
+    assert run.cluster.partitions[TopicPartition("orders", 0)].replicas == (1, 2)
+    assert run.cluster.partitions[TopicPartition("stock", 0)].replicas == (3, 1), "what does not stall finishes"
+    assert own_configs(run.cluster) == {}
+
+
+def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_come_back(tmp_path: Path) -> None:
+    limits = MovementPolicy(dead_broker_patience=timedelta(seconds=10), max_moves_in_flight=1)
+    run = beside_another_topic(tmp_path, limits)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.partitions[OTHER].leader = None
+    driver.step()
+    run.cluster.partitions[OTHER].leader = 1
+    driver.step()
+    run.cluster.partitions[OTHER].leader = None
+    with pytest.raises(HaltedError, match="1 partitions outside the plan take no writes: other-0"):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+
+
+def test_partitions_that_take_no_writes_before_the_start_refuse_to_open(tmp_path: Path) -> None:
+    run = beside_another_topic(tmp_path)
+    run.cluster.partitions[OTHER].leader = None
+    with pytest.raises(RefusedError, match=r"take no writes \(other-0\)"):
+        run.driver().open()
+    assert run.run.state is RunState.APPROVED
+
+
+def test_a_log_dir_past_its_limit_cancels_what_would_fill_it_further(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = run.placement()
+    driver = run.driver()
+    run.until_moving(driver)
+    driver.step()
+    run.cluster.advance(2)
+    run.cluster.brokers[4].disk_total_bytes = 1_000_000
+    with pytest.raises(HaltedError, match="a log dir is past its limit: broker 4"):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert run.placement() == before
+    assert own_configs(run.cluster) == {}
+
+
+def test_throttle_keys_removed_twice_are_a_reason_to_cancel_and_halt(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = run.placement()
+    driver = run.driver()
+    run.until_moving(driver)
+    gone = ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.DELETE)
+    run.cluster.alter_configs([gone])
+    driver.step()
+    assert FOLLOWER_REPLICAS in own_configs(run.cluster)[of_topic("orders")], "set again, once"
+    driver.step()
+    run.cluster.alter_configs([gone])
+    with pytest.raises(HaltedError, match="removed our throttle keys again"):
+        driver.step()
+    assert run.end(driver) is RunState.HALTED
+    assert run.placement() == before
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=MovementPolicy(max_moves_in_flight=1))
+    usual, newer = run.cluster.versions[3], BrokerVersion("newer", 30)
+    run.cluster.versions[3] = newer
+    with pytest.raises(RefusedError, match="rolling upgrade"):
+        run.driver().open()
+    run.cluster.versions[3] = usual
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.versions[3] = newer
+    for _ in range(10):
+        run.cluster.advance(driver.step() or 0)
+    assert not run.cluster.list_reassignments()
+    assert "broker 3 speak different versions" in run.pulse().saying
+    run.cluster.versions.update(dict.fromkeys(run.cluster.versions, newer))
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+
+
+def test_a_partition_that_adds_and_removes_the_same_replica_is_cancelled_and_moved_anew(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    tp = next(iter(run.cluster.list_reassignments()))
+    undone = next(m for m in run.plan.moves if m.topic_partition == tp)
+    run.cluster.alter_reassignments({tp: undone.replicas_before})
+    seen = run.cluster.list_reassignments()[tp]
+    assert set(seen.adding) & set(seen.removing), "Kafka would never end this"
+    driver.step()
+    assert tp not in run.cluster.list_reassignments()
+    assert "cancelling" in run.event_kinds()
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert run.placement() == run.planned_placement()

@@ -1,0 +1,169 @@
+"""What comes late: calls of brokers and of processes that were frozen, debts of dead brokers; and the stop by hand."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from counterpoise.errors import HaltedError, RunConflictError
+from counterpoise.execution import late_moves, pay_debts
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, ConfigChange, ConfigOperation
+from counterpoise.model.plan import SettingBefore
+from counterpoise.model.run import RunState
+from counterpoise.pipeline.stopping import stop_from_plan
+from tests.runs import SimulatedRun, at_broker, of_topic, own_configs
+
+
+def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.kill_broker(broker_id)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+
+
+def test_a_debt_is_paid_when_its_broker_returns_and_not_before(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    halted_by_the_death_of(4, run)
+    journal = run.ledger.journal(run.run_id)
+    paid, owed = pay_debts(run.cluster, journal)
+    assert (len(paid), [t.resource for t in owed]) == (0, [at_broker(4)])
+    run.cluster.restart_broker(4)
+    paid, owed = pay_debts(run.cluster, journal)
+    assert ([t.resource for t in paid], owed) == ([at_broker(4)], ())
+    assert own_configs(run.cluster) == {}
+    assert pay_debts(run.cluster, journal) == ((), ())
+
+
+def test_a_debt_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    halted_by_the_death_of(4, run)
+    run.cluster.restart_broker(4)
+    theirs = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, "777777")
+    run.cluster.alter_configs([theirs])
+    paid, _ = pay_debts(run.cluster, run.ledger.journal(run.run_id))
+    assert len(paid) == 1
+    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "777777"}}
+
+
+def test_moves_that_a_frozen_broker_held_stay_throttled_when_it_wakes_in_time(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    driver.step()
+    run.cluster.addressed_broker = 3
+    run.cluster.freeze_broker(3)
+    run.cluster.advance(driver.step() or 0)
+    run.cluster.addressed_broker = None
+    run.driver().settle_step()
+    assert own_configs(run.cluster), "what was sent may still be applied"
+    run.cluster.thaw_broker(3)
+    for _ in range(3):
+        run.driver().settle_step()
+    if run.cluster.list_reassignments():
+        assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
+    run.repeat(run.driver().settle_step)
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    halted_by_the_death_of(4, run)
+    run.cluster.restart_broker(4)
+    before = run.placement()
+    late = next(m for m in run.plan.moves if m.adding and m.topic_partition in run.cluster.partitions)
+    run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
+    assert late in late_moves(run.plan, run.cluster.list_reassignments())
+    run.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
+    assert run.driver().settle_step() is not None
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}, "it gets its throttle first"
+    run.repeat(run.driver().settle_step)
+    assert run.run.state is RunState.HALTED
+    assert run.placement() != before
+    assert own_configs(run.cluster) == {}
+    assert [t for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None] == []
+
+
+class FrozenBeforeACall:
+    """The cluster for a process that is stopped between the check of its step lock and its next config change."""
+
+    def __init__(self, cluster: SimulatedCluster, meanwhile: Any) -> None:
+        self._cluster, self._meanwhile = cluster, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def alter_configs(self, changes: Any) -> Any:
+        self._meanwhile()
+        return self._cluster.alter_configs(changes)
+
+
+def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_a_debt_and_paid(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+
+    def the_other_copy_ends_the_run() -> None:
+        with run.ledger._transaction() as connection:
+            connection.execute(sa.text("UPDATE runs SET step_until = 0"))  # the lock has run out
+        run.repeat(run.driver().settle_step)
+        assert run.run.state is RunState.HALTED
+
+    frozen: Any = FrozenBeforeACall(run.cluster, the_other_copy_ends_the_run)
+    with pytest.raises(RunConflictError, match="taken over"):
+        run.driver(frozen).step()
+    assert own_configs(run.cluster), "it came late, and nobody can take it back"
+    pay_debts(run.cluster, run.ledger.journal(run.run_id))
+    assert own_configs(run.cluster) == {}
+
+
+def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    theirs = {
+        (of_topic("orders"), LEADER_REPLICAS): "7:3,0:1",
+        (at_broker(1), LEADER_RATE): "500000",
+        (at_broker(4), FOLLOWER_RATE): "90000000",
+    }
+    for (resource, key), value in theirs.items():
+        run.cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
+    before, placement = own_configs(run.cluster), run.placement()
+    settings = tuple(SettingBefore(resource, key, value) for (resource, key), value in sorted(theirs.items()))
+    fields = {name: getattr(run.plan, name) for name in run.plan.__dataclass_fields__}
+    plan = type(run.plan)(**{**fields, "settings_before": settings})
+    run.until_moving(run.driver())
+    assert own_configs(run.cluster) != before
+    monkeypatch.setattr(time, "sleep", run.cluster.advance)
+    keys = stop_from_plan(run.cluster, plan, run.log.append)
+    assert {key.outcome for key in keys} == {"as before"}
+    assert run.placement() == placement
+    assert own_configs(run.cluster) == before
+    assert not run.cluster.list_reassignments()
+
+
+def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_paid_like_a_debt(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    run.cluster.addressed_broker = 3
+    run.cluster.freeze_broker(3)
+    run.cluster.advance(driver.step() or 0)
+    run.cluster.addressed_broker = None
+    run.cluster.advance(20)
+    with pytest.raises(HaltedError, match="dead: 3"):
+        while True:
+            run.cluster.advance(driver.step() or 0)
+    assert run.end(driver) is RunState.HALTED
+    journal = run.ledger.journal(run.run_id)
+    pay_debts(run.cluster, journal)
+    assert of_topic("orders") not in own_configs(run.cluster)
+    run.cluster.thaw_broker(3)
+    assert own_configs(run.cluster)[of_topic("orders")], "the lists come back, and nobody asked for them any more"
+    paid, _ = pay_debts(run.cluster, journal)
+    assert of_topic("orders") in {key.resource for key in paid}
+    assert own_configs(run.cluster) == {}
+    assert pay_debts(run.cluster, journal) == ((), ()), "once every broker has answered, it is over"

@@ -1,0 +1,121 @@
+"""What people and the calendar say while a run is under way: pause, rate, cancel, freeze, windows, daily rates."""
+
+from datetime import time, timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
+from counterpoise.model.policy import DailyRate, MaintenanceWindow, MovementPolicy
+from counterpoise.model.run import RunState
+from tests.runs import SimulatedRun, at_broker, own_configs, times_submitted
+
+ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
+
+
+def test_a_paused_run_finishes_what_is_in_flight_frees_its_settings_and_goes_on_when_resumed(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.PAUSE, why="month end")
+    for _ in range(20):
+        run.cluster.advance(driver.step() or 0)
+    assert sum(times_submitted(run.cluster).values()) == 1
+    assert not run.cluster.list_reassignments()
+    assert own_configs(run.cluster) == {}, "throttles that nobody needs are released"
+    assert run.pulse().saying == "paused by bob: month end"
+    run.ask(Control.RESUME)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert run.placement() == run.planned_placement()
+
+
+def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
+    driver = run.driver()
+    run.ask(Control.FREEZE, why="black friday", until=run.clock() + timedelta(seconds=60))
+    with pytest.raises(RefusedError, match="frozen by bob: black friday"):
+        driver.open()
+    assert run.run.state is RunState.APPROVED
+    run.ask(Control.UNFREEZE)
+    run.until_moving(driver)
+    run.ask(Control.FREEZE, why="black friday", until=run.clock() + timedelta(seconds=60))
+    for _ in range(15):
+        run.cluster.advance(driver.step() or 0)
+    assert sum(times_submitted(run.cluster).values()) == 1
+    assert "black friday" in run.pulse().saying
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+
+
+def test_a_rate_asked_for_midway_is_followed_up_and_down_but_never_raises_a_strangers(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    slow = ConfigChange(at_broker(1), LEADER_RATE, ConfigOperation.SET, "500000")
+    run.cluster.alter_configs([slow])
+    before = own_configs(run.cluster)
+    driver = run.driver()
+    run.until_moving(driver)
+    for rate in (5_000_000, 200_000, 2_000_000):
+        run.ask(Control.RATE, rate_bytes_per_second=rate)
+        driver.step()
+        assert own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE] == str(rate)
+        assert int(own_configs(run.cluster)[at_broker(1)][LEADER_RATE]) == min(rate, 500_000)
+    assert "throttle gap" not in run.event_kinds()
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == before
+
+
+@pytest.mark.parametrize("control", [Control.CANCEL, Control.UNDO])
+def test_a_cancelled_run_is_as_before_and_may_be_executed_again(tmp_path: Path, control: Control) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = run.placement()
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(control, why="wrong night")
+    with pytest.raises(HaltedError, match="wrong night"):
+        driver.step()
+    assert run.end(driver) is RunState.HALTED
+    assert run.placement() == before, "the order, too, which a cancel alone does not give back"
+    assert own_configs(run.cluster) == {}
+    assert run.go() is RunState.DONE
+    assert run.placement() == run.planned_placement()
+
+
+def test_outside_a_window_nothing_is_submitted_and_no_throttle_is_left(tmp_path: Path) -> None:
+    window = MaintenanceWindow("0 22 * * *", timedelta(hours=2))
+    limits = MovementPolicy(windows=(window,), max_moves_in_flight=1)
+    run = SimulatedRun.make(tmp_path, limits=limits)  # it is noon
+    driver = run.driver()
+    driver.open()
+    for _ in range(5):
+        run.cluster.advance(driver.step() or 0)
+    assert not times_submitted(run.cluster)
+    assert own_configs(run.cluster) == {}
+    assert "opens at 2026-01-31 22:00 UTC" in run.pulse().saying
+    run.cluster.advance(12 * 3600 - 5 - run.cluster.now)  # five seconds before it closes
+    run.until_moving(driver)
+    for _ in range(10):
+        run.cluster.advance(driver.step() or 0)
+    assert run.clock().hour == 0
+    assert 1 <= sum(times_submitted(run.cluster).values()) <= 2
+    assert not run.cluster.list_reassignments()
+    assert own_configs(run.cluster) == {}
+    assert run.run.state is RunState.RUNNING
+
+
+def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(tmp_path: Path) -> None:
+    until_noon = DailyRate(time(8), time(12, 0, 10), 100_000)
+    always = DailyRate(time(0), time(0), 50_000_000)
+    run = SimulatedRun.make(tmp_path, limits=MovementPolicy(daily_rates=(until_noon, always)))
+    driver = run.driver()
+    run.until_moving(driver)
+    assert own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE] == "100000"
+    run.cluster.advance(10)
+    driver.step()
+    assert own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE] == "1000000"
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {}

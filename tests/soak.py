@@ -1,0 +1,207 @@
+"""kill -9 of the process that carries a run out: at every named point, then at random instants (`make soak`).
+
+    python -m tests.soak --kills 100
+
+One topic travels to broker 4 and back, run after run. Each run is killed several times and resumed each time by a new
+process. After each, Kafka's own client and tools must tell the placement of the plan and the configs of before; in the
+end, the metadata log must hold exactly one change record for each broker that a plan added to a partition.
+
+Named points lie right before and right after each write to the ledger, each check of the step lock and each call that
+changes the cluster, told apart by what the process announced last ("after submitting while moving"). Reads change
+nothing: a kill between two of them equals one at the nearest point. The step lock of a killed process lasts 30 s; that
+wait is spared by taking it back, and nothing else of the ledger is touched.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+import local_kafka
+from counterpoise.errors import CounterpoiseError
+from counterpoise.model.run import RunState
+from counterpoise.pipeline import PlannedRun
+from local_kafka import brokers_in_racks
+from local_processes import wait_until
+from tests.fault_points import Trap
+from tests.faults import BROKER_PROPERTIES, KB, Ground, configs
+from tests.kafka_facts import times_added
+
+TOPIC: Final = "travels"
+HOME: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1), (1, 2, 3))
+AWAY: Final = ((4, 2, 3), (2, 3, 4), (4, 1, 2), (1, 3, 4), (4, 1, 3), (3, 2, 4), (2, 1, 3))  # the last: a new order
+RATE: Final = "200kB/s"
+POLICY: Final = "{movement: {max_moves_in_flight: 2}}"
+KILLS_PER_RUN: Final = 8
+LONGEST_LIFE_SECONDS: Final = 6.0
+MOST_PROCESSES: Final = 60
+
+Kill = Callable[[PlannedRun], int]  # kills a run's process again and again, until one ends by itself; how often
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one run."""
+
+    kills: int
+    seconds: float
+    losses: tuple[str, ...]
+
+
+@dataclass
+class Travel:
+    """One topic on its way to and fro, and what the metadata log has to hold because of that."""
+
+    ground: Ground
+    is_away: bool = False
+    before: str = ""
+    added: Counter[tuple[int, int]] = field(default_factory=Counter)  # (broker, partition)
+
+    def prepare(self) -> None:
+        self.ground.create_topic(TOPIC, HOME, size=100 * KB)
+        self.before = configs(self.ground.kafka)
+
+    def once(self, kill: Kill) -> Row:
+        """One run, there or back."""
+        start = time.monotonic()
+        here, there = (AWAY, HOME) if self.is_away else (HOME, AWAY)
+        run = self.ground.approved({f"{TOPIC}-{n}": replicas for n, replicas in enumerate(there)}, RATE)
+        kills = kill(run)
+        self.is_away = not self.is_away
+        self.added.update((b, n) for n in range(len(HOME)) for b in set(there[n]) - set(here[n]))
+        return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
+
+    def _losses(self, run: PlannedRun) -> list[str]:
+        ground = self.ground
+        ended = ground.state(run)
+        facts = {
+            f"it is {ended.state} ({ended.reason})": ended.state is RunState.DONE and not ended.reason,
+            "the placement is not the plan's": ground.is_as_planned(run),
+            "configs are not as before": configs(ground.kafka) == self.before,
+            "something is still under way": not ground.reassignments(),
+        }
+        return [what for what, is_well in facts.items() if not is_well]
+
+    def moved_twice(self) -> list[str]:
+        """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
+        with self.ground.site() as site, site.reader("demo") as reader:
+            controller = reader.describe_quorum()[0].node_id
+        wrong = []
+        for broker_id in (1, 2, 3, 4):
+            seen: Counter[int] = Counter()
+            for (_, partition), times in times_added(self.ground.kafka, broker_id, [controller]).items():
+                seen[partition] += times
+            wanted = {n: self.added[broker_id, n] for n in range(len(HOME))}
+            wrong += [
+                f"broker {broker_id} was added to {TOPIC}-{n} {seen[n]} times, {times} plans wanted it"
+                for n, times in wanted.items()
+                if seen[n] != times
+            ]
+        return wrong
+
+
+def killed_at(ground: Ground, trap: Trap, most: int = MOST_PROCESSES) -> Kill:
+    """A kill at each point of the trap; the process after `most` kills is let live."""
+
+    def kill(run: PlannedRun) -> int:
+        for kills in range(MOST_PROCESSES):
+            with ground.victim(run, trap if kills < most else None) as victim:
+                code = victim.wait()
+            if code != -signal.SIGKILL:
+                return kills
+            ground.forget_lock(run)
+        return MOST_PROCESSES
+
+    return kill
+
+
+def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
+    """At most `most` kills, each at some instant of a process's life."""
+
+    def kill(run: PlannedRun) -> int:
+        for kills in range(MOST_PROCESSES):
+            with ground.victim(run) as victim:
+                if kills >= most:
+                    victim.wait()
+                else:
+                    ends_at = time.monotonic() + chance.uniform(0.1, LONGEST_LIFE_SECONDS)
+                    wait_until(lambda v=victim, t=ends_at: not v.is_alive or time.monotonic() > t, "a moment", 60)  # type: ignore[misc]
+                    victim.kill()
+            if victim.exit_code != -signal.SIGKILL:
+                return kills
+            ground.forget_lock(run)
+        return MOST_PROCESSES
+
+    return kill
+
+
+def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
+    """Every loss, in words."""
+    ground = travel.ground
+    losses: list[str] = []
+
+    def told(name: str, row: Row) -> Row:
+        console.print(f"{name:<24}{row.kills:>6}{row.seconds:>10.1f}   {'; '.join(row.losses) or 'nothing lost'}")
+        losses.extend(f"{name}: {loss}" for loss in row.losses)
+        return row
+
+    console.print(f"{'run':<24}{'kills':>6}{'seconds':>10}   outcome")
+    told("nobody is killed", travel.once(killed_at_random(ground, random.Random(0), 0)))
+    trap = Trap(record=ground.folder / "points.txt", is_everywhere=True)
+    number, barren = 0, 0
+    while barren < 2:  # a way there and a way back that meet no new point
+        number += 1
+        row = told(f"named points {number}", travel.once(killed_at(ground, trap, KILLS_PER_RUN)))
+        barren = barren + 1 if not row.kills else 0
+    points = (ground.folder / "points.txt").read_text().splitlines()
+    chance, done, number = random.Random(seed), 0, 0
+    while done < kills:
+        number += 1
+        done += told(
+            f"random instants {number}",
+            travel.once(killed_at_random(ground, chance, min(KILLS_PER_RUN, kills - done))),
+        ).kills
+    for point in sorted(points):
+        console.print(f"killed {point}", style="dim")
+    losses += travel.moved_twice()
+    copies = sum(travel.added.values())
+    console.print(f"{len(points)} named points, {done} random instants (seed {seed}), {copies} replicas added by plans")
+    return losses
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="kill -9 at every named point and at random instants of a run")
+    parser.add_argument("--kills", type=int, default=100, help="how many random instants (default: 100)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the random instants")
+    arguments = parser.parse_args()
+    console = Console(highlight=False, soft_wrap=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder, brokers = Path(name), brokers_in_racks("a", "b", "c", "d")
+        with local_kafka.running(folder / "kafka", brokers, BROKER_PROPERTIES) as kafka:
+            ground = Ground(kafka, folder / "site", POLICY)
+            ground.folder.mkdir()
+            travel = Travel(ground)
+            try:
+                travel.prepare()
+                losses = soak(travel, arguments.kills, arguments.seed, console)
+            except CounterpoiseError as error:
+                losses = [f"{type(error).__name__}: {error}"]
+            finally:
+                ground.close()
+    for loss in losses:
+        console.print(loss, style="red")
+    console.print("LOST" if losses else "nothing lost: every run ended at its plan, configs as before, nothing twice")
+    return 1 if losses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
