@@ -119,3 +119,14 @@ def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(tmp
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
     assert own_configs(run.cluster) == {}
+
+
+def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_execution(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
+    driver = run.driver()
+    run.until_moving(driver)
+    driver.settle_step()
+    run.ask(Control.CANCEL)
+    assert run.end(driver) is RunState.HALTED
+    assert run.go() is RunState.DONE
+    assert run.placement() == run.planned_placement()

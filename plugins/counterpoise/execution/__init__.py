@@ -5,7 +5,7 @@
 """
 
 from counterpoise.execution.break_glass import keys_to_restore
-from counterpoise.execution.debts import late_moves, pay_debts
+from counterpoise.execution.debts import is_owed, late_moves, pay_debts
 from counterpoise.execution.driver import Driver, Orders
 
-__all__ = ["Driver", "Orders", "keys_to_restore", "late_moves", "pay_debts"]
+__all__ = ["Driver", "Orders", "is_owed", "keys_to_restore", "late_moves", "pay_debts"]

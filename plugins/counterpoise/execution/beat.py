@@ -37,6 +37,8 @@ def beat(
     brake = _brake(base, seen, moving, limits.brakes, approved_rate)
     rate = rate_in_force(seen, limits, approved_rate, brake.steps)
     links = tuple(_links(base, seen, moving))
+    target = wanted_throttles(moving, base.rate_bytes_per_second or rate)
+    lacking = missing(target, seen.configs, seen.touched)
     return Pulse(
         at=seen.now,
         progress=_progress(plan, by_state, seen),
@@ -48,7 +50,8 @@ def beat(
         brake=brake.steps,
         is_hurting=brake.is_hurting,
         hurting_changed_at=brake.changed_at,
-        gaps=base.gaps + _is_gap(moving, seen, base.rate_bytes_per_second or rate),
+        gaps=base.gaps + bool(gaps(lacking, seen.touched, seen.configs)),
+        unthrottled_looks=base.unthrottled_looks + 1 if lacking else 0,
         is_cancelling=base.is_cancelling,
         troubles=_troubles(base, by_state, seen),
         short_at_start=base.short_at_start,
@@ -146,11 +149,6 @@ def _seconds_left(unfinished: Iterable[Move], seen: Observation, rate: int) -> i
             for link in ((destination, False), (seen.leader_of(move), True)):
                 left[link] = left.get(link, 0) + missing_bytes
     return round(max(left.values()) / rate) if left and rate else None
-
-
-def _is_gap(moving: list[Move], seen: Observation, rate: int) -> int:
-    target = wanted_throttles(moving, rate)
-    return int(bool(gaps(missing(target, seen.configs, seen.touched), seen.touched, seen.configs)))
 
 
 def _troubles(base: Pulse, by_state: Mapping[MoveState, list[Move]], seen: Observation) -> dict[str, datetime]:

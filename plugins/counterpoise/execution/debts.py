@@ -30,7 +30,7 @@ def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is. Keys with a change
     that nobody answered are looked at again until every broker has answered: by then it has come, or never will.
     """
-    owed = [t for t in journal.touched() if t.restored_at is None or MAY_COME_LATE in t.outcome]
+    owed = [t for t in journal.touched() if is_owed(t)]
     if not owed:
         return (), ()
     configs = _read(admin, owed)
@@ -52,6 +52,11 @@ def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey
         elif touched.restored_at is None:
             left.append(touched)
     return tuple(paid), tuple(left)
+
+
+def is_owed(touched: TouchedKey) -> bool:
+    """Whether a key of an ended run is still to be looked after: not restored, or a change of it may come late."""
+    return touched.restored_at is None or MAY_COME_LATE in touched.outcome
 
 
 def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:

@@ -246,6 +246,8 @@ class Driver:
             if touched.restored_at is None and touched not in owed:
                 value = own_value(seen.configs, touched.resource, touched.key)
                 self._journal.restored(touched, value, outcome_of(touched, value))
+        if asked := seen.standing.cancelled:  # while it settled already
+            self._ledger.obeyed(asked)
         for touched in owed:
             self._journal.owed(touched, f"owed: broker {touched.resource.name} is dead")
         state, reason = self._outcome(seen, owed)

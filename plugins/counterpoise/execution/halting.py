@@ -19,6 +19,7 @@ from counterpoise.model.pulse import Pulse
 from counterpoise.units import format_rate, format_seconds
 
 _MOST_GAPS = 1  # keys that somebody else removed are set again once
+_MOST_UNTHROTTLED_LOOKS = 5  # with something in flight; setting keys takes one, reading them back another
 
 States = Mapping[MoveState, Sequence[Move]]
 
@@ -75,6 +76,8 @@ def _strangers(by_state: States, seen: Observation, pulse: Pulse) -> Halt | None
         return Halt(f"somebody else moved {len(drifted)} partitions of the plan: {some(_names(drifted))}")
     if pulse.gaps > _MOST_GAPS:
         return Halt("somebody else removed our throttle keys again, after they had been set anew once", cancels=True)
+    if pulse.unthrottled_looks > _MOST_UNTHROTTLED_LOOKS:
+        return Halt("somebody else removes our throttle keys as fast as they are set", cancels=True)
     return None
 
 

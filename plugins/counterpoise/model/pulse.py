@@ -45,6 +45,7 @@ class Pulse:
     is_hurting: bool = False  # clients outside the plan
     hurting_changed_at: datetime | None = None  # when that began or ended, or the brake was last moved
     gaps: int = 0  # looks that found throttle keys removed by somebody else
+    unthrottled_looks: int = 0  # one after another that found something in flight without its throttle
     is_cancelling: bool = False  # the run stopped for a reason that forbids what is in flight to finish
     troubles: Mapping[str, datetime] = field(default_factory=dict)  # what is waited for, since when
     short_at_start: tuple[str, ...] = ()  # partitions outside the plan that lacked an in-sync replica
@@ -67,6 +68,7 @@ class Pulse:
                 "is_hurting": self.is_hurting,
                 "hurting_changed_at": self.hurting_changed_at.isoformat() if self.hurting_changed_at else None,
                 "gaps": self.gaps,
+                "unthrottled_looks": self.unthrottled_looks,
                 "is_cancelling": self.is_cancelling,
                 "troubles": {what: since.isoformat() for what, since in self.troubles.items()},
                 "short_at_start": list(self.short_at_start),

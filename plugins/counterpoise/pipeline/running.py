@@ -13,7 +13,7 @@ from counterpoise import analysis, reporting, verification
 from counterpoise.approval import granted_approval, people_needed
 from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError
-from counterpoise.execution import Driver, Orders, pay_debts
+from counterpoise.execution import Driver, Orders, is_owed, pay_debts
 from counterpoise.installation import Site
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
@@ -79,7 +79,7 @@ def opened_run(site: Site, run_id: str, fingerprint: str, log: Log = lambda _: N
 def _pay_debts(site: Site, cluster: str) -> None:
     """What earlier runs owe is restored first, or this run would take it for what was there before."""
     ended = [run for run in site.ledger.runs(cluster=cluster) if run.state in (RunState.DONE, RunState.HALTED)]
-    indebted = [run for run in ended if any(t.restored_at is None for t in site.ledger.journal(run.run_id).touched())]
+    indebted = [run for run in ended if any(is_owed(t) for t in site.ledger.journal(run.run_id).touched())]
     if indebted:
         with site.operator(cluster) as admin:
             for run in indebted:
