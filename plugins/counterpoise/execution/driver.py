@@ -28,7 +28,7 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.request import Goal
-from counterpoise.model.run import Progress, RunState, TouchedKey
+from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
@@ -125,11 +125,6 @@ class Driver:
             if isinstance(command, Finish):
                 return self._close(situation.seen, command.owed, step)
             return self._apply(command, situation, step)
-
-    def progress(self) -> Progress:
-        """As of the last look, whoever made it."""
-        pulse = self._journal.pulse()
-        return pulse.progress if pulse else Progress(0, len(self._plan.moves), 0, 0, self._plan.copied_bytes, 0)
 
     def check_cluster(self) -> None:
         """Raises WrongClusterError when another cluster answers than the plan is for."""

@@ -38,6 +38,8 @@ LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
 READ_BACK_SECONDS: Final = 0.15  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
 MAY_COME_LATE: Final = "a change that nobody answered may still come"  # in the outcome of a key
+# The topic was deleted since the look; a cancel without an answer came after all, so that the next finds nothing.
+_OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS")
 _MOST_ERRORS_NAMED: Final = 20
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
@@ -129,7 +131,7 @@ class Hands:
             return LOOK_AGAIN_SECONDS
         step.check()
         self._journal.answered(partitions)
-        self._note_errors("reassignment", results)
+        self._note_errors("reassignment", results, harmless=_OVERTAKEN)
         return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
 
     def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
@@ -171,7 +173,7 @@ class Hands:
         if results is None:
             self.tell("no answer", unanswered)
         else:
-            self._note_errors("config change", results, may_all_fail=True)
+            self._note_errors("config change", results, harmless=(NO_ANSWER, *_OVERTAKEN))
 
     def _mark_late(self, unanswered: Sequence[ConfigChange]) -> None:
         keys = {(change.resource, change.key) for change in unanswered}
@@ -184,14 +186,17 @@ class Hands:
         what: str,
         results: CallResults[TopicPartition] | CallResults[ConfigResource],
         *,
-        may_all_fail: bool = False,
+        harmless: tuple[str, ...] = (),
     ) -> None:
-        """Errors of single subjects are kept; the next look decides what follows from them."""
+        """Errors of single subjects are kept; the next look decides what follows from them.
+
+        Where the cluster refuses everything, with reasons that are not harmless, the run cannot go on by itself.
+        """
         for subject, reason in list(results.errors.items())[:_MOST_ERRORS_NAMED]:
             name = f"{subject.type} {subject.name}" if isinstance(subject, ConfigResource) else str(subject)
             self.tell(f"{what} refused", f"{name}: {reason}")
-        silent = may_all_fail and all(reason.startswith(NO_ANSWER) for reason in results.errors.values())
-        if results.errors and not results.accepted and not silent:
+        is_harmless = all(reason.startswith(harmless) for reason in results.errors.values())
+        if results.errors and not results.accepted and not is_harmless:
             subject, reason = next(iter(results.errors.items()))
             raise ClusterError(
                 f"{what}: the cluster refused all {len(results.errors)}, for example {subject}: {reason}"

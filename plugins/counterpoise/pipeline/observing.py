@@ -45,9 +45,14 @@ def due_clusters(site: Site) -> list[str]:
 def snapshot(site: Site, cluster: str, scheduled_at: datetime) -> dict[str, str]:
     """Photographs a cluster into the history. The scheduled time names it, so that a retry writes the same files."""
     taken = photograph(site, cluster, scheduled_at)
-    site.archive.write_snapshot(taken)
-    site.ledger.record_snapshot(cluster, taken.snapshot_id, site.clock())
+    keep(site, taken)
     return {"cluster": cluster, "snapshot_id": taken.snapshot_id}
+
+
+def keep(site: Site, taken: ClusterSnapshot) -> None:
+    """Adds a photograph to the history."""
+    site.archive.write_snapshot(taken)
+    site.ledger.record_snapshot(taken.cluster, taken.snapshot_id, site.clock())
 
 
 def photograph(site: Site, cluster: str, at: datetime) -> ClusterSnapshot:

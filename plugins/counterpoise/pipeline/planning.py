@@ -18,7 +18,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.wish import Wish
-from counterpoise.pipeline.observing import photograph, snapshot
+from counterpoise.pipeline.observing import keep, photograph
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import find_violations
 
@@ -38,8 +38,8 @@ class PlannedRun(TypedDict):
 def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedRun | None:
     """Plans from a photograph taken now and opens a run for it; None when nothing needs to move."""
     earlier = site.ledger.last_snapshot_id(cluster)
-    taken = snapshot(site, cluster, site.clock())
-    photographed = _with_inflow(site, site.archive.read_snapshot(cluster, taken["snapshot_id"]), earlier)
+    photographed = _with_inflow(site, photograph(site, cluster, site.clock()), earlier)
+    keep(site, photographed)  # as it was planned from: `validate` reads it again
     made = plan_from(photographed, wish, site.cluster(cluster).policy.balance)
     for warning in made.warnings:
         _LOGGER.warning("%s", warning)

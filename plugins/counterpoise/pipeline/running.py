@@ -90,8 +90,7 @@ def execute_step(site: Site, run_id: str, fingerprint: str, log: Log) -> float |
     """One look at a run that moves; the seconds to wait, or None when all is moved and elected."""
     with execution(site, run_id, fingerprint, log) as driver:
         wait = driver.step()
-        progress = driver.progress()
-    log(reporting.progress_line(progress))
+    _log_progress(site, run_id, log)
     return wait
 
 
@@ -138,7 +137,15 @@ def settle_step(site: Site, run_id: str, log: Log) -> float | None:
     if run.state not in (RunState.RUNNING, RunState.SETTLING):
         return None
     with execution(site, run_id, run.fingerprint, log) as driver:
-        return driver.settle_step()
+        wait = driver.settle_step()
+    if wait is not None:
+        _log_progress(site, run_id, log)
+    return wait
+
+
+def _log_progress(site: Site, run_id: str, log: Log) -> None:
+    if pulse := site.ledger.journal(run_id).pulse():
+        log(reporting.progress_line(pulse))
 
 
 def report_run(site: Site, run_id: str) -> str:

@@ -48,7 +48,9 @@ def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
     settled = [_settle(site, run, log) for run in runs if _is_orphaned(site, run)]
     report = WatchReport(settled_runs=tuple(settled))
     if any(run.state in _UNDER_WAY for run in site.ledger.runs(cluster=cluster)):
-        return report  # whoever drives it looks after its own settings; debts wait for its end
+        # Whoever drives it looks after its own settings; debts and late moves wait for its end.
+        with site.reader(cluster) as reader:
+            return replace(report, foreign_throttles=tuple(_foreign(reader, _known_keys(site, runs))))
     with site.operator(cluster) as admin:
         late = list(_late(site, admin, runs))
         paid, owed = pay_all(site, admin, runs)
@@ -122,8 +124,8 @@ def _settle_late(site: Site, run: Run, is_newest: bool, log: Log) -> str:
     """A late move of the newest run ends by the policy; one of an older run is cancelled: others have planned since."""
     site.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
     journal = site.ledger.journal(run.run_id)
-    if not is_newest and (pulse := journal.pulse()):
-        journal.beat(replace(pulse, is_cancelling=True))
+    if pulse := journal.pulse():
+        journal.beat(replace(pulse, is_cancelling=not is_newest))
     return _settle(site, run, log)
 
 

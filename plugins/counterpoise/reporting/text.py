@@ -24,7 +24,6 @@ from counterpoise.model.overview import (
 )
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.pulse import Pulse
-from counterpoise.model.run import Progress
 from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.html import count, when
 from counterpoise.reporting.leader_balance import plan_command, tiles
@@ -181,18 +180,18 @@ def _moves_table(plan: RebalancePlan) -> str:
     return _table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
-def progress_line(seen: Pulse | Progress) -> str:
-    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`.
+def progress_line(pulse: Pulse) -> str:
+    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`, while something moves.
 
-    With a pulse, more: the speed since the look before, the rate in force, the time left, the links with most to copy.
+    The speed since the look before, the rate in force, the time left, the links with most to copy.
     """
-    progress = seen if isinstance(seen, Progress) else seen.progress
+    progress = pulse.progress
     elections = f", {progress.elections_left} leaders to elect" if progress.elections_left else ""
     figures = (
         f"{progress.share * 100:.0f} %: {format_bytes(progress.copied_bytes)} of {format_bytes(progress.total_bytes)}, "
         f"{progress.moves_done} of {progress.moves_total} partitions, {progress.moves_in_flight} in flight{elections}"
     )
-    return figures if isinstance(seen, Progress) else "; ".join([figures, *_speed_parts(seen)])
+    return "; ".join([figures, *_speed_parts(pulse)])
 
 
 def _speed_parts(pulse: Pulse) -> Iterable[str]:
