@@ -45,7 +45,19 @@ class Countdown:
         self.left -= 1
 
 
-JOURNAL_WRITES = ("touching", "seen_during", "restored", "owed", "submitting", "answered", "done", "electing", "event")
+JOURNAL_WRITES = (
+    "touching",
+    "sending",
+    "heard",
+    "seen_during",
+    "restored",
+    "owed",
+    "submitting",
+    "answered",
+    "done",
+    "electing",
+    "event",
+)
 
 
 def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:

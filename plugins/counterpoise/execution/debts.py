@@ -8,10 +8,9 @@ applies what it was asked long ago when it wakes. A reassignment that equals a s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from counterpoise.execution.hands import MAY_COME_LATE, outcome_of
+from counterpoise.execution.hands import outcome_of
 from counterpoise.execution.throttles import Configs, own_value, restoring
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
@@ -39,24 +38,24 @@ def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey
         admin.alter_configs(changes)
         configs = _read(admin, owed)
     changed = {(change.resource, change.key) for change in changes}
-    all_answer = {b.broker_id for b in admin.describe_cluster().brokers} == admin.describe_versions().keys()
     paid, left = [], []
     for touched in owed:
         is_gone = _is_topic(touched) and touched.resource not in configs
         if is_gone or (touched.resource in configs and restoring(touched, configs) is None):
             value = own_value(configs, touched.resource, touched.key)
-            known = replace(touched, outcome="") if all_answer else touched
-            journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(known, value))
+            journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(touched, value))
             if touched.restored_at is None or (touched.resource, touched.key) in changed:
                 paid.append(touched)
         elif touched.restored_at is None:
             left.append(touched)
+    if {b.broker_id for b in admin.describe_cluster().brokers} == admin.describe_versions().keys():
+        journal.nothing_is_late(t for t in owed if t not in left)
     return tuple(paid), tuple(left)
 
 
 def is_owed(touched: TouchedKey) -> bool:
     """Whether a key of an ended run is still to be looked after: not restored, or a change of it may come late."""
-    return touched.restored_at is None or MAY_COME_LATE in touched.outcome
+    return touched.restored_at is None or touched.may_come_late
 
 
 def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:

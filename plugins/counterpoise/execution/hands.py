@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
 READ_BACK_SECONDS: Final = 0.15  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
-MAY_COME_LATE: Final = "a change that nobody answered may still come"  # in the outcome of a key
 # The topic was deleted since the look; a cancel without an answer came after all, so that the next finds nothing.
 _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS")
 _MOST_ERRORS_NAMED: Final = 20
@@ -89,7 +88,7 @@ class Hands:
         touched = touches(changes, seen.configs, topic_ids)
         self._journal.touching(touched)
         self.tell("throttling", f"{len(changes)} config keys, {format_rate(rate)}")
-        self._alter_configs(changes, step)
+        self._alter_configs(changes, touched, step)
         try:
             step.check()
         except RunConflictError:
@@ -146,7 +145,7 @@ class Hands:
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
         self.tell("restoring", f"{len(keys)} config keys")
-        self._alter_configs([change for _, change in keys], step)
+        self._alter_configs([change for _, change in keys], [touched for touched, _ in keys], step)
         return READ_BACK_SECONDS
 
     def _release(self, keys: Sequence[TouchedKey], seen: Observation, step: "Step") -> float:
@@ -156,30 +155,21 @@ class Hands:
             self._journal.restored(touched, value, outcome_of(touched, value))
         return 0.0
 
-    def _alter_configs(self, changes: Sequence[ConfigChange], step: "Step") -> None:
+    def _alter_configs(self, changes: Sequence[ConfigChange], keys: Sequence[TouchedKey], step: "Step") -> None:
         """Harmless without an answer: the next look reads every key, and a broker that is silent keeps its debt.
 
-        What may come later still, when a frozen broker wakes, is marked, so that debts are looked for even then.
+        What may come later still, when a frozen broker wakes, is on record, so that it is looked for even then.
         """
+        call = self._journal.sending(keys)
         step.check()
-        results, unanswered = None, ""
         try:
             results = self._admin.alter_configs(changes)
-            silent = {r for r, reason in results.errors.items() if reason.startswith(NO_ANSWER)}
         except UnknownOutcomeError as error:
-            silent = {c.resource for c in changes if c.resource.type is ConfigResourceType.TOPIC}
-            unanswered = str(error)
-        self._mark_late([change for change in changes if change.resource in silent])
-        if results is None:
-            self.tell("no answer", unanswered)
-        else:
-            self._note_errors("config change", results, harmless=(NO_ANSWER, *_OVERTAKEN))
-
-    def _mark_late(self, unanswered: Sequence[ConfigChange]) -> None:
-        keys = {(change.resource, change.key) for change in unanswered}
-        for touched in self._journal.touched() if keys else ():
-            if (touched.resource, touched.key) in keys:
-                self._journal.owed(touched, MAY_COME_LATE)
+            self._journal.heard(call, {c.resource for c in changes if c.resource.type is ConfigResourceType.TOPIC})
+            self.tell("no answer", str(error))
+            return
+        self._journal.heard(call, {r for r, reason in results.errors.items() if reason.startswith(NO_ANSWER)})
+        self._note_errors("config change", results, harmless=(NO_ANSWER, *_OVERTAKEN))
 
     def _note_errors(
         self,
@@ -204,8 +194,7 @@ class Hands:
 
 
 def outcome_of(touched: TouchedKey, value: str | None) -> str:
-    outcome = "as before" if value == touched.before_value else "changed by somebody else; left as it is"
-    return f"{outcome}; {MAY_COME_LATE}" if MAY_COME_LATE in touched.outcome else outcome
+    return "as before" if value == touched.before_value else "changed by somebody else; left as it is"
 
 
 def _count(moves: Sequence[Move]) -> str:

@@ -113,6 +113,34 @@ class Journal:
         with self._transaction() as connection:
             return self._touched(connection)
 
+    def sending(self, keys: Iterable[TouchedKey]) -> str:
+        """A change of these keys is about to be sent; until `heard`, it may be applied at any time. The call's name.
+
+        An earlier call that nobody answered stays on record: an answer to a later one says nothing about it.
+        """
+        call = uuid.uuid4().hex
+        with self._transaction() as connection:
+            for touched in keys:
+                values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
+                self._update_key(connection, touched, **values)
+        return call
+
+    def heard(self, call: str, unless: Iterable[ConfigResource] = ()) -> None:
+        """An answer came, but for some resources."""
+        key = touched_keys.c
+        silent = [sa.and_(key.resource_type == str(r.type), key.resource_name == r.name) for r in unless]
+        where = [key.run_id == self.run_id, key.unanswered_call == call]
+        with self._transaction() as connection:
+            connection.execute(
+                touched_keys.update().where(*where, sa.not_(sa.or_(sa.false(), *silent))).values(unanswered_call=None)
+            )
+
+    def nothing_is_late(self, keys: Iterable[TouchedKey]) -> None:
+        """Whoever was asked to change these keys has done so, or never will."""
+        with self._transaction() as connection:
+            for touched in keys:
+                self._update_key(connection, touched, unanswered_call=None)
+
     def seen_during(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
         """What was read back from the cluster after the change."""
         with self._transaction() as connection:
@@ -228,6 +256,7 @@ class Journal:
                 after_value=row.after_value,
                 restored_at=row.restored_at,
                 outcome=row.outcome,
+                may_come_late=row.unanswered_call is not None,
             )
             for row in connection.execute(query)
         )

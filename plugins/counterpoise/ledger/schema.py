@@ -95,6 +95,7 @@ touched_keys = sa.Table(
     sa.Column("touched_at", UtcDateTime, nullable=False),
     sa.Column("restored_at", UtcDateTime),
     sa.Column("outcome", sa.Text, nullable=False, default=""),  # restored, changed by others, topic gone, ...
+    sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
 )
 
 moves = sa.Table(

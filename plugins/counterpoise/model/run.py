@@ -89,6 +89,7 @@ class TouchedKey:
     after_value: str | None = None
     restored_at: datetime | None = None
     outcome: str = ""
+    may_come_late: bool = False  # a change that nobody answered may still be applied
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column('moves', sa.Column('asked_broker_id', sa.Integer(), nullable=True))
+    op.add_column('touched_keys', sa.Column('unanswered_call', sa.Text(), nullable=True))
     op.create_table('requests',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('cluster', sa.Text(), nullable=False),
