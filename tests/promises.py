@@ -70,7 +70,8 @@ class Watch:
             return
         self.foreign_keys.add(key)
         self.gaps[key] = 0
-        if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE):
+        # An earlier rate of theirs may be what a run found before it, and brings back.
+        if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE) and change.key in LIST_KEYS:
             self.foreign_entries[key].clear()
         self.foreign_entries[key].update(_entries(change.value))
 
