@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test soak lint requirements clean
+.PHONY: setup demo test test-in-memory test-on-brokers soak lint requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -27,10 +27,16 @@ $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
-test: setup  ## every test, suite by suite; tests/README.md has the time budget of each
+test: setup  ## every test; tests/README.md has the time budget of each suite
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-in-memory test-on-brokers
+
+# Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer.
+test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
+
+test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most

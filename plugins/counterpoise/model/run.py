@@ -35,7 +35,7 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.RUNNING: frozenset({RunState.SETTLING}),
     RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
-    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING}),
+    RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING, RunState.REJECTED}),
     RunState.DONE: frozenset({RunState.SETTLING}),
     RunState.REJECTED: frozenset(),
     RunState.SUPERSEDED: frozenset(),

@@ -67,7 +67,9 @@ def open_run(site: Site, run_id: str, fingerprint: str) -> None:
 def opened_run(site: Site, run_id: str, fingerprint: str, log: Log = lambda _: None) -> Iterator[Driver]:
     """As `open_run`, and then the hands of that run, on the same connection."""
     run, made = run_and_plan(site, run_id, fingerprint)
-    if run.state in (RunState.APPROVED, RunState.HALTED):
+    if run.state is RunState.SUPERSEDED:
+        raise RefusedError(f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan")
+    if run.state not in (RunState.RUNNING, RunState.SETTLING):
         approvals = site.ledger.approvals_of(run_id)
         granted_approval(approvals, made.fingerprint, site.clock(), people=people_needed(made))
     _pay_debts(site, run.cluster)
