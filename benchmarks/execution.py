@@ -1,11 +1,11 @@
 """How fast approved plans run under their throttle, and how little they add to it: one table, every target beside it.
 
-    .venv/bin/python benchmarks/execution.py [--rate 10MB/s] [--seconds 60] [--markdown] [--without-brokers]
+    .venv/bin/python benchmarks/execution.py [--rate 10MB/s] [--seconds 120] [--markdown] [--without-brokers]
 
-On real local brokers: a plan that copies to a new broker for about a minute, carried out by `counterpoise execute`,
+On real local brokers: a plan that copies to a new broker for two minutes, carried out by `counterpoise execute`,
 taken back, and carried out again by `kafka-reassign-partitions --execute` under the same throttle. On 68 simulated
 brokers with 50 ms per call: what a run adds before the first byte and after the last. Exit code 1 when a target is
-missed. It takes about five minutes, 5 GB of disk and two cores; nothing else should run meanwhile.
+missed. It takes about seven minutes, 8 GB of disk and two cores; nothing else should run meanwhile.
 """
 
 import sys

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Throttled runs against the ideal, and against Kafka's own tool.")
     parser.add_argument("--rate", default="10MB/s", help="the throttle (default: 10MB/s)")
-    parser.add_argument("--seconds", type=int, default=60, help="how long the copying takes at best (default: 60)")
+    parser.add_argument("--seconds", type=int, default=120, help="how long the copying takes at best (default: 120)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--without-brokers", action="store_true", help="only the simulated part")
     return parser.parse_args(argv)
