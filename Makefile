@@ -28,7 +28,7 @@ demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KE
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
 test: setup  ## every test; tests/README.md has the time budget of each suite
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-in-memory test-on-brokers
+	@$(MAKE) --no-print-directory --jobs=2 test-in-memory test-on-brokers
 
 # Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer.
 test-in-memory: setup
