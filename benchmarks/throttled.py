@@ -2,9 +2,12 @@
 
 ours, kafkas = compare(folder, rate_bytes_per_second=10_000_000, seconds=120)
 
-As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from the first byte to the
-last. Ours counts from the start of the command to the end of the run, proof that every setting is as before included;
-what writes the report comes after. Kafka's counts until its `--verify` has removed the throttle.
+Five brokers lead alike, and a sixth joins: its link is the busiest from the first byte to the last. A follower has one
+fetcher for each leader, and one that is over its rate sleeps for a second; with more leaders the throttle is used
+better, whoever set it.
+
+Ours counts from the start of the command to the end of the run, proof that every setting is as before included; what
+writes the report comes after. Kafka's counts until its `--verify` has removed the throttle.
 """
 
 import json
@@ -29,9 +32,10 @@ from counterpoise.model.plan import RebalancePlan
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
 
-_PARTITIONS: Final = 60
+_PARTITIONS: Final = 300
+_BROKERS: Final = 5
 _REPLICATION_FACTOR: Final = 2
-_NEW_BROKER: Final = 4
+_NEW_BROKER: Final = _BROKERS + 1
 _REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _SAMPLE_SECONDS: Final = 0.5
 _SHORTEST_WINDOW_SECONDS: Final = 11.0  # Kafka's own: 11 samples of one second
@@ -60,13 +64,13 @@ class Timed:
 
 def compare(folder: Path, rate_bytes_per_second: int, seconds: int) -> tuple[Timed, Timed]:
     """Ours and Kafka's. The new broker receives about `seconds` times the rate."""
-    arriving = _PARTITIONS * _REPLICATION_FACTOR // 4
+    arriving = _PARTITIONS * _REPLICATION_FACTOR // _NEW_BROKER
     partition_bytes = rate_bytes_per_second * seconds // arriving
-    with local_kafka.running(folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m") as kafka:
-        replicas = [(1, 2 + n % 2) for n in range(_PARTITIONS)]
+    with local_kafka.running(folder / "kafka", brokers_in_racks(*"abcde"), heap="-Xmx512m") as kafka:
+        replicas = [(1 + n % _BROKERS, 1 + (n + 1 + n // _BROKERS % 4) % _BROKERS) for n in range(_PARTITIONS)]
         create_topics(kafka.bootstrap_string, [TopicSpec("orders", replicas, configs={"retention.ms": "-1"})])
         fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(_PARTITIONS), partition_bytes))
-        kafka.add_broker(_NEW_BROKER, "d")
+        kafka.add_broker(_NEW_BROKER, "f")
         environment = _site(folder, kafka)
         plan_file = folder / "plan.json"
         words = ["--cluster", "bench", "--goal", "add-brokers", "--brokers", str(_NEW_BROKER)]
