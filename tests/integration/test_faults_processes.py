@@ -13,7 +13,7 @@ import pytest
 
 import local_kafka
 from counterpoise import controls, pipeline
-from counterpoise.errors import LedgerError, NotApprovedError, RunConflictError, StalePlanError
+from counterpoise.errors import LedgerError, NotApprovedError, StalePlanError
 from counterpoise.installation import now_utc
 from counterpoise.ledger import database
 from counterpoise.model.approval import Decision
@@ -171,7 +171,7 @@ def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Trave
             reason="not now",
             rate=None,
         )
-        with pytest.raises(RunConflictError, match="rejected"):
+        with pytest.raises(NotApprovedError, match="rejected by bob"):
             pipeline.open_run(site, revoked["run_id"], revoked["fingerprint"])
     other = ground.planned({"waits-0": (3, 2, 1)})
     with ground.site() as site:
