@@ -97,7 +97,9 @@ def compare(folder: Path, rate_bytes_per_second: int, seconds: int) -> tuple[Tim
 
 
 def _site(folder: Path, kafka: LocalKafka) -> dict[str, str]:
-    (folder / "clusters.yaml").write_text("clusters:\n  bench:\n    connection: kafka\n")
+    # All brokers share the disk of this machine, which may be fuller than any policy likes.
+    policy = "{balance: {disk_limit_percent: 100}}"
+    (folder / "clusters.yaml").write_text(f"clusters:\n  bench:\n    connection: kafka\n    policy: {policy}\n")
     (folder / "connections.yaml").write_text(json.dumps({"kafka": {"bootstrap.servers": kafka.bootstrap_string}}))
     return {
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
