@@ -2,9 +2,8 @@
 
 ours, kafkas = compare(folder, rate_bytes_per_second=10_000_000, seconds=120)
 
-Five brokers lead alike, and a sixth joins: its link is the busiest from the first byte to the last. A follower has one
-fetcher for each leader, and one that is over its rate sleeps for a second; with more leaders the throttle is used
-better, whoever set it.
+As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from the first byte to the
+last.
 
 Ours counts from the start of the command to the end of the run, proof that every setting is as before included; what
 writes the report comes after. Kafka's counts until its `--verify` has removed the throttle.
@@ -17,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,10 +31,9 @@ from counterpoise.model.plan import RebalancePlan
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
 
-_PARTITIONS: Final = 300
-_BROKERS: Final = 5
+_PARTITIONS: Final = 60
 _REPLICATION_FACTOR: Final = 2
-_NEW_BROKER: Final = _BROKERS + 1
+_NEW_BROKER: Final = 4
 _REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _SAMPLE_SECONDS: Final = 0.5
 _SHORTEST_WINDOW_SECONDS: Final = 11.0  # Kafka's own: 11 samples of one second
@@ -66,11 +64,11 @@ def compare(folder: Path, rate_bytes_per_second: int, seconds: int) -> tuple[Tim
     """Ours and Kafka's. The new broker receives about `seconds` times the rate."""
     arriving = _PARTITIONS * _REPLICATION_FACTOR // _NEW_BROKER
     partition_bytes = rate_bytes_per_second * seconds // arriving
-    with local_kafka.running(folder / "kafka", brokers_in_racks(*"abcde"), heap="-Xmx512m") as kafka:
-        replicas = [(1 + n % _BROKERS, 1 + (n + 1 + n // _BROKERS % 4) % _BROKERS) for n in range(_PARTITIONS)]
+    with local_kafka.running(folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m") as kafka:
+        replicas = [(1, 2 + n % 2) for n in range(_PARTITIONS)]
         create_topics(kafka.bootstrap_string, [TopicSpec("orders", replicas, configs={"retention.ms": "-1"})])
         fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(_PARTITIONS), partition_bytes))
-        kafka.add_broker(_NEW_BROKER, "f")
+        kafka.add_broker(_NEW_BROKER, "d")
         environment = _site(folder, kafka)
         plan_file = folder / "plan.json"
         words = ["--cluster", "bench", "--goal", "add-brokers", "--brokers", str(_NEW_BROKER)]
@@ -146,8 +144,9 @@ def _received(kafka: LocalKafka) -> Iterator[list[tuple[float, int]]]:
 
     def sample() -> None:
         while not ending.wait(_SAMPLE_SECONDS):
-            logs = kafka.home(_NEW_BROKER).directory.rglob("orders-*/*.log")
-            samples.append((time.monotonic(), sum(log.stat().st_size for log in logs if log.exists())))
+            with suppress(FileNotFoundError):  # files of an earlier way are just being deleted
+                logs = kafka.home(_NEW_BROKER).directory.rglob("orders-*/*.log")
+                samples.append((time.monotonic(), sum(log.stat().st_size for log in logs)))
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
