@@ -14,7 +14,7 @@ from airflow.sdk import Asset, PartitionedAssetTimetable, dag, setup, task, tear
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import judged_run, nothing_to_do, planned_run, states_of, wanted_rebalance
-from counterpoise.orchestration.removing import repeat_removal, tell_removal
+from counterpoise.orchestration.removing import repeat_removal
 from counterpoise.orchestration.site import airflow_site
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
@@ -74,7 +74,6 @@ def kafka_rebalance() -> None:
         run = planned_run(ti)
         with airflow_site() as site:
             pipeline.verify(site, run["run_id"], run["fingerprint"])
-            tell_removal(site, run["run_id"])
 
     @teardown
     @task(**RETRIES)

@@ -39,7 +39,7 @@ from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import ENDED_STATES, Run, RunState
 from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, create_topics
@@ -57,7 +57,6 @@ NOTICED_SOON: Final = {"broker.session.timeout.ms": "4000", "broker.heartbeat.in
 SLOW: Final = "20kB/s"  # what is under way stays so
 FAST: Final = "5MB/s"  # and ends at once
 KB: Final = 1_000
-END_STATES: Final = (RunState.DONE, RunState.HALTED)
 METADATA_LAG_SECONDS: Final = 10.0
 LONGEST_PAUSE_SECONDS: Final = 0.5  # between two looks of a test
 
@@ -164,19 +163,15 @@ class Ground:
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
-        self.approve(run, rate)
+        self.decide(run, Decision.GRANTED, rate=rate)
         return run
 
-    def approve(self, run: PlannedRun, rate: str = SLOW) -> None:
+    def decide(
+        self, run: PlannedRun, decision: Decision, *, by: str = "alice", reason: str = "test", rate: str | None = None
+    ) -> None:
         with self.site() as site:
             controls.record_decision(
-                site,
-                run["run_id"],
-                run["fingerprint"],
-                decision=Decision.GRANTED,
-                by="alice",
-                reason="test",
-                rate=rate,
+                site, run["run_id"], run["fingerprint"], decision=decision, by=by, reason=reason, rate=rate
             )
 
     def plan_of(self, run: PlannedRun) -> RebalancePlan:
@@ -226,7 +221,7 @@ class Ground:
 
     def finish(self, run: PlannedRun, *, seconds: float = 150, tell: Tell | None = None) -> Run:
         """Drives the run to its end."""
-        self.advance(run, lambda: self.state(run).state in END_STATES, "the end", seconds=seconds, tell=tell)
+        self.advance(run, lambda: self.state(run).state in ENDED_STATES, "the end", seconds=seconds, tell=tell)
         return self.state(run)
 
     def told(self, run: PlannedRun) -> str:
@@ -302,7 +297,7 @@ def looks(site: Site, run: PlannedRun, log: Tell) -> Iterator[None]:
             wait: float | None = LONGEST_PAUSE_SECONDS
             try:
                 state = site.ledger.run(run["run_id"]).state
-                if state is RunState.DONE or (driver is not None and state in END_STATES):
+                if state is RunState.DONE or (driver is not None and state in ENDED_STATES):
                     break
                 if driver is None:
                     pipeline.open_run(site, run["run_id"], run["fingerprint"])

@@ -16,10 +16,8 @@ from counterpoise.model.control import Control, ControlRequest, Standing, standi
 from counterpoise.model.movement import most_at_once
 from counterpoise.model.overview import rate_warning
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.units import parse_rate, parse_until
-
-_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
 
 
 def check_grant(site: Site, plan: RebalancePlan, *, by: str, rate: str | None) -> int:
@@ -158,7 +156,7 @@ def _ask(
 def _run_under_way(site: Site, run_id: str, control: Control) -> Run:
     """Raises InputError for an unknown id, RefusedError with what to do instead."""
     run = site.ledger.run(run_id)
-    if run.state in _UNDER_WAY:
+    if run.state in UNDER_WAY_STATES:
         return run
     if run.state in (RunState.PROPOSED, RunState.APPROVED):
         instead = "it has moved nothing yet; `counterpoise reject PLAN` says no to it"

@@ -18,7 +18,7 @@ from counterpoise.model.movement import most_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.report import BrokerLoad
-from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class RunStatus:
 
     @property
     def owed(self) -> tuple[TouchedKey, ...]:
-        ended = self.run.state in (RunState.DONE, RunState.HALTED)
+        ended = self.run.state in ENDED_STATES
         return tuple(key for key in self.touched if ended and key.restored_at is None)
 
 
@@ -62,7 +62,7 @@ def pulse_of(site: Site, run_id: str) -> tuple[Run, Pulse | None]:
 
 def runs_under_way(site: Site, cluster: str | None = None) -> tuple[Run, ...]:
     """Newest first."""
-    return tuple(r for r in site.ledger.runs(cluster=cluster) if r.state in (RunState.RUNNING, RunState.SETTLING))
+    return tuple(r for r in site.ledger.runs(cluster=cluster) if r.state in UNDER_WAY_STATES)
 
 
 def freezes(site: Site, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:

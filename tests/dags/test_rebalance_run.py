@@ -33,7 +33,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.wish import Wish
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
-from counterpoise.orchestration.removing import repeat_removal, tell_removal
+from counterpoise.orchestration.removing import repeat_removal
 
 ROOT = Path(__file__).parents[2]
 ASKING = ["approve", "approve_second"]
@@ -251,7 +251,7 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
     assert wanted == Wanted("demo", Wish(Goal.REMOVE_BROKERS, (4,)), requested_by=f"run {run.run_id}")
     kafka.delete_topic("new")
     with caplog.at_level(logging.INFO):
-        tell_removal(site, run.run_id)
+        verify(site, run.run_id, run.fingerprint)
     assert "broker 4: safe to stop (0 replicas, 0 voters" in caplog.text
     assert "unregister --bootstrap-server $BOOTSTRAP --id 4" in caplog.text
     with pytest.raises(AirflowSkipException):

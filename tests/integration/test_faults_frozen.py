@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-import local_kafka
 from counterpoise import controls
 from counterpoise.kafka_admin.wire import Wire
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
-from local_kafka import LocalKafka, brokers_in_racks
+from local_kafka import LocalKafka
 from local_processes import wait_until
-from tests.faults import BROKER_PROPERTIES, FAST, SLOW, Ground, configs, throttles
+from tests.faults import FAST, SLOW, Ground, configs, throttles
 from tests.kafka_facts import placement
 
 CALL_SECONDS = 3.0  # shorter than a broker's session: it counts as live all the while
@@ -46,13 +45,6 @@ class Freezer:
             self.kafka.freeze_broker(broker_id)
             self.frozen.append(broker_id)
         return broker_id
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    folder = tmp_path_factory.mktemp("kafka")
-    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

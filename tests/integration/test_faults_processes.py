@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-import local_kafka
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.errors import LedgerError, NotApprovedError, StalePlanError
 from counterpoise.installation import now_utc
 from counterpoise.ledger import database
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
-from local_kafka import LocalKafka, brokers_in_racks
+from local_kafka import LocalKafka
 from local_processes import wait_until
 from tests.fault_points import Trap
-from tests.faults import BROKER_PROPERTIES, KB, Ground, configs
-from tests.kafka_facts import placement
+from tests.faults import KB, Ground, configs
+from tests.kafka_facts import ongoing_reassignments, placement
 from tests.soak import POLICY, Travel, killed_at
 
 # Each row is one run, to broker 4 or back: its process is killed at each of the points.
@@ -41,13 +40,6 @@ POINTS = [
         "before change_state while settling",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    folder = tmp_path_factory.mktemp("kafka")
-    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -161,18 +153,9 @@ def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Trave
         with pytest.raises(NotApprovedError, match="expired"):
             pipeline.open_run(site, expired["run_id"], expired["fingerprint"])
     revoked = ground.approved({"waits-0": (3, 1, 2)})
-    with ground.site() as site:
-        controls.record_decision(
-            site,
-            revoked["run_id"],
-            revoked["fingerprint"],
-            decision=Decision.REJECTED,
-            by="bob",
-            reason="not now",
-            rate=None,
-        )
-        with pytest.raises(NotApprovedError, match="rejected by bob"):
-            pipeline.open_run(site, revoked["run_id"], revoked["fingerprint"])
+    ground.decide(revoked, Decision.REJECTED, by="bob", reason="not now")
+    with ground.site() as site, pytest.raises(NotApprovedError, match="rejected by bob"):
+        pipeline.open_run(site, revoked["run_id"], revoked["fingerprint"])
     other = ground.planned({"waits-0": (3, 2, 1)})
     with ground.site() as site:
         (yes, _) = site.ledger.approvals_of(revoked["run_id"])
@@ -184,3 +167,40 @@ def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Trave
     assert placement(ground.kafka) == places
     assert configs(ground.kafka) == travel.before
     assert not ground.reassignments()
+
+
+@contextmanager
+def moved_away(ground: Ground) -> Iterator[None]:
+    """Somebody has taken the ledger's file away; what lies beside it stays."""
+    there, away = ground.folder / "ledger.db", ground.folder / "away.db"
+    there.rename(away)
+    try:
+        yield
+        assert not there.exists(), "no other ledger is made in its place"
+    finally:
+        away.rename(there)
+
+
+def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
+    """No look goes on without it: not one that had it open, nor a new one; afterwards the same run ends at its plan."""
+    ground = travel.ground
+    here, _ = placement(ground.kafka)["waits-0"]
+    run = ground.approved({"waits-0": (1, 2, 3) if 4 in here else (4, 2, 3)})
+    ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
+    moving = ongoing_reassignments(ground.kafka)
+    throttled = configs(ground.kafka)
+    assert moving
+    assert throttled != travel.before
+    with ground.site() as site, pipeline.execution(site, run["run_id"], run["fingerprint"]) as driver:
+        with moved_away(ground):
+            with pytest.raises(LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"):
+                driver.step()
+            with ground.site() as other, pytest.raises(LedgerError, match=r"ledger.db is gone"):
+                pipeline.execute_step(other, run["run_id"], run["fingerprint"], ground.log.append)
+            assert ongoing_reassignments(ground.kafka) == moving
+            assert configs(ground.kafka) == throttled
+        assert driver.step() is not None
+    ground.change_rate(run)
+    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.is_as_planned(run)
+    assert configs(ground.kafka) == travel.before

@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-import local_kafka
 from counterpoise.execution.throttles import broker, topic
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -20,21 +19,13 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.run import RunState
-from local_kafka import LocalKafka, brokers_in_racks
+from local_kafka import LocalKafka
 from local_processes import wait_until
-from tests.faults import BROKER_PROPERTIES, KB, Ground, configs, throttles
+from tests.faults import KB, Ground, configs, throttles
 from tests.kafka_facts import placement
 
 ONE_AT_A_TIME = "{movement: {max_moves_in_flight: 1}}"
 THREE_AT_A_TIME = "{movement: {max_moves_in_flight: 3}}"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """A fourth broker holds nothing."""
-    folder = tmp_path_factory.mktemp("kafka")
-    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
-        yield cluster
 
 
 @pytest.fixture

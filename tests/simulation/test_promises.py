@@ -45,7 +45,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.run import OPEN_STATES, TRANSITIONS, RunState
+from counterpoise.model.run import ENDED_STATES, OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, RunState
 from tests.crashes import JOURNAL_WRITES, MUTATING, Countdown, Crash, CrashingProxy
 from tests.pictures import cluster, simulated
 from tests.plans import move, plan_by_hand
@@ -76,8 +76,6 @@ MOVES: Final = (
 )
 RATE: Final = 1_000_000
 STRANGERS_RATES: Final = ("333333", "77777777")
-UNDER_WAY: Final = (RunState.RUNNING, RunState.SETTLING)
-ENDED: Final = (RunState.DONE, RunState.HALTED)
 
 brokers = st.sampled_from(BROKERS)
 planned = st.sampled_from([m.topic_partition for m in MOVES])
@@ -175,7 +173,7 @@ class Promises(RuleBasedStateMachine):
             finally:
                 if is_faultless:
                     self.watch.note_look()
-            if was in UNDER_WAY and self.state in ENDED:
+            if was in UNDER_WAY_STATES and self.state in ENDED_STATES:
                 self._check_end()
             if wait is None:
                 return True
@@ -219,12 +217,12 @@ class Promises(RuleBasedStateMachine):
         if not self._repeat(driver.step, times) or self.state is RunState.SETTLING:
             self._repeat(driver.settle_step, times if self.state is RunState.SETTLING else 0)
 
-    @precondition(lambda self: self.state in UNDER_WAY)
+    @precondition(lambda self: self.state in UNDER_WAY_STATES)
     @rule(times=looks, crash=crash_after)
     def settle(self, times: int, crash: int | None) -> None:
         self._repeat(self.driver(None if crash is None else Countdown(crash)).settle_step, times)
 
-    @precondition(lambda self: self.state in UNDER_WAY)
+    @precondition(lambda self: self.state in UNDER_WAY_STATES)
     @rule(times=looks, seconds=st.sampled_from([31.0, 100.0]), settles=st.booleans())
     def freeze_a_process(self, times: int, seconds: float, settles: bool) -> None:
         """One process is frozen right before a call; another one takes over; then the first wakes, and calls."""
@@ -246,7 +244,7 @@ class Promises(RuleBasedStateMachine):
     @rule()
     def clean_up(self) -> None:
         """What the throttle watch does when no run is under way."""
-        if self._is_faultless() and self.state in ENDED:
+        if self._is_faultless() and self.state in ENDED_STATES:
             with suppress(RefusedError, ClusterError):
                 self._settle_late()
                 self._pay()
@@ -254,15 +252,15 @@ class Promises(RuleBasedStateMachine):
     def _settle_late(self) -> None:
         for run in self.ledger.runs():
             plan = next(p for p in self.watch.plans if p.fingerprint == run.fingerprint)
-            if self.state in ENDED and late_moves(plan, self.cluster.list_reassignments()):
+            if self.state in ENDED_STATES and late_moves(plan, self.cluster.list_reassignments()):
                 self.run_id, self.plan = run.run_id, plan
                 self.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
 
     def _pay(self) -> None:
-        if self.state in UNDER_WAY:
+        if self.state in UNDER_WAY_STATES:
             return
         for run in self.ledger.runs():
-            if run.state in ENDED:
+            if run.state in ENDED_STATES:
                 pay_debts(self.watch.ours(), self.ledger.journal(run.run_id))  # type: ignore[arg-type]
 
     # -- people
@@ -277,14 +275,14 @@ class Promises(RuleBasedStateMachine):
             rate = (200_000, 1_500_000, 4_000_000)[number]
             self.watch.highest_rate = max(self.watch.highest_rate, rate)
             self._ask(control, rate_bytes_per_second=rate)
-        elif self.state in UNDER_WAY:
+        elif self.state in UNDER_WAY_STATES:
             self._ask(control)
 
     def _ask(self, control: Control, **more: Any) -> None:
         asked = ControlRequest(self.plan.cluster, self.run_id, control, "carol", "because", self.clock())
         self.ledger.request(replace(asked, **more))
 
-    @precondition(lambda self: self.state in ENDED and not self.watch.strayed and len(self.watch.plans) < 3)
+    @precondition(lambda self: self.state in ENDED_STATES and not self.watch.strayed and len(self.watch.plans) < 3)
     @meanwhile()
     def undo(self) -> None:
         """A plan back to where everything was, from where everything is."""
@@ -433,7 +431,7 @@ class Promises(RuleBasedStateMachine):
 
     def _end(self) -> None:
         for _ in range(4):
-            if self.state in UNDER_WAY:
+            if self.state in UNDER_WAY_STATES:
                 over = self._repeat(self.driver().settle_step, 300)
                 assert over, f"promise 5: never settled: {self.ledger.journal(self.run_id).events()[-3:]}"
             self._settle_late()

@@ -111,9 +111,7 @@ def test_tls_settings_reach_the_context_of_kafka_python(tmp_path: Path) -> None:
         context(ssl_ca_pem="no certificate")
 
 
-def test_a_working_address_comes_first() -> None:
-    settings = ConnectionSettings.parse({"bootstrap.servers": "a:1,b:2,c:3"})
-    assert settings.starting_with("b:2").bootstrap_servers == ("b:2", "a:1", "c:3")
+def test_an_ipv6_address_stands_in_brackets() -> None:
     assert split_address("[::1]:9093") == ("::1", 9093)
 
 

@@ -98,7 +98,7 @@ def _rate(arguments: argparse.Namespace, console: Console) -> int:
 def _freeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_site() as site:
         asked = controls.freeze(site, arguments.cluster, until=arguments.until, by=arguments.by, why=arguments.why)
-    console.print(f"cluster {asked.cluster} is frozen until {asked.until:%Y-%m-%d %H:%M} UTC", markup=False)
+    console.print(f"cluster {asked.cluster} is frozen{asked.until_in_words}", markup=False)
     return 0
 
 

@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.cli.tables import speed, table
-from counterpoise.model.pulse import Link, Pulse
+from counterpoise.cli.tables import table
+from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import Run
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
@@ -77,7 +77,7 @@ def picture(run: Run, pulse: Pulse | None) -> RenderableType:
 
 def links_table(pulse: Pulse) -> Table:
     """The links with most left, and the others counted."""
-    shown, others = busiest(pulse)
+    shown, others = pulse.busiest_links[:LINKS_SHOWN], pulse.busiest_links[LINKS_SHOWN:]
     rows = table("broker", "", ("partitions", "right"), ("left", "right"), ("speed", "right"))
     for link in shown:
         cells = (str(link.moves), format_bytes(link.bytes_left), format_rate(link.bytes_per_second))
@@ -88,24 +88,10 @@ def links_table(pulse: Pulse) -> Table:
     return rows
 
 
-def busiest(pulse: Pulse) -> tuple[list[Link], list[Link]]:
-    ranked = sorted(pulse.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))
-    return ranked[:LINKS_SHOWN], ranked[LINKS_SHOWN:]
-
-
 def _figures(pulse: Pulse) -> str:
-    progress = pulse.progress
-    words = [
-        f"{progress.share * 100:.0f} %: {format_bytes(progress.copied_bytes)} of {format_bytes(progress.total_bytes)}",
-        f"{progress.moves_done} of {progress.moves_total} partitions",
-        f"{progress.moves_in_flight} in flight",
-    ]
-    if progress.elections_left:
-        words.append(f"{progress.elections_left} leaders to elect")
+    words = [pulse.progress.in_words]
     if pulse.links:
-        words.append(
-            f"{format_rate(speed(pulse))} in all, at most {format_rate(pulse.rate_bytes_per_second)} per broker"
-        )
+        words.append(pulse.speed_in_words)
     if pulse.seconds_left:
         words.append(f"{format_seconds(pulse.seconds_left)} left")
     return ", ".join(words)

@@ -14,7 +14,7 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Site, open_site
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_rate
 
@@ -51,7 +51,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         print_json([tables.status_summary(status) for status in found])
         return 0
     for frozen in freezes:
-        console.print(_frozen_in_words(frozen), markup=False, soft_wrap=True)
+        console.print(f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True)
     tables.print_runs(console, found)
     return 0
 
@@ -63,7 +63,7 @@ def follow(site: Site, run: Run, console: Console) -> int:
 
         def look() -> float | None:
             seen[0], pulse = queries.pulse_of(site, run.run_id)
-            is_under_way = seen[0].state in (RunState.RUNNING, RunState.SETTLING)
+            is_under_way = seen[0].state in UNDER_WAY_STATES
             if pulse or is_under_way:
                 display.show(seen[0], pulse)
             return _LOOK_SECONDS if is_under_way else None
@@ -118,11 +118,5 @@ def _request_in_words(asked: ControlRequest) -> str:
     what = str(asked.control)
     if asked.rate_bytes_per_second is not None:
         what += f" {format_rate(asked.rate_bytes_per_second)}"
-    if asked.until:
-        what += f" until {asked.until:%Y-%m-%d %H:%M} UTC"
+    what += asked.until_in_words
     return f"{asked.at:%Y-%m-%d %H:%M} UTC: {what}, asked by {asked.by}: {asked.why}"
-
-
-def _frozen_in_words(asked: ControlRequest) -> str:
-    until = f" until {asked.until:%Y-%m-%d %H:%M} UTC" if asked.until else ""
-    return f"cluster {asked.cluster} is frozen{until} by {asked.by}: {asked.why}"

@@ -24,10 +24,9 @@ from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Site, open_site
-from counterpoise.model.run import Run, RunState, TouchedKey
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.pipeline import WatchReport
 
-_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
 _FOUND = (
     ("settled_runs", "settled, because nobody drove it any more"),
     ("late_moves", "came late, after its run had ended"),
@@ -98,7 +97,7 @@ def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _undo(arguments: argparse.Namespace, console: Console) -> int:
     site, run = site_for_run(arguments)
     with site:
-        if run.state in _UNDER_WAY:
+        if run.state in UNDER_WAY_STATES:
             controls.undo(site, run.run_id, by=arguments.by, why=arguments.why)
             console.print(
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to settle. Type the "
@@ -121,7 +120,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
     with site:
         if run.state in (RunState.PROPOSED, RunState.APPROVED):
             raise RefusedError(f"run {run.run_id} is {run.state}: it has changed nothing, so nothing is to be settled")
-        if run.state not in _UNDER_WAY:
+        if run.state not in UNDER_WAY_STATES:
             console.print(f"run {run.run_id} is {run.state}: nothing is to be settled", markup=False)
             return 0
         _settle_to_the_end(site, run, console)

@@ -77,11 +77,6 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
     }
 
 
-def speed(pulse: Pulse) -> int:
-    """Bytes per second that all new replicas receive together."""
-    return sum(link.bytes_per_second for link in pulse.links if not link.sends)
-
-
 def pulse_summary(pulse: Pulse) -> dict[str, Any]:
     progress = pulse.progress
     return {
@@ -93,7 +88,7 @@ def pulse_summary(pulse: Pulse) -> dict[str, Any]:
         "moves_total": progress.moves_total,
         "moves_in_flight": progress.moves_in_flight,
         "elections_left": progress.elections_left,
-        "bytes_per_second": speed(pulse),
+        "bytes_per_second": pulse.bytes_per_second,
         "rate_in_force_bytes_per_second": pulse.rate_bytes_per_second,
         "seconds_left": pulse.seconds_left,
         "waits_for": pulse.saying,

@@ -1,15 +1,15 @@
 """From one look to the next: the pulse of a run, folded from the pulse before and from what is seen now. Pure.
 
-    pulse = beat(previous, seen, plan, limits, approved_rate)
+    pulse = beat(previous, seen, by_state, plan, limits, approved_rate)
 
 It remembers what one look cannot know: since when a link copies nothing, a broker is dead, or clients suffer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from counterpoise.execution.observation import MoveState, Observation, changes_set, moves_by_state
+from counterpoise.execution.observation import MoveState, Observation, States, changes_set
 from counterpoise.execution.throttles import gaps, missing, wanted_throttles
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.plan import Move, RebalancePlan
@@ -23,10 +23,14 @@ STOPPED = "partitions outside the plan take no writes"
 
 
 def beat(
-    previous: Pulse | None, seen: Observation, plan: RebalancePlan, limits: MovementPolicy, approved_rate: int
+    previous: Pulse | None,
+    seen: Observation,
+    by_state: States,
+    plan: RebalancePlan,
+    limits: MovementPolicy,
+    approved_rate: int,
 ) -> Pulse:
     """The pulse after this look. The first one of a run says how the cluster was when it began."""
-    by_state = moves_by_state(plan.moves, seen)
     moving = by_state[MoveState.MOVING]
     base = previous or Pulse(
         at=seen.now,
@@ -43,7 +47,6 @@ def beat(
         at=seen.now,
         progress=_progress(plan, by_state, seen),
         rate_bytes_per_second=rate,
-        saying=base.saying,
         links=links,
         copied={str(m.topic_partition): _arrived(m, seen) for m in moving},
         seconds_left=_seconds_left([*moving, *by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]], seen, rate),
@@ -125,7 +128,7 @@ def _arrived(move: Move, seen: Observation) -> int:
     return sum(seen.sizes.get((move.topic_partition, b), 0) for b in seen.arriving(move))
 
 
-def _progress(plan: RebalancePlan, by_state: Mapping[MoveState, list[Move]], seen: Observation) -> Progress:
+def _progress(plan: RebalancePlan, by_state: States, seen: Observation) -> Progress:
     done, moving = by_state[MoveState.DONE], by_state[MoveState.MOVING]
     copied = sum(move.copied_bytes for move in done)
     copied += sum(min(move.copied_bytes, _arrived(move, seen)) for move in moving)
@@ -151,7 +154,7 @@ def _seconds_left(unfinished: Iterable[Move], seen: Observation, rate: int) -> i
     return round(max(left.values()) / rate) if left and rate else None
 
 
-def _troubles(base: Pulse, by_state: Mapping[MoveState, list[Move]], seen: Observation) -> dict[str, datetime]:
+def _troubles(base: Pulse, by_state: States, seen: Observation) -> dict[str, datetime]:
     present = [f"broker {b} is dead" for b in sorted(dead_brokers(by_state, seen))]
     if set(seen.around.stopped) - set(base.stopped_at_start):
         present.append(STOPPED)
@@ -163,7 +166,7 @@ def _troubles(base: Pulse, by_state: Mapping[MoveState, list[Move]], seen: Obser
     return {what: base.troubles.get(what, seen.now) for what in present}
 
 
-def dead_brokers(by_state: Mapping[MoveState, Sequence[Move]], seen: Observation) -> set[int]:
+def dead_brokers(by_state: States, seen: Observation) -> set[int]:
     """Brokers that the rest of the plan needs, and that are not live."""
     unfinished = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
     needing = [m for state in unfinished for m in by_state[state]]

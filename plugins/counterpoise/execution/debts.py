@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from counterpoise.execution.hands import outcome_of
 from counterpoise.execution.throttles import Configs, own_value, restoring
 from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResourceType, Reassignment
+from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.steps import steps_of
@@ -40,7 +41,7 @@ def pay_debts(admin: ClusterAdmin, journal: "Journal") -> tuple[tuple[TouchedKey
     changed = {(change.resource, change.key) for change in changes}
     paid, left = [], []
     for touched in owed:
-        is_gone = _is_topic(touched) and touched.resource not in configs
+        is_gone = touched.resource.is_topic and touched.resource not in configs
         if is_gone or (touched.resource in configs and restoring(touched, configs) is None):
             value = own_value(configs, touched.resource, touched.key)
             journal.restored(touched, value, "its topic is gone" if is_gone else outcome_of(touched, value))
@@ -60,9 +61,7 @@ def is_owed(touched: TouchedKey) -> bool:
 
 def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
     live = admin.describe_cluster().live_broker_ids
-    topics = {t.resource for t in keys if _is_topic(t)}
-    brokers = {t.resource for t in keys if not _is_topic(t) and int(t.resource.name) in live}
-    return {**admin.describe_configs(topics, LIST_KEYS), **admin.describe_configs(brokers, RATE_KEYS)}
+    return read_throttle_keys(admin, (t.resource for t in keys if t.resource.is_topic or int(t.resource.name) in live))
 
 
 def late_moves(plan: RebalancePlan, under_way: Mapping[TopicPartition, Reassignment]) -> tuple[Move, ...]:
@@ -72,7 +71,3 @@ def late_moves(plan: RebalancePlan, under_way: Mapping[TopicPartition, Reassignm
         for move in plan.moves
         if (seen := under_way.get(move.topic_partition)) is not None and seen.target in steps_of(move)
     )
-
-
-def _is_topic(touched: TouchedKey) -> bool:
-    return touched.resource.type is ConfigResourceType.TOPIC

@@ -27,9 +27,8 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.halting import reason_to_halt, reason_to_hold, reason_to_rest, skipped_for_lagging, some
-from counterpoise.execution.observation import MoveState, Observation, moves_by_state
+from counterpoise.execution.observation import MoveState, Observation, States
 from counterpoise.execution.throttles import ThrottleTarget, missing, restoring, wanted_throttles
-from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.pulse import Pulse
@@ -46,16 +45,13 @@ class Situation:
 
     plan: RebalancePlan
     seen: Observation
+    by_state: States  # the plan's moves, as `seen` tells them
     pulse: Pulse
     limits: MovementPolicy
     fleet_limit: int | None = None
 
-    @cached_property
-    def by_state(self) -> dict[MoveState, list[Move]]:
-        return moves_by_state(self.plan.moves, self.seen)
-
     @property
-    def moving(self) -> list[Move]:
+    def moving(self) -> Sequence[Move]:
         return self.by_state[MoveState.MOVING]
 
     @property
@@ -107,10 +103,10 @@ def settle_command(now: Situation) -> Command:
         return RestoreOrder(tuple(now.by_state[MoveState.CANCELLED])[:MOST_PARTITIONS_PER_CALL])
     if now.unsure:
         return Wait(f"{len(now.unsure)} moves were sent without an answer and may still be applied")
-    return restoration(now.seen)
+    return _restoration(now.seen)
 
 
-def restoration(seen: Observation) -> Command:
+def _restoration(seen: Observation) -> Command:
     """What brings every key of a run back that its broker lets us; Finish when there is none left."""
     unrestored = [t for t in seen.touched if t.restored_at is None]
     owed = tuple(t for t in unrestored if _is_dead(t, seen))
@@ -118,7 +114,9 @@ def restoration(seen: Observation) -> Command:
     keys = tuple((t, change) for t in reachable if (change := restoring(t, seen.configs)))
     if keys:
         return Restore(keys)
-    if silent := sorted({t.resource.name for t in reachable if t.resource not in seen.configs and _is_broker(t)}):
+    if silent := sorted(
+        {t.resource.name for t in reachable if t.resource not in seen.configs and t.resource.is_broker}
+    ):
         return Wait(
             f"brokers {', '.join(silent)} do not answer; what is set there cannot be restored yet", is_brief=True
         )
@@ -184,10 +182,6 @@ def _next_election(now: Situation) -> Command:
     return Wait(f"{len(to_elect)} preferred leaders are not in sync yet")
 
 
-def _is_broker(touched: TouchedKey) -> bool:
-    return touched.resource.type is ConfigResourceType.BROKER
-
-
 def _is_dead(touched: TouchedKey, seen: Observation) -> bool:
     """A dead broker's config can be neither read nor written."""
-    return _is_broker(touched) and int(touched.resource.name) not in seen.live_broker_ids
+    return touched.resource.is_broker and int(touched.resource.name) not in seen.live_broker_ids

@@ -20,15 +20,15 @@ from counterpoise.execution.decide import Situation, next_command, settle_comman
 from counterpoise.execution.halting import different_versions, some
 from counterpoise.execution.hands import READ_BACK_SECONDS, Hands, outcome_of
 from counterpoise.execution.look import View, look
-from counterpoise.execution.observation import MoveState, Observation, drifted_before_start, moves_by_state
+from counterpoise.execution.observation import MoveState, Observation, States, drifted_before_start, moves_by_state
 from counterpoise.execution.proof import brokers_of, brokers_that_disagree
 from counterpoise.execution.throttles import is_in_force, own_value, wanted_throttles
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import UNDER_WAY_STATES, RunState, TouchedKey
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Orders:
     plan: RebalancePlan
     rate_bytes_per_second: int
     limits: MovementPolicy
-    disk_limit_percent: int = 85
+    disk_limit_percent: int = BalancePolicy().disk_limit_percent
     fleet_max_moves_in_flight: int | None = None
 
 
@@ -75,7 +75,7 @@ class Driver:
         is in no state to move anything. Nothing has changed then.
         """
         state = self._ledger.run(self._orders.run_id).state
-        if state in (RunState.RUNNING, RunState.SETTLING):
+        if state in UNDER_WAY_STATES:
             return
         seen = self._look()
         drifted = drifted_before_start(self._plan.moves, seen) if state is RunState.APPROVED else self._strayed(seen)
@@ -89,9 +89,10 @@ class Driver:
             raise StalePlanError(
                 f"{len(drifted)} partitions changed since the plan was made ({names}); make a new plan"
             )
-        self._check_health(seen)
+        by_state = moves_by_state(self._plan.moves, seen)
+        self._check_health(seen, by_state)
         self._ledger.change_state(self._orders.run_id, RunState.RUNNING)
-        self._journal.beat(self._pulse(None, seen))
+        self._journal.beat(self._pulse(None, seen, by_state))
 
     def step(self) -> float | None:
         """One look and what follows from it; the seconds to wait, or None when everything is moved and elected.
@@ -135,19 +136,27 @@ class Driver:
     def _decided(self, decide: Callable[[Situation], Command], step: "Step") -> tuple[Situation, Command]:
         """One look, its pulse kept, and the command that follows; keys that turn out to be as before are noted."""
         seen = self._look()
-        pulse = self._pulse(self._journal.pulse(), seen)
-        situation = Situation(self._plan, seen, pulse, self._orders.limits, self._orders.fleet_max_moves_in_flight)
+        by_state = moves_by_state(self._plan.moves, seen)
+        previous = self._journal.pulse()
+        situation = Situation(
+            plan=self._plan,
+            seen=seen,
+            by_state=by_state,
+            pulse=self._pulse(previous, seen, by_state),
+            limits=self._orders.limits,
+            fleet_limit=self._orders.fleet_max_moves_in_flight,
+        )
         command = decide(situation)
         step.check()
         while isinstance(command, Release):
             self._apply(command, situation, step)
             situation = replace(situation, seen=replace(seen, touched=self._journal.touched()))
             command = decide(situation)
-        self._note(situation, command)
+        self._note(previous, situation, command)
         return situation, command
 
-    def _pulse(self, previous: Pulse | None, seen: Observation) -> Pulse:
-        return beat(previous, seen, self._plan, self._orders.limits, self._orders.rate_bytes_per_second)
+    def _pulse(self, previous: Pulse | None, seen: Observation, by_state: States) -> Pulse:
+        return beat(previous, seen, by_state, self._plan, self._orders.limits, self._orders.rate_bytes_per_second)
 
     def _look(self) -> Observation:
         plan = self._plan
@@ -175,11 +184,12 @@ class Driver:
         if in_force := [t for t in unseen if is_in_force(t, seen.configs)]:
             self._journal.seen_during([(t, own_value(seen.configs, t.resource, t.key)) for t in in_force])
 
-    def _note(self, situation: Situation, command: Command) -> None:
+    def _note(self, previous: Pulse | None, situation: Situation, command: Command) -> None:
         """Keeps the pulse, and says what is worth a word beside the command itself."""
-        previous, pulse = self._journal.pulse(), situation.pulse
+        pulse = situation.pulse
         saying = command.reason if isinstance(command, (Wait, Halt)) else ""
-        self._journal.beat(replace(pulse, saying=saying))
+        is_cancelling = pulse.is_cancelling or (isinstance(command, Halt) and command.cancels)
+        self._journal.beat(replace(pulse, saying=saying, is_cancelling=is_cancelling))
         if previous is None:
             return
         if previous.brake != pulse.brake:
@@ -196,21 +206,19 @@ class Driver:
 
     def _halted(self, halt: Halt, situation: Situation, step: "Step") -> HaltedError:
         step.check()
-        if halt.cancels:
-            self._journal.beat(replace(situation.pulse, saying=halt.reason, is_cancelling=True))
         self._ledger.change_state(self._orders.run_id, RunState.SETTLING, halt.reason)
         if asked := situation.seen.standing.cancelled:
             self._ledger.obeyed(asked)
         return HaltedError(f"run {self._orders.run_id} halted: {halt.reason}")
 
-    def _check_health(self, seen: Observation) -> None:
+    def _check_health(self, seen: Observation, by_state: States) -> None:
         if frozen := seen.standing.frozen:
             raise RefusedError(
                 f"cluster {self._plan.cluster} is frozen by {frozen.by}: {frozen.why}; nothing may start"
             )
         if upgrade := different_versions(seen):
             raise RefusedError(upgrade)
-        if dead := sorted(dead_brokers(moves_by_state(self._plan.moves, seen), seen)):
+        if dead := sorted(dead_brokers(by_state, seen)):
             raise RefusedError(
                 f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or make a new plan"
             )
@@ -232,7 +240,7 @@ class Driver:
         One that is silent holds none of our rates any more, and reads the metadata log before it serves again.
         """
         answering = seen.live_broker_ids - seen.silent_broker_ids
-        concerned = frozenset().union(*(brokers_of(move) for move in self._plan.moves)) & answering
+        concerned = brokers_of(*self._plan.moves) & answering
         if late := brokers_that_disagree(self._admin, seen.touched, seen.configs, concerned):
             self._log(f"brokers {', '.join(map(str, late))} have not seen the restored configs yet")
             return READ_BACK_SECONDS

@@ -5,12 +5,12 @@ reason_to_rest(seen, limits)                   # "" unless people or the calenda
 reason_to_hold(seen, pulse)                    # "" unless something has to pass first
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from counterpoise.execution.beat import LAGGING, STOPPED, UNLED, dead_brokers, stalled_links
 from counterpoise.execution.commands import Halt
-from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.observation import MoveState, Observation, States
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.plan import Move
@@ -20,8 +20,6 @@ from counterpoise.units import format_rate, format_seconds
 
 _MOST_GAPS = 1  # keys that somebody else removed are set again once
 _MOST_UNTHROTTLED_LOOKS = 5  # with something in flight; setting keys takes one, reading them back another
-
-States = Mapping[MoveState, Sequence[Move]]
 
 
 def reason_to_halt(by_state: States, seen: Observation, pulse: Pulse, limits: MovementPolicy) -> Halt | None:
@@ -38,8 +36,7 @@ def reason_to_halt(by_state: States, seen: Observation, pulse: Pulse, limits: Mo
 def reason_to_rest(seen: Observation, limits: MovementPolicy) -> str:
     """Why nothing new is submitted for some time, by people's or the calendar's will; "" when it may be."""
     if frozen := seen.standing.frozen:
-        until = f" until {frozen.until:%Y-%m-%d %H:%M} UTC" if frozen.until else ""
-        return f"the cluster is frozen{until} by {frozen.by}: {frozen.why}"
+        return f"the cluster is {frozen.frozen_in_words}"
     if paused := seen.standing.paused:
         return f"paused by {paused.by}: {paused.why}"
     if opens := opens_at(limits, seen.now):

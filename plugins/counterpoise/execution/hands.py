@@ -26,7 +26,7 @@ from counterpoise.execution.proof import brokers_in_force, brokers_of
 from counterpoise.execution.throttles import gaps, own_value, touches, wanted_throttles
 from counterpoise.kafka_admin.port import NO_ANSWER, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 from counterpoise.units import format_rate
@@ -111,7 +111,7 @@ class Hands:
         A dead broker that a move only leads away from neither answers nor copies.
         """
         copying = [move for move in moves if seen.arriving(move)]
-        concerned = frozenset[int]().union(*(brokers_of(move) for move in copying)) & seen.live_broker_ids
+        concerned = brokers_of(*copying) & seen.live_broker_ids
         in_force = brokers_in_force(self._admin, wanted_throttles(copying, rate), seen.touched, concerned)
         late = {m.topic_partition for m in copying if not brokers_of(m) & seen.live_broker_ids <= in_force}
         return tuple(move for move in moves if move.topic_partition not in late)
@@ -165,7 +165,7 @@ class Hands:
         try:
             results = self._admin.alter_configs(changes)
         except UnknownOutcomeError as error:
-            self._journal.heard(call, {c.resource for c in changes if c.resource.type is ConfigResourceType.TOPIC})
+            self._journal.heard(call, {c.resource for c in changes if c.resource.is_topic})
             self.tell("no answer", str(error))
             return
         self._journal.heard(call, {r for r, reason in results.errors.items() if reason.startswith(NO_ANSWER)})

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 from counterpoise.execution.observation import Observation, SeenPartition, Surroundings, is_between_steps
 from counterpoise.execution.throttles import Configs, broker
 from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import standing_requests
 from counterpoise.model.kafka import (
-    LIST_KEYS,
-    RATE_KEYS,
     BrokerVersion,
     ConfigResource,
     ConfigResourceType,
@@ -57,7 +56,7 @@ def look(reader: ClusterReader, ledger: "Ledger", view: View, now: datetime) -> 
         reading = pool.submit(_structure, reader, view.plan)
         configs, versions = _settings(reader, {*view.resources, *asked, *(t.resource for t in touched)}, live)
         structure = reading.result()
-    concerned = {int(r.name) for r in (*view.resources, *asked) if r.type is ConfigResourceType.BROKER} & live
+    concerned = {int(r.name) for r in (*view.resources, *asked) if r.is_broker} & live
     silent = frozenset(b for b in concerned if broker(b) not in configs)
     log_dirs = _log_dirs(reader, structure, versions)
     under_way = structure.under_way
@@ -138,13 +137,10 @@ def _settings(
 
     Side by side: a silent broker costs its deadline once and not three times.
     """
-    topics = sorted(r for r in resources if r.type is ConfigResourceType.TOPIC)
-    brokers = sorted(r for r in resources if r.type is ConfigResourceType.BROKER and int(r.name) in asked_broker_ids)
-    with ThreadPoolExecutor(3) as pool:
-        of_topics = pool.submit(reader.describe_configs, topics, LIST_KEYS)
-        of_brokers = pool.submit(reader.describe_configs, brokers, RATE_KEYS)
+    answering = [r for r in resources if r.is_topic or int(r.name) in asked_broker_ids]
+    with ThreadPoolExecutor(1) as pool:
         versions = pool.submit(reader.describe_versions, sorted(asked_broker_ids))
-        return {**of_topics.result(), **of_brokers.result()}, versions.result()
+        return read_throttle_keys(reader, answering), versions.result()
 
 
 def _shrinking_topics(plan: RebalancePlan) -> set[str]:

@@ -4,7 +4,7 @@ An in-between replica set is never taken for a real one: list-reassignments is r
 described, and a partition that is in either list counts as moving (KIP-455).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -27,6 +27,9 @@ class MoveState(StrEnum):
     GONE = "gone"  # the topic was deleted, or deleted and made anew
     FOREIGN = "foreign"  # a reassignment that is no step of the plan
     DRIFTED = "drifted"  # replicas that are no step of the plan
+
+
+States = Mapping[MoveState, Sequence[Move]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,23 +13,23 @@ from typing import Final
 from counterpoise.errors import BrokerSilentError
 from counterpoise.execution.throttles import Configs, ThrottleTarget, broker, missing, own_value
 from counterpoise.kafka_admin.port import ClusterReader
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResourceType
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 
 _MOST_BROKERS_ASKED_AT_ONCE: Final = 20
 
 
-def brokers_of(move: Move) -> frozenset[int]:
-    """Whoever a move's throttle has to reach."""
-    return frozenset((*move.replicas_before, *move.adding))
+def brokers_of(*moves: Move) -> frozenset[int]:
+    """Whoever the throttle of these moves has to reach."""
+    return frozenset(b for move in moves for b in (*move.replicas_before, *move.adding))
 
 
 def brokers_in_force(
     reader: ClusterReader, target: ThrottleTarget, touched: Sequence[TouchedKey], broker_ids: Iterable[int]
 ) -> frozenset[int]:
     """Those of the brokers that say, each asked by itself, that the target is in force there."""
-    topics = [r for r in target.resources if r.type is ConfigResourceType.TOPIC]
+    topics = [r for r in target.resources if r.is_topic]
 
     def is_in_force(broker_id: int) -> bool:
         try:
@@ -49,7 +49,7 @@ def brokers_that_disagree(
     reader: ClusterReader, keys: Sequence[TouchedKey], configs: Configs, broker_ids: Iterable[int]
 ) -> tuple[int, ...]:
     """Those that tell other values of these topic keys than `configs` does, or tell nothing."""
-    of_topics = [t for t in keys if t.resource.type is ConfigResourceType.TOPIC]
+    of_topics = [t for t in keys if t.resource.is_topic]
     topics = sorted({t.resource for t in of_topics})
 
     def agrees(broker_id: int) -> bool:

@@ -151,9 +151,7 @@ def touches(changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mappin
         TouchedKey(
             resource=change.resource,
             key=change.key,
-            topic_id=topic_ids.get(change.resource.name, "")
-            if change.resource.type is ConfigResourceType.TOPIC
-            else "",
+            topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
             before_value=own_value(configs, change.resource, change.key),
             ours=change.value,
         )

@@ -79,10 +79,6 @@ class ConnectionSettings:
         """As `PLAIN`, or None without SASL."""
         return self.librdkafka.get("sasl.mechanism") if self.security_protocol.startswith("SASL") else None
 
-    def starting_with(self, address: str) -> Self:
-        """The same, with `address` in front: one that is known to answer."""
-        return type(self)(tuple(dict.fromkeys((address, *self.bootstrap_servers))), self.librdkafka)
-
     def without_secrets(self, text: str) -> str:
         """`text` of a client, fit for messages and logs."""
         for key in _SECRETS:

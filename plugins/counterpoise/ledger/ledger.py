@@ -23,9 +23,7 @@ from counterpoise.ledger.schema import approvals, clusters, events, plans, pulse
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import OPEN_STATES, TRANSITIONS, Run, RunState
-
-_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
+from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
 
 class Ledger:
@@ -77,7 +75,7 @@ class Ledger:
             for row in self._open_rows(connection, plan.cluster):
                 if row.fingerprint == plan.fingerprint:
                     return _run(row)
-                if row.state in _UNDER_WAY:
+                if row.state in UNDER_WAY_STATES:
                     raise RunConflictError(
                         f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its end before a new plan"
                     )
@@ -205,7 +203,7 @@ class Ledger:
         query = (
             sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
             .join(runs, pulses.c.run_id == runs.c.run_id)
-            .where(runs.c.state.in_(_UNDER_WAY), runs.c.run_id != run_id)
+            .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != run_id)
         )
         with self._transaction() as connection:
             return int(connection.scalar(query) or 0)

@@ -40,6 +40,16 @@ class ControlRequest:
     def __str__(self) -> str:
         return f"{self.control} by {self.by}: {self.why}"
 
+    @property
+    def until_in_words(self) -> str:
+        """` until 2026-01-31 22:00 UTC`, with the blank before it; "" without an end."""
+        return f" until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else ""
+
+    @property
+    def frozen_in_words(self) -> str:
+        """Of a FREEZE: `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
+        return f"frozen{self.until_in_words} by {self.by}: {self.why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:

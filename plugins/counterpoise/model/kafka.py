@@ -126,6 +126,14 @@ class ConfigResource:
     type: ConfigResourceType
     name: str  # a topic, or a broker id in decimal
 
+    @property
+    def is_topic(self) -> bool:
+        return self.type is ConfigResourceType.TOPIC
+
+    @property
+    def is_broker(self) -> bool:
+        return self.type is ConfigResourceType.BROKER
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
 
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.units import LOWEST_RATE_BYTES_PER_SECOND
 
@@ -44,11 +44,6 @@ def cross_rack_bytes(plan: RebalancePlan) -> int:
         for broker_id in move.adding
         if move.leader_before >= 0 and racks.get(move.leader_before) != racks.get(broker_id)
     )
-
-
-def coordinator_moves(plan: RebalancePlan) -> tuple[Move, ...]:
-    """The moves that give a group or transaction coordinator to another broker, and those that copy its log."""
-    return tuple(move for move in plan.moves if move.topic in COORDINATOR_TOPICS)
 
 
 def most_at_once(policy: MovementPolicy) -> int:

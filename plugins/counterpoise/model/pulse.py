@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoise.model.run import Progress
+from counterpoise.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,22 @@ class Pulse:
     troubles: Mapping[str, datetime] = field(default_factory=dict)  # what is waited for, since when
     short_at_start: tuple[str, ...] = ()  # partitions outside the plan that lacked an in-sync replica
     stopped_at_start: tuple[str, ...] = ()  # partitions outside the plan that took no writes
+
+    @property
+    def bytes_per_second(self) -> int:
+        """That all new replicas receive together."""
+        return sum(link.bytes_per_second for link in self.links if not link.sends)
+
+    @property
+    def speed_in_words(self) -> str:
+        """`15.0 MB/s in all, at most 20.0 MB/s per broker`."""
+        in_force = format_rate(self.rate_bytes_per_second)
+        return f"{format_rate(self.bytes_per_second)} in all, at most {in_force} per broker"
+
+    @property
+    def busiest_links(self) -> list[Link]:
+        """Those with most bytes left first."""
+        return sorted(self.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))
 
     def to_json(self) -> str:
         return json.dumps(

@@ -13,6 +13,7 @@ from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource
+from counterpoise.units import format_bytes
 
 
 class RunState(StrEnum):
@@ -26,7 +27,9 @@ class RunState(StrEnum):
     SUPERSEDED = "superseded"
 
 
-OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED, RunState.RUNNING, RunState.SETTLING})
+UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})  # may have changed the cluster
+ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})  # was under way; may still owe a key
+OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED}) | UNDER_WAY_STATES
 
 # A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left behind. One
 # that has ended settles once more when a move of its own comes late.
@@ -74,6 +77,15 @@ class Progress:
         if self.total_bytes:
             return min(1.0, self.copied_bytes / self.total_bytes)
         return self.moves_done / self.moves_total if self.moves_total else 1.0
+
+    @property
+    def in_words(self) -> str:
+        """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`."""
+        elections = f", {self.elections_left} leaders to elect" if self.elections_left else ""
+        return (
+            f"{self.share * 100:.0f} %: {format_bytes(self.copied_bytes)} of {format_bytes(self.total_bytes)}, "
+            f"{self.moves_done} of {self.moves_total} partitions, {self.moves_in_flight} in flight{elections}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

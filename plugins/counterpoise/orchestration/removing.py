@@ -1,13 +1,11 @@
-"""After brokers were emptied: may they be stopped, and if topics came meanwhile, what is asked for next.
+"""After brokers were emptied: if topics came meanwhile, what is asked for next.
 
-    tell_removal(site, run["run_id"])
     repeat_removal(site, run["run_id"], outlet_events[REBALANCE_WANTED])
 
 Nothing but a cordoned log dir (KIP-1066) keeps Kafka from placing new topics on a broker that is being emptied, so a
 removal is repeated until there is nothing left.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -19,17 +17,6 @@ from counterpoise.model.run import RunState
 if TYPE_CHECKING:
     from counterpoise.installation import Site
 
-_LOGGER = logging.getLogger(__name__)
-
-
-def tell_removal(site: "Site", run_id: str) -> None:
-    """Logs the verdict with its evidence and what to type next; nothing for other goals."""
-    from counterpoise import pipeline
-
-    plan = _removal(site, run_id)
-    for line in pipeline.removal_verdict(site, plan).lines() if plan else ():
-        _LOGGER.info("%s", line)
-
 
 def repeat_removal(site: "Site", run_id: str, wanted: Any) -> None:
     """Tells the asset event `wanted` that the same brokers are to be emptied once more.
@@ -37,9 +24,12 @@ def repeat_removal(site: "Site", run_id: str, wanted: Any) -> None:
     Raises AirflowSkipException unless the plan was carried out and partitions came to the brokers that its photograph
     does not show: what an asked-for limit or the policy left there is not asked for again.
     """
-    plan = _removal(site, run_id)
-    came = _came_since(site, plan) if plan and site.ledger.run(run_id).state is RunState.DONE else []
-    if plan is None or not came:
+    from counterpoise import queries
+
+    plan = queries.plan_of(site, run_id)
+    is_over = plan.goal is Goal.REMOVE_BROKERS and site.ledger.run(run_id).state is RunState.DONE
+    came = _came_since(site, plan) if is_over else []
+    if not came:
         raise AirflowSkipException("nothing has to be repeated")
     wanted.add_partitions(plan.cluster)
     wanted.extra = {
@@ -60,10 +50,3 @@ def _came_since(site: "Site", plan: RebalancePlan) -> list[str]:
     partitions = site.archive.read_snapshot(plan.cluster, plan.snapshot_id).partitions
     photographed = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
     return sorted(set(left) - {f"{topic}-{number}" for topic, number in photographed})
-
-
-def _removal(site: "Site", run_id: str) -> RebalancePlan | None:
-    from counterpoise import queries
-
-    plan = queries.plan_of(site, run_id)
-    return plan if plan.goal is Goal.REMOVE_BROKERS else None

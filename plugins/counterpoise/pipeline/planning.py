@@ -16,7 +16,7 @@ from counterpoise.installation import Site
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.wish import Wish
 from counterpoise.pipeline.observing import keep, photograph
 from counterpoise.planning import make_plan, plan_to_reach
@@ -115,7 +115,7 @@ def undo_plan(site: Site, run_id: str, *, rebase: bool = False) -> RebalancePlan
     """
     run, made = run_and_plan(site, run_id)
     moved = _moved(site, run)
-    if run.state in (RunState.RUNNING, RunState.SETTLING):
+    if run.state in UNDER_WAY_STATES:
         raise RefusedError(f"run {run_id} is {run.state}; cancel it first, and undo it when it has halted")
     if not moved:
         raise RefusedError(f"run {run_id} is {run.state} and moved nothing, so there is nothing to undo")

@@ -4,8 +4,9 @@ open_run(site, run_id, fingerprint)
 execute_step(site, run_id, fingerprint, log)     # seconds to wait; None: all is moved and elected
 """
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,15 +16,17 @@ from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.execution import Driver, Orders, is_owed, pay_debts
 from counterpoise.installation import Site
+from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.pipeline.observing import photograph
 from counterpoise.pipeline.planning import run_and_plan
 
 Log = Callable[[str], None]
+_LOGGER = logging.getLogger(__name__)
 _BETWEEN_LOOKS_SECONDS = 2.0
 
 
@@ -69,23 +72,36 @@ def opened_run(site: Site, run_id: str, fingerprint: str, log: Log = lambda _: N
     run, made = run_and_plan(site, run_id, fingerprint)
     if run.state is RunState.SUPERSEDED:
         raise RefusedError(f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan")
-    if run.state not in (RunState.RUNNING, RunState.SETTLING):
+    if run.state not in UNDER_WAY_STATES:
         approvals = site.ledger.approvals_of(run_id)
         granted_approval(approvals, made.fingerprint, site.clock(), people=people_needed(made))
-    _pay_debts(site, run.cluster)
+    _pay_what_is_owed(site, run.cluster)
     with execution(site, run_id, fingerprint, log) as driver:
         driver.open()
         yield driver
 
 
-def _pay_debts(site: Site, cluster: str) -> None:
+def _pay_what_is_owed(site: Site, cluster: str) -> None:
     """What earlier runs owe is restored first, or this run would take it for what was there before."""
-    ended = [run for run in site.ledger.runs(cluster=cluster) if run.state in (RunState.DONE, RunState.HALTED)]
-    indebted = [run for run in ended if any(is_owed(t) for t in site.ledger.journal(run.run_id).touched())]
-    if indebted:
+    runs = [run for run in site.ledger.runs(cluster=cluster) if run.state in ENDED_STATES]
+    if any(is_owed(key) for run in runs for key in site.ledger.journal(run.run_id).touched()):
         with site.operator(cluster) as admin:
-            for run in indebted:
-                pay_debts(admin, site.ledger.journal(run.run_id))
+            pay_debts_of(site, admin, runs)
+
+
+def pay_debts_of(site: Site, admin: ClusterAdmin, runs: Sequence[Run]) -> tuple[list[TouchedKey], list[TouchedKey]]:
+    """The keys that those of the runs that have ended owe: now paid, and still owed.
+
+    `runs` come newest first: what an older one put there may be what a newer one found.
+    """
+    paid: list[TouchedKey] = []
+    owed: list[TouchedKey] = []
+    for run in runs:
+        if run.state in ENDED_STATES:
+            done, left = pay_debts(admin, site.ledger.journal(run.run_id))
+            paid += done
+            owed += left
+    return paid, owed
 
 
 def execute_step(site: Site, run_id: str, fingerprint: str, log: Log) -> float | None:
@@ -96,16 +112,21 @@ def execute_step(site: Site, run_id: str, fingerprint: str, log: Log) -> float |
     return wait
 
 
-def verify(site: Site, run_id: str, fingerprint: str) -> None:
-    """Compares a fresh photograph with the plan; raises RefusedError with every difference."""
+def verify(site: Site, run_id: str, fingerprint: str, log: Log = _LOGGER.info) -> None:
+    """Compares a fresh photograph with the plan; raises RefusedError with every difference.
+
+    Brokers that were emptied are judged, too; where they may be stopped, the log says so, and what to type next.
+    """
     _, made = run_and_plan(site, run_id, fingerprint)
     problems = find_problems(site, made)
-    if made.goal is Goal.REMOVE_BROKERS:
-        removal = removal_verdict(site, made)
-        problems += () if removal.is_safe else removal.lines()
+    removal = removal_verdict(site, made) if made.goal is Goal.REMOVE_BROKERS else None
+    if removal and not removal.is_safe:
+        problems += removal.lines()
     if problems:
         shown = "\n".join(f"  {problem}" for problem in problems[:20])
         raise RefusedError(f"{made.cluster} is not as planned, {len(problems)} problem(s):\n{shown}")
+    for line in removal.lines() if removal else ():
+        log(line)
 
 
 def removal_verdict(site: Site, plan: RebalancePlan) -> RemovalVerdict:
@@ -136,7 +157,7 @@ def removal_verdict(site: Site, plan: RebalancePlan) -> RemovalVerdict:
 def settle_step(site: Site, run_id: str, log: Log) -> float | None:
     """One look towards the end of a run: nothing in flight, then every config as it was. None when it is over."""
     run = site.ledger.run(run_id)
-    if run.state not in (RunState.RUNNING, RunState.SETTLING):
+    if run.state not in UNDER_WAY_STATES:
         return None
     with execution(site, run_id, run.fingerprint, log) as driver:
         wait = driver.settle_step()

@@ -17,8 +17,8 @@ from counterpoise.execution import Driver, Orders, keys_to_restore
 from counterpoise.execution.throttles import wanted_throttles
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.run import RunState, TouchedKey
@@ -41,7 +41,8 @@ def stop_from_plan(admin: ClusterAdmin, plan: RebalancePlan, log: Callable[[str]
             limits = MovementPolicy(on_halt=InFlight.CANCEL)
             driver = Driver(admin, ledger, Orders(run_id, plan, 1, limits), now_utc, log)
             driver.check_cluster()
-            ledger.journal(run_id).touching(_keys(admin, plan))
+            resources = wanted_throttles(plan.moves, rate_bytes_per_second=0).resources
+            ledger.journal(run_id).touching(keys_to_restore(plan, read_throttle_keys(admin, resources)))
             while (seconds := driver.settle_step()) is not None:
                 time.sleep(seconds)
             return ledger.journal(run_id).touched()
@@ -59,11 +60,3 @@ def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
     ledger.change_state(run_id, RunState.RUNNING)
     ledger.change_state(run_id, RunState.SETTLING, "stopped by hand")
     return run_id
-
-
-def _keys(admin: ClusterAdmin, plan: RebalancePlan) -> tuple[TouchedKey, ...]:
-    resources = wanted_throttles(plan.moves, rate_bytes_per_second=0).resources
-    topics = [r for r in resources if r.type is ConfigResourceType.TOPIC]
-    brokers = [r for r in resources if r.type is ConfigResourceType.BROKER]
-    configs = {**admin.describe_configs(topics, LIST_KEYS), **admin.describe_configs(brokers, RATE_KEYS)}
-    return keys_to_restore(plan, configs)

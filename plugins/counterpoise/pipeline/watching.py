@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from counterpoise.errors import StepTakenError
-from counterpoise.execution import late_moves, pay_debts
-from counterpoise.execution.throttles import own_value
+from counterpoise.execution import late_moves
+from counterpoise.execution.throttles import broker, own_value, topic
 from counterpoise.installation import Site
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
-from counterpoise.model.run import Run, RunState, TouchedKey
-from counterpoise.pipeline.running import settle_step
+from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
+from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.pipeline.running import pay_debts_of, settle_step
 
-_UNDER_WAY = (RunState.RUNNING, RunState.SETTLING)
-_ENDED = (RunState.DONE, RunState.HALTED)
 _PATIENCE_SECONDS = 300.0  # for one settling run; the next watch goes on with it
 
 Log = Callable[[str], None]
@@ -44,16 +43,16 @@ class WatchReport:
 
 def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
     """Looks after one cluster. Harmless at any time, as often as one likes."""
-    runs = [run for run in site.ledger.runs(cluster=cluster) if run.state in (*_UNDER_WAY, *_ENDED)]
+    runs = [run for run in site.ledger.runs(cluster=cluster) if run.state in (*UNDER_WAY_STATES, *ENDED_STATES)]
     settled = [_settle(site, run, log) for run in runs if _is_orphaned(site, run)]
     report = WatchReport(settled_runs=tuple(settled))
-    if any(run.state in _UNDER_WAY for run in site.ledger.runs(cluster=cluster)):
+    if any(run.state in UNDER_WAY_STATES for run in site.ledger.runs(cluster=cluster)):
         # Whoever drives it looks after its own settings; debts and late moves wait for its end.
         with site.reader(cluster) as reader:
             return replace(report, foreign_throttles=tuple(_foreign(reader, _known_keys(site, runs))))
     with site.operator(cluster) as admin:
         late = list(_late(site, admin, runs))
-        paid, owed = pay_all(site, admin, runs)
+        paid, owed = pay_debts_of(site, admin, runs)
     for run, move, _ in late:
         log(f"late: {move} of run {run.run_id} is under way although the run has ended")
     settled += [
@@ -71,20 +70,9 @@ def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
     )
 
 
-def pay_all(site: Site, admin: ClusterAdmin, runs: list[Run]) -> tuple[list[TouchedKey], list[TouchedKey]]:
-    """What ended runs owe, newest first: what an older one put there may be what a newer one found."""
-    paid: list[TouchedKey] = []
-    owed: list[TouchedKey] = []
-    for run in sorted((r for r in runs if r.state in _ENDED), key=lambda r: r.opened_at, reverse=True):
-        done, left = pay_debts(admin, site.ledger.journal(run.run_id))
-        paid += done
-        owed += left
-    return paid, owed
-
-
 def _is_orphaned(site: Site, run: Run) -> bool:
     """Whether nobody has looked at a run under way for as long as the policy allows."""
-    if run.state not in _UNDER_WAY:
+    if run.state not in UNDER_WAY_STATES:
         return False
     pulse = site.ledger.journal(run.run_id).pulse()
     allowed: timedelta = site.cluster(run.cluster).policy.movement.orphaned_after
@@ -139,10 +127,9 @@ def _known_keys(site: Site, runs: list[Run]) -> set[tuple[ConfigResource, str]]:
 
 
 def _foreign(reader: ClusterReader, known: set[tuple[ConfigResource, str]]) -> Iterator[str]:
-    topics = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in reader.describe_topics()]
-    live = sorted(reader.describe_cluster().live_broker_ids)
-    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker_id)) for broker_id in live]
-    configs = {**reader.describe_configs(topics, LIST_KEYS), **reader.describe_configs(brokers, RATE_KEYS)}
+    topics = [topic(description.topic) for description in reader.describe_topics()]
+    brokers = [broker(broker_id) for broker_id in reader.describe_cluster().live_broker_ids]
+    configs = read_throttle_keys(reader, [*topics, *brokers])
     for resource, values in sorted(configs.items()):
         for key in sorted(values):
             value = own_value(configs, resource, key)
