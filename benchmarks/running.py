@@ -13,13 +13,16 @@ from benchmarks.machine import machine_line
 from benchmarks.overhead import Overhead, measure_overhead
 from benchmarks.tables import table
 from benchmarks.targets import Check
-from benchmarks.throttled import Timed, compare
+from benchmarks.throttled import Timed, contest
+from benchmarks.through_airflow import ThroughAirflow, through_airflow
 from counterpoise.units import format_rate, parse_rate
 
 MOST_OVER_IDEAL: Final = 1.15
 MOST_OVER_KAFKA: Final = 1.05
 MOST_OVER_RATE: Final = 1.10
 MOST_OVERHEAD_SECONDS: Final = 5.0
+AIRFLOW_OVER_IDEAL: Final = 1.05  # and this many looks
+AIRFLOW_LOOKS: Final = 2
 
 HEADINGS: Final = (
     "by",
@@ -39,10 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(machine_line())
     checks: list[Check] = []
     if not arguments.without_brokers:
-        with tempfile.TemporaryDirectory() as folder:
-            ours, kafkas = compare(Path(folder), rate, arguments.seconds)
-        print(table([HEADINGS, _cells(ours), _cells(kafkas)], is_markdown=arguments.markdown))
-        checks += _checks(ours, kafkas)
+        checks += _on_brokers(rate, arguments)
     overhead = measure_overhead()
     print(
         f"68 simulated brokers, 50 ms a call, one silent: {overhead.before_seconds:.1f} s before the first byte, "
@@ -54,10 +54,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(check.is_met for check in checks) else 1
 
 
+def _on_brokers(rate: int, arguments: argparse.Namespace) -> list[Check]:
+    rows: list[Timed] = []
+    with tempfile.TemporaryDirectory() as folder, contest(Path(folder), rate, arguments.seconds) as ground:
+        try:
+            rows.append(ours := ground.by_command_line())
+            rows.append(kafkas := ground.by_kafkas_tool())
+            if not arguments.airflow:
+                return _checks(ours, kafkas)
+            airflows = through_airflow(ground)
+            rows.append(airflows.timed)
+        finally:  # what was measured before something failed took minutes
+            print(table([HEADINGS, *map(_cells, rows)], is_markdown=arguments.markdown))
+    print(airflows)
+    return [*_checks(ours, kafkas), *airflow_checks(ours, airflows)]
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Throttled runs against the ideal, and against Kafka's own tool.")
     parser.add_argument("--rate", default="10MB/s", help="the throttle (default: 10MB/s)")
     parser.add_argument("--seconds", type=int, default=120, help="how long the copying takes at best (default: 120)")
+    parser.add_argument("--airflow", action="store_true", help="also the same plan through a local Airflow")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--without-brokers", action="store_true", help="only the simulated part")
     return parser.parse_args(argv)
@@ -85,6 +102,24 @@ def _checks(ours: Timed, kafkas: Timed) -> list[Check]:
             ours.most_over_rate <= MOST_OVER_RATE,
             f"most that the new broker received / throttle {ours.most_over_rate:.3f} (at most {MOST_OVER_RATE})",
         ),
+    ]
+
+
+def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
+    """Airflow looks seldom and hands over slowly: that may cost two looks, and not more for a longer run.
+
+    The target is held against the bytes of the busiest link; beside it, against what the command line took, which pays
+    for Kafka's throttle as well.
+    """
+    took, looks = airflows.timed.seconds, AIRFLOW_LOOKS * airflows.look_seconds
+    ideals = (("the busiest link's bytes / throttle", ours.ideal_seconds), ("the command line's time", ours.seconds))
+    return [
+        Check(
+            took <= ideal * AIRFLOW_OVER_IDEAL + looks,
+            f"through Airflow {took:.1f} s, at most {ideal * AIRFLOW_OVER_IDEAL + looks:.1f} s: "
+            f"{AIRFLOW_OVER_IDEAL} x {ideal:.1f} s ({whose}) + {AIRFLOW_LOOKS} looks of {airflows.look_seconds:g} s",
+        )
+        for whose, ideal in ideals
     ]
 
 

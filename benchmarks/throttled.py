@@ -1,9 +1,10 @@
-"""One plan carried out twice on real brokers: by us, and by Kafka's own `kafka-reassign-partitions`.
+"""One plan carried out several times on real brokers: by us, and by Kafka's own `kafka-reassign-partitions`.
 
-ours, kafkas = compare(folder, rate_bytes_per_second=10_000_000, seconds=120)
+with contest(folder, rate_bytes_per_second=10_000_000, seconds=120) as ground:
+    ours, kafkas = ground.by_command_line(), ground.by_kafkas_tool()
 
 As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from the first byte to the
-last.
+last. Each way takes back first what an earlier one has moved.
 
 Ours counts from the start of the command to the end of the run, proof that every setting is as before included; what
 writes the report comes after. Kafka's counts until its `--verify` has removed the throttle.
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,19 +26,27 @@ from typing import Final
 import local_kafka
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import RebalancePlan
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
 
+CLUSTER: Final = "bench"
+CONNECTION: Final = "kafka"
+GOAL: Final = "add-brokers"
+NEW_BROKER: Final = 4
+_TOPIC: Final = "orders"
 _PARTITIONS: Final = 60
 _REPLICATION_FACTOR: Final = 2
-_NEW_BROKER: Final = 4
 _REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _SAMPLE_SECONDS: Final = 0.5
 _SHORTEST_WINDOW_SECONDS: Final = 11.0  # Kafka's own: 11 samples of one second
 _LEAST_BYTES_IN_A_WINDOW: Final = 50_000_000
+
+Samples = list[tuple[float, int]]  # time.monotonic(), and the bytes that the new broker has by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +69,116 @@ class Timed:
         return self.seconds / self.ideal_seconds
 
 
-def compare(folder: Path, rate_bytes_per_second: int, seconds: int) -> tuple[Timed, Timed]:
-    """Ours and Kafka's. The new broker receives about `seconds` times the rate."""
-    arriving = _PARTITIONS * _REPLICATION_FACTOR // _NEW_BROKER
+@dataclass(frozen=True)
+class Contest:
+    """Brokers, one plan for them, and an installation that knows it."""
+
+    kafka: LocalKafka
+    folder: Path
+    rate: int  # bytes per second
+    plan: RebalancePlan
+    environment: Mapping[str, str]
+
+    @property
+    def plan_file(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def ideal_seconds(self) -> float:
+        return busiest_link_bytes(self.plan) / self.rate
+
+    def by_command_line(self) -> Timed:
+        """Ours: `counterpoise execute`."""
+        self.take_back()
+        words = ["--rate", f"{self.rate}B/s", "--reason", "benchmark"]
+        _type(self.environment, "approve", str(self.plan_file), *words)
+        with self.received() as samples:
+            began = datetime.now(UTC)
+            _type(self.environment, "execute", str(self.plan_file))
+            seconds = (_closed_at(self.environment, self.plan) - began).total_seconds()
+        return self.timed("counterpoise", seconds, samples)
+
+    def by_kafkas_tool(self) -> Timed:
+        """Kafka's own: `kafka-reassign-partitions`."""
+        self.take_back()
+        there = self.folder / "there.json"
+        _type(self.environment, "export", str(self.plan_file), "--out", str(there))
+        with self.received() as samples:
+            began = time.monotonic()
+            _reassign(self.kafka, there, self.rate)
+            seconds = time.monotonic() - began
+        return self.timed("kafka-reassign", seconds, samples)
+
+    def timed(self, by: str, seconds: float, samples: Samples) -> Timed:
+        """What a way took, with what the plan says of all of them."""
+        shared = (self.rate, self.plan.copied_replicas, busiest_link_bytes(self.plan))
+        return Timed(by, *shared, seconds, _most_over_rate(samples, self.rate))
+
+    def take_back(self) -> None:
+        """Every replica, and every leader, is again where it was before the plan."""
+        back = self.folder / "back.json"
+        _type(self.environment, "export", str(self.plan_file), "--undo", "--out", str(back))
+        _reassign(self.kafka, back, None)
+        admin = _admin(self.kafka)
+        try:
+            admin.elect_preferred_leaders([TopicPartition(_TOPIC, number) for number in range(_PARTITIONS)])
+            wait_until(lambda: _is_led_as_preferred(admin), "each preferred leader to lead", 60)
+        finally:
+            admin.close()
+
+    @contextmanager
+    def received(self) -> Iterator[Samples]:
+        """Time and bytes in the log segments of the new broker, sampled until the end."""
+        samples: Samples = []
+        ending = threading.Event()
+
+        def sample() -> None:
+            while not ending.wait(_SAMPLE_SECONDS):
+                with suppress(FileNotFoundError):  # files of an earlier way are just being deleted
+                    logs = self.kafka.home(NEW_BROKER).directory.rglob(f"{_TOPIC}-*/*.log")
+                    sizes = [log.stat().st_size for log in logs if not log.parent.name.endswith("-delete")]
+                    samples.append((time.monotonic(), sum(sizes)))
+
+        thread = threading.Thread(target=sample, daemon=True)
+        thread.start()
+        try:
+            yield samples
+        finally:
+            ending.set()
+            thread.join()
+
+
+@contextmanager
+def contest(folder: Path, rate_bytes_per_second: int, seconds: int) -> Iterator[Contest]:
+    """Brokers of which the new one is to receive about `seconds` times the rate."""
+    arriving = _PARTITIONS * _REPLICATION_FACTOR // NEW_BROKER
     partition_bytes = rate_bytes_per_second * seconds // arriving
     with local_kafka.running(folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m") as kafka:
         replicas = [(1, 2 + n % 2) for n in range(_PARTITIONS)]
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", replicas, configs={"retention.ms": "-1"})])
-        fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(_PARTITIONS), partition_bytes))
-        kafka.add_broker(_NEW_BROKER, "d")
+        create_topics(kafka.bootstrap_string, [TopicSpec(_TOPIC, replicas, configs={"retention.ms": "-1"})])
+        fill(kafka.bootstrap_string, _TOPIC, dict.fromkeys(range(_PARTITIONS), partition_bytes))
+        kafka.add_broker(NEW_BROKER, "d")
         environment = _site(folder, kafka)
         plan_file = folder / "plan.json"
-        words = ["--cluster", "bench", "--goal", "add-brokers", "--brokers", str(_NEW_BROKER)]
+        words = ["--cluster", CLUSTER, "--goal", GOAL, "--brokers", str(NEW_BROKER)]
         _type(environment, "plan", *words, "--out", str(plan_file))
         plan = RebalancePlan.from_json(plan_file.read_text())
-        _type(environment, "approve", str(plan_file), "--rate", f"{rate_bytes_per_second}B/s", "--reason", "benchmark")
-        with _received(kafka) as ours_received:
-            began = datetime.now(UTC)
-            _type(environment, "execute", str(plan_file))
-            ours_seconds = (_closed_at(environment, plan) - began).total_seconds()
-        there, back = folder / "there.json", folder / "back.json"
-        _type(environment, "export", str(plan_file), "--out", str(there))
-        _type(environment, "export", str(plan_file), "--undo", "--out", str(back))
-        _reassign(kafka, back, None)
-        with _received(kafka) as kafkas_received:
-            began = time.monotonic()
-            _reassign(kafka, there, rate_bytes_per_second)
-            kafkas_seconds = time.monotonic() - began
-    shared = (rate_bytes_per_second, plan.copied_replicas, busiest_link_bytes(plan))
-    return (
-        Timed("counterpoise", *shared, ours_seconds, _most_over_rate(ours_received, rate_bytes_per_second)),
-        Timed("kafka-reassign", *shared, kafkas_seconds, _most_over_rate(kafkas_received, rate_bytes_per_second)),
-    )
+        yield Contest(kafka, folder, rate_bytes_per_second, plan, environment)
+
+
+def last_byte_at(samples: Samples) -> float:
+    """When the new broker received the last of what it has, by time.monotonic()."""
+    size = samples[-1][1]
+    return next(at for at, there in samples if there == size)
 
 
 def _site(folder: Path, kafka: LocalKafka) -> dict[str, str]:
     # All brokers share the disk of this machine, which may be fuller than any policy likes.
     policy = "{balance: {disk_limit_percent: 100}}"
-    (folder / "clusters.yaml").write_text(f"clusters:\n  bench:\n    connection: kafka\n    policy: {policy}\n")
-    (folder / "connections.yaml").write_text(json.dumps({"kafka": {"bootstrap.servers": kafka.bootstrap_string}}))
+    (folder / "clusters.yaml").write_text(
+        f"clusters:\n  {CLUSTER}:\n    connection: {CONNECTION}\n    policy: {policy}\n"
+    )
+    (folder / "connections.yaml").write_text(json.dumps({CONNECTION: {"bootstrap.servers": kafka.bootstrap_string}}))
     return {
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
         "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
@@ -107,7 +187,7 @@ def _site(folder: Path, kafka: LocalKafka) -> dict[str, str]:
     }
 
 
-def _closed_at(environment: dict[str, str], plan: RebalancePlan) -> datetime:
+def _closed_at(environment: Mapping[str, str], plan: RebalancePlan) -> datetime:
     ledger = Ledger.open(environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
     try:
         (run,) = ledger.runs(fingerprint=plan.fingerprint)
@@ -117,17 +197,17 @@ def _closed_at(environment: dict[str, str], plan: RebalancePlan) -> datetime:
         ledger.close()
 
 
-def _type(environment: dict[str, str], *words: str) -> None:
+def _type(environment: Mapping[str, str], *words: str) -> None:
     """A command as a person types it, in a process of its own."""
     command = [sys.executable, "-c", "from counterpoise.cli.main import run; run()", *words]
-    subprocess.run(command, env=os.environ | environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=os.environ | dict(environment), check=True, stdout=subprocess.DEVNULL)
 
 
 def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
     """Kafka's tool, until nothing moves any more, and then its `--verify`, which removes the throttles."""
     words = ["--bootstrap-server", kafka.bootstrap_string, "--reassignment-json-file", str(assignment)]
     kafka.tool(_REASSIGN, *words, "--execute", *(["--throttle", str(rate)] if rate else []))
-    admin = connect(ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string}, where="benchmark"))
+    admin = _admin(kafka)
     try:
         wait_until(lambda: not admin.list_reassignments(), "the reassignment to end", 600)
     finally:
@@ -136,25 +216,13 @@ def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
         kafka.tool(_REASSIGN, *words, "--verify")
 
 
-@contextmanager
-def _received(kafka: LocalKafka) -> Iterator[list[tuple[float, int]]]:
-    """Time and bytes in the log segments of the new broker, sampled until the end."""
-    samples: list[tuple[float, int]] = []
-    ending = threading.Event()
+def _admin(kafka: LocalKafka) -> ClusterAdmin:
+    return connect(ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string}, where="benchmark"))
 
-    def sample() -> None:
-        while not ending.wait(_SAMPLE_SECONDS):
-            with suppress(FileNotFoundError):  # files of an earlier way are just being deleted
-                logs = kafka.home(_NEW_BROKER).directory.rglob("orders-*/*.log")
-                samples.append((time.monotonic(), sum(log.stat().st_size for log in logs)))
 
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        ending.set()
-        thread.join()
+def _is_led_as_preferred(admin: ClusterAdmin) -> bool:
+    (topic,) = admin.describe_topics([_TOPIC])
+    return all(partition.leader == partition.replicas[0] for partition in topic.partitions)
 
 
 def _most_over_rate(samples: Sequence[tuple[float, int]], rate: int) -> float:

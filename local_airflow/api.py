@@ -114,6 +114,19 @@ class AirflowApi:
         """State by task id; mapped tasks as `task[0]`, `task[1]`, ... None: not scheduled yet."""
         return {_task_name(row): row["state"] for row in self._task_instances(dag_id, run_id)}
 
+    def task_times(self, dag_id: str, run_id: str) -> dict[str, tuple[datetime | None, datetime | None]]:
+        """Start and end (UTC) by task id, of the last try; None: not yet."""
+        return {
+            _task_name(row): (_time(row["start_date"]), _time(row["end_date"]))
+            for row in self._task_instances(dag_id, run_id)
+        }
+
+    def first_start(self, dag_id: str, run_id: str, task_id: str) -> datetime | None:
+        """When the first try of a task began (UTC), however often it was deferred since; None: not yet."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/tries"
+        tries = self._request("GET", path)["task_instances"]
+        return min((datetime.fromisoformat(row["start_date"]) for row in tries if row["start_date"]), default=None)
+
     def task_log(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int = 1) -> str:
         """What one try of a task said, one line per entry."""
         answer = self._request(
@@ -263,6 +276,10 @@ def _approval(row: Mapping[str, Any]) -> PendingApproval:
 
 def _task_name(row: Mapping[str, Any]) -> str:
     return str(row["task_id"]) if row["map_index"] < 0 else f"{row['task_id']}[{row['map_index']}]"
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _log_line(entry: Any) -> str:

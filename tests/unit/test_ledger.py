@@ -1,5 +1,6 @@
 """The ledger: one open run per cluster, legal state changes only, decisions that last, a schema that is migrated."""
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -139,6 +140,89 @@ def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: P
     with pytest.raises(LedgerError) as caught:
         Ledger.open("postgresql+psycopg://me:hunter2@127.0.0.1:1/x", lambda: NOW)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    path, away = tmp_path / "ledger.db", tmp_path / "away.db"
+    url = f"sqlite:///{path}"
+    ledger, other = Ledger.open(url, lambda: NOW), Ledger.open(url, lambda: NOW)
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    path.rename(away)
+    with pytest.raises(LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"):
+        ledger.record_decision(approval(run.run_id))
+    with pytest.raises(LedgerError, match="is gone"):
+        Ledger.open(url, lambda: NOW)
+    assert not path.exists()
+    away.rename(path)
+    assert other.run(run.run_id).state is RunState.PROPOSED
+    ledger.record_decision(approval(run.run_id))
+    assert other.run(run.run_id).state is RunState.APPROVED
+    ledger.close()
+    other.close()
+
+
+def test_what_a_killed_process_left_beside_the_ledger_is_kept_while_the_ledger_is_gone(tmp_path: Path) -> None:
+    """SQLite throws it away with the first look at a new, empty file."""
+    path, away, left = tmp_path / "ledger.db", tmp_path / "away.db", tmp_path / "ledger.db-wal"
+    ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    kept = left.read_bytes()
+    path.rename(away)
+    ledger.close()  # SQLite leaves what it kept beside a file that has been moved
+    assert left.read_bytes() == kept
+    path.touch()
+    with pytest.raises(LedgerError, match="is an empty file"):
+        Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    (tmp_path / "ledger.db-made").unlink()  # a ledger that was made before there were marks
+    path.unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    assert left.read_bytes() == kept
+    away.rename(path)
+    again = Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    assert again.run(run.run_id) == run
+    again.close()
+
+
+def test_an_empty_database_in_the_ledgers_place_is_not_taken_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger.open(f"sqlite:///{path}", lambda: NOW).close()
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE other (id INTEGER)")
+    database.close()
+    with pytest.raises(LedgerError, match="is empty"):
+        Ledger.open(f"sqlite:///{path}", lambda: NOW)
+
+
+def test_a_copy_put_in_the_ledgers_place_is_the_ledger_from_then_on(tmp_path: Path) -> None:
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    with sqlite3.connect(path) as database, sqlite3.connect(copy) as target:
+        database.backup(target)
+    database.close()
+    target.close()
+    run = ledger.propose(PLAN, "p", requested_by="a")
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
+        (tmp_path / name).unlink()
+    copy.rename(path)
+    with pytest.raises(InputError, match="not in the ledger"):
+        ledger.run(run.run_id)
+    ledger.close()
+
+
+def test_an_empty_ledger_is_made_where_the_mark_of_the_lost_one_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    first = Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    first.propose(PLAN, "p", requested_by="a")
+    first.close()
+    path.unlink()
+    (tmp_path / "ledger.db-made").unlink()
+    second = Ledger.open(f"sqlite:///{path}", lambda: NOW)
+    assert second.runs() == ()
+    second.close()
 
 
 def test_a_ledger_of_a_newer_release_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
     engine = open_database("sqlite:///var/ledger.db")
 
-SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of failing midway.
+SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of failing midway. A
+file that is gone is not made anew: `sqlite_file.py`.
 """
 
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from counterpoise.errors import InputError, LedgerError
+from counterpoise.ledger import sqlite_file
 
 _LOCK_WAIT_SECONDS = 30
 _ADVISORY_LOCK = 0x436F756E  # any number that only our migrations use
@@ -25,19 +27,28 @@ def open_database(url: str) -> sa.Engine:
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
         raise InputError(f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db") from None
     where = parsed.render_as_string(hide_password=True)
+    file = _file_of(parsed) if is_sqlite else None
     try:
         if is_sqlite:
-            _prepare_sqlite(engine, parsed.database)
-        _migrate(engine, where)
+            _prepare_sqlite(engine, file)
+        _migrate(engine, where, file)
+        if file:
+            sqlite_file.mark(file)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).split("\n")[0]
         raise LedgerError(f"the ledger {where} cannot be opened: {reason}") from None
     return engine
 
 
-def _prepare_sqlite(engine: sa.Engine, path: str | None) -> None:
-    if path and path != ":memory:":
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+def _file_of(url: sa.URL) -> Path | None:
+    is_file = url.database and url.database != ":memory:" and not url.query.get("uri")
+    return Path(url.database or "").absolute() if is_file else None
+
+
+def _prepare_sqlite(engine: sa.Engine, file: Path | None) -> None:
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sqlite_file.guard(engine, file)
 
     @sa.event.listens_for(engine, "connect")
     def _no_implicit_transactions(connection: Any, _record: Any) -> None:
@@ -50,7 +61,7 @@ def _prepare_sqlite(engine: sa.Engine, path: str | None) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _migrate(engine: sa.Engine, where: str) -> None:
+def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
@@ -66,6 +77,8 @@ def _migrate(engine: sa.Engine, where: str) -> None:
         current = MigrationContext.configure(connection).get_current_revision()
         if current == head:
             return
+        if current is None and file and sqlite_file.is_marked(file):
+            raise sqlite_file.gone(file, "is empty")
         if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
             raise LedgerError(
                 f"the ledger {where} was made by a newer Counterpoise (schema {current}); update this one"

@@ -1,0 +1,101 @@
+"""A ledger in a file of SQLite: made once, and never gone on without.
+
+    guard(engine, Path("var/ledger.db"))
+
+SQLite makes a new, empty database where a file is gone, and an open connection goes on writing to a file that has been
+moved away: runs, approvals and earlier values would be forgotten without a word. So a connection is handed out only
+while its file is the one that lies at the path; otherwise the path is opened anew, and where nothing lies there, that
+is an error. That a ledger was made once says a small file next to it.
+
+Limits: one machine, a local disk; a path written as an SQLite URI (`file:...?uri=true`) is not guarded.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from counterpoise.errors import LedgerError
+
+_MADE: Final = "-made"
+_LEFT: Final = "-wal"
+_MADE_TEXT: Final = """\
+A ledger of Counterpoise was made here. As long as this file is here, none is made anew in its place: where the ledger
+is gone, every command says so and changes nothing. Remove this file only to begin with an empty ledger.
+"""
+
+
+def guard(engine: sa.Engine, path: Path) -> None:
+    """Has every connection of `engine` opened, and handed out, only while the ledger's file is in its place."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _open_what_is_there(
+        _dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]
+    ) -> sqlite3.Connection:
+        was_made = _was_made(path)
+        if was_made and not _size(path):
+            raise gone(path, "is gone" if _identity(path) is None else "is an empty file")
+        uri = f"file:{quote(str(path))}?mode={'rw' if was_made else 'rwc'}"
+        connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, **options)
+        return connection
+
+    @sa.event.listens_for(engine, "connect")
+    def _remember_which(_connection: Any, record: Any) -> None:
+        record.info["file"] = _identity(path)
+
+    @sa.event.listens_for(engine, "checkout")
+    def _is_still_the_one(_connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info["file"] != _identity(path):
+            raise sa.exc.DisconnectionError(f"{path} is no longer the file that was opened")
+
+
+def is_marked(path: Path) -> bool:
+    """There was a ledger here once."""
+    return _identity(_beside(path, _MADE)) is not None
+
+
+def mark(path: Path) -> None:
+    if not is_marked(path):
+        _beside(path, _MADE).write_text(_MADE_TEXT)
+
+
+def gone(path: Path, how: str) -> LedgerError:
+    """What to say, and to do, where the ledger is not in its place."""
+    made, left = _beside(path, _MADE).name, _beside(path, _LEFT).name
+    return LedgerError(
+        f"the ledger {path} {how}, and nothing goes on without it. Put it back, with {left} if there is one; then what "
+        f"was under way goes on. Only if it is lost for good: remove {made} and {left} to begin with an empty ledger"
+    )
+
+
+def _was_made(path: Path) -> bool:
+    """Marked; or it was made before there were marks, and its last process was killed.
+
+    What SQLite keeps beside a database may hold the last transactions. With a new, empty database it would go, too.
+    """
+    return is_marked(path) or _identity(_beside(path, _LEFT)) is not None
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Of the file that lies there now. None: there is none, or nobody lets us see it."""
+    found = _look(path)
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _size(path: Path) -> int:
+    found = _look(path)
+    return found.st_size if found else 0
+
+
+def _look(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
