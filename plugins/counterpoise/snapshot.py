@@ -36,9 +36,18 @@ from counterpoise.model.kafka import (
     Reassignment,
     TopicDescription,
 )
-from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, THROTTLES, TOPICS
+from counterpoise.model.tables import (
+    BROKERS,
+    LISTENERS,
+    LOG_DIRS,
+    PARTITIONS,
+    QUORUM,
+    REPLICAS,
+    THROTTLES,
+    TOPIC_CONFIGS,
+    TOPICS,
+)
 
-_MIN_ISR: Final = "min.insync.replicas"
 _SET_THERE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
 
 # What a broker holds of a partition: bytes, and the directory they are in.
@@ -70,7 +79,7 @@ def take_snapshot(
         for topic in topics
         for partition in topic.partitions
     ]
-    topic_configs = reader.describe_configs(_resources(t.topic for t in topics), [_MIN_ISR, *LIST_KEYS])
+    topic_configs = reader.describe_configs(_resources(t.topic for t in topics), [*TOPIC_CONFIGS.values(), *LIST_KEYS])
     live = sorted(description.live_broker_ids)
     broker_configs = reader.describe_configs(_resources(map(str, live), ConfigResourceType.BROKER), RATE_KEYS)
     offsets = reader.list_offsets([key for key, partition in partitions if partition.leader is not None])
@@ -81,7 +90,7 @@ def take_snapshot(
         observed_at=observed_at,
         tables={
             "brokers": _brokers(description, log_dirs),
-            "topics": _topics(topics, _min_insync_replicas(topic_configs)),
+            "topics": _topics(topics, topic_configs),
             "partitions": _partitions(partitions, moving, copies, offsets),
             "replicas": _replicas(partitions, copies),
             "listeners": _listeners(description, security_protocol),
@@ -94,11 +103,6 @@ def take_snapshot(
 
 def _resources(names: Iterable[str], type_: ConfigResourceType = ConfigResourceType.TOPIC) -> list[ConfigResource]:
     return [ConfigResource(type_, name) for name in names]
-
-
-def _min_insync_replicas(topic_configs: Configs) -> dict[str, int]:
-    known = {resource.name: values.get(_MIN_ISR) for resource, values in topic_configs.items()}
-    return {topic: int(value.value) for topic, value in known.items() if value is not None and value.value}
 
 
 def _throttles(configs: Configs) -> pa.Table:
@@ -156,14 +160,22 @@ def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescript
     return pa.table(columns, schema=LOG_DIRS)
 
 
-def _topics(topics: Sequence[TopicDescription], min_insync_replicas: Mapping[str, int]) -> pa.Table:
+def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:
+    """Config values as they are in force for the topic, whatever level they come from."""
+    told = {resource.name: values for resource, values in configs.items()}
+
+    def config(column: str) -> list[str | int | None]:
+        found = (told.get(topic.topic, {}).get(TOPIC_CONFIGS[column]) for topic in topics)
+        values = (value.value or None if value else None for value in found)
+        is_text = pa.types.is_string(TOPICS.field(column).type)
+        return [value if value is None or is_text else int(value) for value in values]
+
     columns = {
         "topic": [topic.topic for topic in topics],
         "topic_id": [topic.topic_id for topic in topics],
         "is_internal": [topic.is_internal for topic in topics],
         "partition_count": [len(topic.partitions) for topic in topics],
-        "min_insync_replicas": [min_insync_replicas.get(topic.topic) for topic in topics],
-    }
+    } | {column: config(column) for column in TOPIC_CONFIGS}
     return pa.table(columns, schema=TOPICS)
 
 

@@ -6,7 +6,8 @@
 Tried on Kafka 4.3.1: rates are absent while unset; lists are there as an empty default; APPEND leaves out what is there
 already; APPEND to `*` is refused; SUBTRACT down to nothing leaves a *set* empty value, not an unset one.
 
-Limits: knows the keys of replication throttles and `min.insync.replicas`; other keys hold any text.
+Limits: knows the keys of replication throttles, `min.insync.replicas` and how long records are kept; other keys hold
+any text.
 """
 
 import re
@@ -31,7 +32,14 @@ MIN_ISR: Final = "min.insync.replicas"
 
 _RATES: Final = (*RATE_KEYS, "replica.alter.log.dirs.io.max.bytes.per.second")
 _DEFAULTS: Final = {
-    ConfigResourceType.TOPIC: {LEADER_REPLICAS: "", FOLLOWER_REPLICAS: "", MIN_ISR: "1"},
+    ConfigResourceType.TOPIC: {
+        LEADER_REPLICAS: "",
+        FOLLOWER_REPLICAS: "",
+        MIN_ISR: "1",
+        "cleanup.policy": "delete",
+        "retention.ms": "604800000",
+        "retention.bytes": "-1",
+    },
     ConfigResourceType.BROKER: {MIN_ISR: "1"},
 }
 _LIST: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")

@@ -19,6 +19,7 @@ from counterpoise.kafka_admin.simulated_copying import Transfer, speeds, transfe
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.kafka import BrokerVersion, ConfigResource, ConfigResourceType
+from counterpoise.model.tables import TOPIC_CONFIGS
 
 FULL_SPEED_BYTES_PER_SECOND: Final = 100_000_000
 SESSION_TIMEOUT_SECONDS: Final = 9.0
@@ -61,9 +62,8 @@ class SimulatedWorld:
             cluster.versions[row["broker_id"]] = VERSION
         for row in snapshot.topics.to_pylist():
             cluster.topic_ids[row["topic"]] = row["topic_id"] or str(uuid.uuid5(uuid.NAMESPACE_DNS, row["topic"]))
-            if row["min_insync_replicas"] is not None:
-                resource = ConfigResource(ConfigResourceType.TOPIC, row["topic"])
-                cluster.configs.dynamic[resource] = {"min.insync.replicas": str(row["min_insync_replicas"])}
+            if set_there := {key: str(row[column]) for column, key in TOPIC_CONFIGS.items() if row[column] is not None}:
+                cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, row["topic"])] = set_there
         for row in snapshot.throttles.to_pylist():
             resource = ConfigResource(ConfigResourceType(row["resource_type"]), row["resource_name"])
             cluster.configs.dynamic.setdefault(resource, {})[row["key"]] = row["value"]

@@ -9,6 +9,7 @@ not count as uneven: it cannot be helped by moving leaders.
 from dataclasses import dataclass
 from datetime import datetime
 
+from counterpoise.model.events import NO_CHURN, Churn, ClusterEvent, SnapshotChanges
 from counterpoise.model.measures import Evenness
 from counterpoise.model.request import Goal
 
@@ -60,8 +61,18 @@ class TopicLean:
 
 
 @dataclass(frozen=True, slots=True)
+class RackPoint:
+    """How evenly the live brokers of one rack are used in one snapshot."""
+
+    rack: str | None
+    leaders: Evenness
+    replicas: Evenness
+    bytes: Evenness
+
+
+@dataclass(frozen=True, slots=True)
 class BalancePoint:
-    """One snapshot's place in the series. Joined and left compare the live brokers with the snapshot before."""
+    """One snapshot's place in the series."""
 
     snapshot_id: str
     observed_at: datetime  # UTC
@@ -71,13 +82,34 @@ class BalancePoint:
     bytes: Evenness
     share_not_preferred: float  # 0.0 to 1.0
     live_broker_ids: tuple[int, ...]
-    joined_broker_ids: tuple[int, ...] = ()
-    left_broker_ids: tuple[int, ...] = ()
+    bytes_in: Evenness | None = None  # per second, as leader; None unless that of every live broker is known
+    racks: tuple[RackPoint, ...] = ()  # by name, the nameless one last
+    changes: SnapshotChanges | None = None  # None where nobody compared it with the snapshot before
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Brokers over time: how much each had, as a part of the mean over the live brokers at that moment.
+
+    Columns are snapshots (`bucket_seconds` None), or means over buckets of equal length, and never overlap; between
+    two of them may be a gap. None in `values`: no snapshot, not registered, dead, or not known.
+    """
+
+    measure: str  # leaders, bytes_in
+    broker_ids: tuple[int, ...]  # the rows, by id
+    columns: tuple[tuple[datetime, datetime], ...]  # from, until
+    values: tuple[tuple[float | None, ...], ...]  # one row per broker; 1.0 is the fair share
+    bucket_seconds: int | None
+    broker_count: int  # of all brokers; with fewer rows, these are the ones farthest from their share
+
+    @property
+    def is_cut(self) -> bool:
+        return len(self.broker_ids) < self.broker_count
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderBalance:
-    """One cluster's balance: the latest snapshot in full, and every snapshot's measures, oldest first."""
+    """One cluster's balance: the latest snapshot of the period in full, and every snapshot's measures, oldest first."""
 
     cluster: str
     latest: BalancePoint
@@ -87,6 +119,10 @@ class LeaderBalance:
     topic_count: int
     leaning_topic_count: int
     series: tuple[BalancePoint, ...]  # ends with `latest`
+    breaks: tuple[int, ...] = ()  # the points before which a gap lies, or another cluster: nothing is joined over it
+    events: tuple[ClusterEvent, ...] = ()  # by time
+    churn: Churn = NO_CHURN
+    heat_maps: tuple[HeatMap, ...] = ()  # none with a single snapshot
 
     @property
     def live_brokers(self) -> tuple[BrokerBalance, ...]:
@@ -103,4 +139,23 @@ class WantedRebalance:
 
     goal: Goal
     broker_ids: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSize:
+    """What the plan that would help costs."""
+
+    replicas_copied: int
+    bytes_copied: int
+    leaders_changed: int
+    expected_seconds: float  # at the policy's rate
+    rate_bytes_per_second: int  # the policy's, per broker
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A snapshot that the analysis could not use, and why."""
+
+    snapshot_id: str
     reason: str

@@ -19,23 +19,24 @@ def disk_over(dirs: Iterable[tuple[int, int]]) -> tuple[int | None, int | None]:
     "The same" allows for what is written between two answers. Two equal disks with equally much on them are taken for
     one, too; that errs on the safe side.
     """
-    usable_by_total: dict[int, list[int]] = {}
-    for total, usable in dirs:
-        usable_by_total.setdefault(total, []).append(usable)
-    disks = [
-        (total, usable)
-        for total, usables in usable_by_total.items()
-        for usable in _apart(usables, total * _SAME_DISK_PER_MILLE // 1000)
-    ]
+    told = list(dirs)
+    disks = [told[disk[0]] for disk in by_disk(told)]
     if not disks:
         return None, None
     return min(_MOST, sum(total for total, _ in disks)), min(_MOST, sum(usable for _, usable in disks))
 
 
-def _apart(numbers: Sequence[int], distance: int) -> list[int]:
-    """The numbers, with those that lie closer than `distance` above another one left out."""
-    kept: list[int] = []
-    for number in sorted(numbers):
-        if not kept or number - kept[-1] > distance:
-            kept.append(number)
-    return kept
+def by_disk(dirs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """The positions of those (total, usable) that are one file system, by the rule above; least usable first in each.
+
+    by_disk([(1_000, 401), (2_000, 2_000), (1_000, 400)]) == ((2, 0), (1,))
+    """
+    disks: list[list[int]] = []
+    for at in sorted(range(len(dirs)), key=lambda at: (*dirs[at], at)):
+        total, usable = dirs[at]
+        first = dirs[disks[-1][0]] if disks else None
+        if first and first[0] == total and usable - first[1] <= total * _SAME_DISK_PER_MILLE // 1000:
+            disks[-1].append(at)
+        else:
+            disks.append([at])
+    return tuple(tuple(disk) for disk in disks)

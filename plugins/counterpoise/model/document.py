@@ -32,7 +32,17 @@ from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.disks import disk_over
 from counterpoise.model.document_checks import complaints_about
-from counterpoise.model.tables import BROKERS, LISTENERS, LOG_DIRS, PARTITIONS, QUORUM, REPLICAS, THROTTLES, TOPICS
+from counterpoise.model.tables import (
+    BROKERS,
+    LISTENERS,
+    LOG_DIRS,
+    PARTITIONS,
+    QUORUM,
+    REPLICAS,
+    THROTTLES,
+    TOPIC_CONFIGS,
+    TOPICS,
+)
 
 _MOST_COMPLAINTS_SHOWN = 20
 
@@ -54,7 +64,7 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
     ]
     topics = [
         {"name": row["topic"], "id": row["topic_id"], "internal": row["is_internal"]}
-        | ({} if row["min_insync_replicas"] is None else {"min_insync_replicas": row["min_insync_replicas"]})
+        | {key: row[key] for key in TOPIC_CONFIGS if row[key] is not None}
         for row in snapshot.topics.to_pylist()
     ]
     columns = ["topic", "partition", "replicas", "leader", "size_bytes", "bytes_in_per_second"]
@@ -178,8 +188,8 @@ def _topics_table(rows: Sequence[Sequence[Any]], topics: Sequence[Mapping[str, A
                 "topic_id": told.get(topic, {}).get("id"),
                 "is_internal": bool(told.get(topic, {}).get("internal", topic.startswith("__"))),
                 "partition_count": count,
-                "min_insync_replicas": told.get(topic, {}).get("min_insync_replicas"),
             }
+            | {key: told.get(topic, {}).get(key) for key in TOPIC_CONFIGS}
             for topic, count in sorted(counts.items())
         ],
         schema=TOPICS,

@@ -62,6 +62,8 @@ def _topic_complaints(topics: object) -> list[str]:
         or not isinstance(topic.get("name"), str)
         or not isinstance(topic.get("id", ""), str | None)
         or not _is_count_or_absent(topic.get("min_insync_replicas"))
+        or not isinstance(topic.get("cleanup_policy", ""), str | None)
+        or not all(_is_limit_or_absent(topic.get(key)) for key in ("retention_ms", "retention_bytes"))
     ]
 
 
@@ -180,3 +182,8 @@ def _is_time_or_absent(value: object) -> bool:
 
 def _is_count_or_absent(value: object) -> bool:
     return value is None or _is_count(value)
+
+
+def _is_limit_or_absent(value: object) -> bool:
+    """-1 is Kafka's "without limit"."""
+    return value == -1 or _is_count_or_absent(value)

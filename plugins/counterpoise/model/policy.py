@@ -1,4 +1,4 @@
-"""What a team wants for a cluster: how even, how fast, who may say yes. `settings` parses these from YAML.
+"""What a team wants of a cluster: how even, how fast, who may say yes, what is kept. `settings` reads it from YAML.
 
 ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
 """
@@ -106,7 +106,18 @@ class ApprovalPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryPolicy:
+    """How long which snapshots are kept. Each time is the least, and none is shorter than the one before it."""
+
+    keep_all: timedelta = timedelta(days=14)
+    keep_hourly: timedelta = timedelta(days=90)  # the first of each hour
+    keep_daily: timedelta = timedelta(days=730)  # the first of each day
+    grace: timedelta = timedelta(days=1)  # a file that nothing names any more stays for as long
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPolicy:
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    history: HistoryPolicy = field(default_factory=HistoryPolicy)

@@ -1,4 +1,4 @@
-"""The schemas of every table we keep: Parquet, Spark and the data expectations derive from these.
+"""The schemas of the history's tables: Parquet, Spark and the data expectations derive from these.
 
     pa.table(columns, schema=PARTITIONS)
 
@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 _UTC = pa.timestamp("us", tz="UTC")
 _BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -35,8 +35,19 @@ TOPICS: Final = pa.schema(
         pa.field("is_internal", pa.bool_(), nullable=False),
         pa.field("partition_count", pa.int32(), nullable=False),
         pa.field("min_insync_replicas", pa.int32()),
+        pa.field("cleanup_policy", pa.string()),  # delete, compact, or both with a comma
+        pa.field("retention_ms", pa.int64()),  # -1: for ever
+        pa.field("retention_bytes", pa.int64()),  # of one partition; -1: without limit
     ]
 )
+
+# The columns of TOPICS that are topic configs, by Kafka's names: as they are in force, whatever level sets them.
+TOPIC_CONFIGS: Final[Mapping[str, str]] = {
+    "min_insync_replicas": "min.insync.replicas",
+    "cleanup_policy": "cleanup.policy",
+    "retention_ms": "retention.ms",
+    "retention_bytes": "retention.bytes",
+}
 
 PARTITIONS: Final = pa.schema(
     [
@@ -143,34 +154,3 @@ SNAPSHOT_TABLES: Final[Mapping[str, pa.Schema]] = {
 
 # The schema version that brought a table; the others were there from the first. Snapshots before it are read without.
 TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2, "throttles": 3}
-
-# Results of the Spark job `leader_balance`: one row per snapshot and registered broker, idle brokers as zeros.
-BROKER_BALANCE: Final = pa.schema(
-    [
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("snapshot_id", pa.string(), nullable=False),
-        pa.field("observed_at", _UTC, nullable=False),
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("rack", pa.string()),
-        pa.field("is_fenced", pa.bool_(), nullable=False),
-        pa.field("leaders", pa.int64(), nullable=False),
-        pa.field("preferred_leaders", pa.int64(), nullable=False),  # partitions that name it first
-        pa.field("leaders_not_preferred", pa.int64(), nullable=False),  # it leads, though another one is named first
-        pa.field("replicas", pa.int64(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-    ]
-)
-
-# One row per snapshot and topic: how unevenly the brokers lead it.
-TOPIC_BALANCE: Final = pa.schema(
-    [
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("snapshot_id", pa.string(), nullable=False),
-        pa.field("observed_at", _UTC, nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition_count", pa.int64(), nullable=False),
-        pa.field("most_leaders", pa.int64(), nullable=False),  # on one broker
-        pa.field("fewest_leaders", pa.int64(), nullable=False),  # over all live brokers, idle ones included
-        pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy of the topic
-    ]
-)

@@ -1,0 +1,63 @@
+"""All clusters side by side, the worst first: the values that `analysis` orders and `reporting` draws.
+
+fleet.rows[0].state.cluster, fleet.rows[0].worst
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
+from counterpoise.model.load import ClusterLoad
+
+
+class Concern(StrEnum):
+    """What can be the matter with a cluster, the gravest first: clusters are ordered by their gravest concern."""
+
+    SILENT = "silent"  # no new snapshot, though one is due: whatever else is known of it is old
+    NOT_ANALYSED = "not analysed"
+    OFFLINE = "offline"  # partitions that nobody leads
+    DISK = "disk"  # a disk is full within 30 days
+    DEAD = "dead broker"  # registered, but not live
+    IDLE = "idle broker"  # live, and holds nothing
+    UNEVEN = "uneven leaders"  # more than the policy allows
+    NOT_PREFERRED = "not preferred"  # more than 10 % of partitions are not led by their preferred leader
+    BUSY = "busy broker"  # takes in 1.5 times its share or more, as leader
+    LEFT_OUT = "left out"  # snapshots that could not be analysed
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One concern in a few words. Of two clusters with the same one, the larger `weight` is worse."""
+
+    concern: Concern
+    words: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What is known of one cluster by now."""
+
+    cluster: str
+    age: timedelta | None  # of its newest snapshot; None: it has none
+    balance: LeaderBalance | None = None  # None: not analysed
+    load: ClusterLoad | None = None
+    wanted: WantedRebalance | None = None  # what would help; None: the policy asks for nothing
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    state: ClusterState
+    findings: tuple[Finding, ...]  # gravest first; none: all is well
+
+    @property
+    def worst(self) -> Finding | None:
+        return self.findings[0] if self.findings else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    as_of: datetime  # UTC
+    rows: tuple[FleetRow, ...]  # worst first
