@@ -1,14 +1,13 @@
-"""What lies where in the store: snapshots, results of the Spark job, plans and reports, by their names.
+"""What lies where in the store: snapshots, plans and reports, by their names. `results.py` has what Spark makes.
 
     archive = Archive(store)
     archive.write_snapshot(snapshot)             # tables first, the manifest last
-    archive.balance_tables("orders-eu")          # what the Spark job made of all analysed snapshots
+    archive.manifests(["orders-eu"])             # all that there is, oldest first
 
 Part of the wiring, beside `installation.py`: `pipeline` writes through it, `queries` reads.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -18,10 +17,9 @@ from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.tables import BROKER_BALANCE, SNAPSHOTS, TOPIC_BALANCE
 from counterpoise.storage import Store
 
-_RESULTS = {"broker_balance": BROKER_BALANCE, "topic_balance": TOPIC_BALANCE}
+_TRIES = 3
 
 
 class Archive:
@@ -35,46 +33,62 @@ class Archive:
 
     def read_snapshot(self, cluster: str, snapshot_id: str) -> ClusterSnapshot:
         """Raises StoreError when the history does not have it."""
-        row = self.store.read_table(history.manifest_path(cluster, snapshot_id)).to_pylist()[0]
-        tables = {name: self.store.read_table(path) for name, path in history.files_of(row).items()}
+        row = self._manifest_row(cluster, snapshot_id)
+        tables = {
+            name: self.store.read_table(path, snapshot_id=snapshot_id) for name, path in history.files_of(row).items()
+        }
         return history.from_tables(row, tables)
 
     def manifests(self, clusters: Sequence[str]) -> pa.Table:
-        """The manifest rows of all snapshots of these clusters, oldest first."""
-        paths = [
-            path for name in clusters for path in self.store.list(history.manifests_folder(name), suffix=".parquet")
-        ]
-        tables = [self.store.read_table(path) for path in sorted(paths)]
-        return pa.concat_tables(tables, promote_options="default") if tables else SNAPSHOTS.empty_table()
-
-    def rounds(self) -> Iterator[dict[str, Any]]:
-        """Finished rounds of the Spark job, by name: {"round", "snapshots": [{"snapshot_id", "cluster"}]}."""
-        for path in self.store.list("results/rounds", suffix=".json"):
-            yield json.loads(self.store.read_text(path))
-
-    def finish_round(self, round_id: str, manifests: pa.Table) -> None:
-        """Written after the job's own files: a round without this never happened."""
-        snapshots = manifests.select(["snapshot_id", "cluster"]).to_pylist()
-        document = json.dumps({"round": round_id, "snapshots": snapshots}, indent=1, sort_keys=True)
-        self.store.write_text(f"results/rounds/{round_id}.json", document + "\n")
-
-    def analysed_ids(self) -> set[str]:
-        return {snapshot["snapshot_id"] for finished in self.rounds() for snapshot in finished["snapshots"]}
-
-    def balance_tables(self, cluster: str) -> tuple[pa.Table, pa.Table]:
-        """BROKER_BALANCE and TOPIC_BALANCE of every analysed snapshot of a cluster, each snapshot once."""
-        parts: dict[str, list[pa.Table]] = {name: [] for name in _RESULTS}
-        seen: set[str] = set()
-        for finished in self.rounds():
-            wanted = {s["snapshot_id"] for s in finished["snapshots"] if s["cluster"] == cluster} - seen
-            if wanted:
-                seen |= wanted
-                for name, schema in _RESULTS.items():
-                    parts[name].append(self._result(name, finished["round"], wanted, schema))
-        brokers, topics = (
-            pa.concat_tables(tables) if tables else _RESULTS[name].empty_table() for name, tables in parts.items()
+        """The manifest rows of all snapshots of these clusters, oldest first, each snapshot once."""
+        return history.each_once(
+            {path: table for name in clusters for path, table in self.manifest_files(name).items()}
         )
-        return brokers, topics
+
+    def manifest_files(self, cluster: str) -> dict[str, pa.Table]:
+        """The cluster's manifest files by path: of a snapshot each, and of a compacted day."""
+        return self._manifests_in(history.manifests_folder(cluster))
+
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters that the history has, whether or not they are looked after now."""
+        places = (history.place_of(path) for path in self.store.list(f"{history.ROOT}/{history.MANIFESTS}"))
+        return tuple(sorted({place[0] for place in places if place is not None}))
+
+    def _manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
+        single = history.manifest_path(cluster, snapshot_id)
+        folder = history.manifests_folder(cluster, history.day_of(snapshot_id))
+        files = {
+            path: self.store.read_table(path)
+            for path in self.store.list(folder, suffix=".parquet")
+            if path == single or history.is_compacted(path)
+        }
+        for row in history.each_once(files).to_pylist():
+            if row["snapshot_id"] == snapshot_id:
+                return dict(row)
+        raise StoreError(f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot")
+
+    def _manifests_in(self, folder: str) -> dict[str, pa.Table]:
+        """A manifest that goes between the list and the read was replaced by another: then both are done again."""
+        for _ in range(_TRIES):
+            paths = self.store.list(folder, suffix=".parquet")
+            try:
+                return {path: self.store.read_table(path) for path in paths}
+            except StoreError:
+                if self.store.list(folder, suffix=".parquet") == paths:
+                    raise
+        raise StoreError(f"the manifests in {self.store.uri(folder)} change faster than they can be read; try again")
+
+    def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
+        """Raises HistoryError or StoreError, naming file and column, for a snapshot that Spark could not read.
+
+        Looks at the footers of its files alone, or with `whole` at every byte.
+        """
+        history.check_version(manifest_row)
+        for file in manifest_row["files"]:
+            if whole:
+                self.store.read_table(file["path"])
+            row_count, columns = self.store.parquet_shape(file["path"])
+            history.check_shape(file, row_count, columns)
 
     def write_plan(self, plan: RebalancePlan) -> str:
         """Where it lies, relative to the store. The name is the fingerprint: writing again changes nothing."""
@@ -104,16 +118,15 @@ class Archive:
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
         return tuple(path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix))
 
-    def _result(self, name: str, round_id: str, snapshot_ids: set[str], schema: pa.Schema) -> pa.Table:
-        files = self.store.list(f"results/{name}/round={round_id}", suffix=".parquet")
-        tables = [self.store.read_table(path).select(schema.names).cast(schema) for path in files]
-        table = pa.concat_tables(tables) if tables else schema.empty_table()
-        return table.filter(pa.array([i in snapshot_ids for i in table["snapshot_id"].to_pylist()], type=pa.bool_()))
-
 
 def balance_report_name(cluster: str, day: date | None = None, *, suffix: str = "html") -> str:
     """The newest report of a cluster, or the one of a day."""
     return f"{cluster}/leader-balance{f'-{day.isoformat()}' if day else ''}.{suffix}"
+
+
+def fleet_report_name(*, suffix: str = "html") -> str:
+    """The report over all clusters; its links to theirs are relative to it."""
+    return f"fleet.{suffix}"
 
 
 def plan_report_name(cluster: str, run_id: str) -> str:

@@ -105,16 +105,25 @@ def parse_until(text: str, now: datetime, *, where: str = "until") -> datetime:
     word = text.strip()
     if _DURATION.fullmatch(word):
         return now + parse_duration(word, where=where)
-    try:
-        named = datetime.fromisoformat(word)
-        moment = (named if named.tzinfo else named.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InputError(f"{where}: {word!r} is no time; write it like 2026-12-01T06:00+01:00, 8h or 3d") from None
+    moment = parse_moment(word, where=where, like="2026-12-01T06:00+01:00, 8h or 3d")
     if moment <= now:
         raise InputError(f"{where}: {word} is past; it is {now:%Y-%m-%dT%H:%M} UTC now")
     if moment - now > _LONGEST:
         raise InputError(f"{where}: {word} is more than {_LONGEST.days}d away")
     return moment
+
+
+def parse_moment(text: str, *, where: str = "time", like: str = "2026-12-01T06:00") -> datetime:
+    """The time (UTC) that `2026-12-01T06:00` names, with an offset or without (then it is UTC).
+
+    Raises InputError, naming `where`, for anything else.
+    """
+    word = text.strip()
+    try:
+        named = datetime.fromisoformat(word)
+        return (named if named.tzinfo else named.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"{where}: {word!r} is no time; write it like {like}") from None
 
 
 def format_bytes(count: float) -> str:

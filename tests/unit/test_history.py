@@ -13,14 +13,11 @@ from counterpoise.history import (
     from_tables,
     history_files,
     manifest_of,
-    manifests_json,
-    pending,
     scheduled_at_of,
     snapshot_id_for,
 )
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
-from counterpoise.model.tables import SNAPSHOTS
 
 BEFORE_MIDNIGHT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 
@@ -109,6 +106,22 @@ def test_a_snapshot_of_before_a_table_was_there_reads_without_it_and_a_later_one
         from_tables(row, tables)
 
 
+def test_a_file_of_many_snapshots_gives_the_rows_of_the_one() -> None:
+    one, other = snapshot(), snapshot(BEFORE_MIDNIGHT + timedelta(hours=1))
+    row = manifest_of(one)[1].to_pylist()[0]
+
+    def shared(name: str) -> pa.Table:
+        parts = [
+            (s.tables[name], pa.array([s.snapshot_id] * s.tables[name].num_rows, pa.string())) for s in (other, one)
+        ]
+        return pa.concat_tables([table.append_column("snapshot_id", ids) for table, ids in parts])
+
+    tables = {name: shared(name) for name in files_of(row)}
+    assert from_tables(row, tables) == one
+    with pytest.raises(HistoryError, match="has 0 rows, its manifest says 2"):
+        from_tables(row, {**tables, "brokers": tables["brokers"].slice(0, 2)})
+
+
 def test_half_a_file_and_a_newer_schema_are_named() -> None:
     one = snapshot()
     row = manifest_of(one)[1].to_pylist()[0]
@@ -118,16 +131,3 @@ def test_half_a_file_and_a_newer_schema_are_named() -> None:
         files_of(row | {"schema_version": 99})
     with pytest.raises(HistoryError, match="'quorum'"):
         from_tables(row, {name: table for name, table in one.tables.items() if name != "quorum"})
-
-
-def test_pending_are_those_without_a_result_oldest_first() -> None:
-    hours = [snapshot(BEFORE_MIDNIGHT + timedelta(hours=hour)) for hour in (2, 0, 1)]
-    manifests = pa.concat_tables([manifest_of(one)[1] for one in hours])
-
-    waiting = pending(manifests, {hours[2].snapshot_id})
-
-    assert waiting["snapshot_id"].to_pylist() == [hours[1].snapshot_id, hours[0].snapshot_id]
-    assert pending(SNAPSHOTS.empty_table(), set()).num_rows == 0
-    told = json.loads(manifests_json(waiting))
-    assert datetime.fromisoformat(told[0]["observed_at"]) == hours[1].observed_at
-    assert {file["table"]: file["path"] for file in told[0]["files"]} == files_of(waiting.to_pylist()[0])

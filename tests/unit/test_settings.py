@@ -12,6 +12,7 @@ from counterpoise.model.policy import (
     BrakePolicy,
     ClusterPolicy,
     DailyRate,
+    HistoryPolicy,
     InFlight,
     LeaderWeight,
     MaintenanceWindow,
@@ -165,6 +166,30 @@ def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(movement: s
     (complaint,) = complaints(f"clusters:\n  a:\n    connection: x\n    policy:\n     movement:\n      {movement}\n")
     assert complaint.startswith(f"line {5 + line}: ")
     assert says in complaint
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "says"),
+    [
+        ("keep_all: 100d", 1, "keep_hourly (90 d) must not be shorter than keep_all (100 d)"),
+        ("keep_all: 7d\n      keep_daily: 30d", 2, "keep_daily (30 d) must not be shorter than keep_hourly (90 d)"),
+        ("keep_hourly: 36h\n      keep_all: 2d", 1, "keep_hourly (1 d 12 h) must not be shorter than keep_all (2 d)"),
+        ("keep_all: 5h", 1, "at least 1d"),
+        ("grace: 5m", 1, "at least 1h"),
+        ("keep_weekly: 5d", 1, "unknown key 'keep_weekly' in history; known: grace, keep_all, keep_daily, keep_hourly"),
+    ],
+)
+def test_each_wrong_value_of_history_is_one_complaint_with_its_line(written: str, line: int, says: str) -> None:
+    (complaint,) = complaints(f"clusters:\n  a:\n    connection: x\n    policy:\n     history:\n      {written}\n")
+    assert complaint.startswith(f"line {5 + line}: ")
+    assert says in complaint
+
+
+def test_the_history_is_kept_as_it_is_written() -> None:
+    text = "clusters:\n  a:\n    connection: x\n    policy: {history: {keep_all: 1d, keep_hourly: 1d, grace: 2h}}\n"
+    policy = parse_settings(text, where="x").cluster("a").policy.history
+    day = timedelta(days=1)
+    assert policy == HistoryPolicy(keep_all=day, keep_hourly=day, keep_daily=730 * day, grace=timedelta(hours=2))
 
 
 def test_the_fleet_has_a_limit_and_nothing_else() -> None:

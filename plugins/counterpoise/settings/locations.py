@@ -4,9 +4,14 @@ Locations.from_environment().ledger
 """
 
 import os
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from counterpoise.errors import InputError
+
+_SPARK_CONF = "COUNTERPOISE_SPARK_CONF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,7 @@ class Locations:
     ledger: str
     spark_master: str
     spark_jobs: Path
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Locations":
@@ -29,4 +35,18 @@ class Locations:
             ledger=environment.get("COUNTERPOISE_LEDGER") or "sqlite:///var/ledger.db",
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
             spark_jobs=Path(environment.get("COUNTERPOISE_SPARK_JOBS") or project / "spark_jobs"),
+            spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),
         )
+
+
+def _spark_conf(words: str) -> dict[str, str]:
+    """`spark.driver.memory=8g spark.jars.packages=...`, with quotes as in a shell."""
+    try:
+        pairs = [word.partition("=") for word in shlex.split(words)]
+    except ValueError as error:
+        raise InputError(
+            f"{_SPARK_CONF}: {error}; write it like spark.driver.memory=8g, pairs apart by spaces"
+        ) from None
+    if wrong := [name for name, is_equal, _ in pairs if not is_equal or not name.startswith("spark.")]:
+        raise InputError(f"{_SPARK_CONF}: {wrong[0]!r} is no Spark setting; write it like spark.driver.memory=8g")
+    return {name: value for name, _, value in pairs}

@@ -1,6 +1,8 @@
 """What a team wants, from the section `policy` of a cluster. Absent keys have the defaults of `model.policy`."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -13,6 +15,7 @@ from counterpoise.model.policy import (
     BrakePolicy,
     ClusterPolicy,
     DailyRate,
+    HistoryPolicy,
     InFlight,
     LeaderWeight,
     MaintenanceWindow,
@@ -31,10 +34,13 @@ from counterpoise.settings.sections import (
     time_of_day,
     whole,
 )
+from counterpoise.units import format_seconds
 
 # Looks are 10 s apart through Airflow: what is judged over less than a few of them would be judged by chance.
 _A_FEW_LOOKS = "30s"
 _MANY_LOOKS = "2m"
+# A job that reads files takes no longer than this.
+_LONG_ENOUGH_TO_READ = "1h"
 
 
 def read_policy(section: Section | None) -> ClusterPolicy:
@@ -44,6 +50,7 @@ def read_policy(section: Section | None) -> ClusterPolicy:
         balance=_balance(section.section("balance")),
         movement=_movement(section.section("movement")),
         approval=_approval(section.section("approval")),
+        history=_history(section.section("history")),
     )
     section.finish()
     return policy
@@ -110,6 +117,35 @@ def _movement(part: Section | None) -> MovementPolicy:
     )
     part.finish()
     return policy
+
+
+def _history(part: Section | None) -> HistoryPolicy:
+    unset = HistoryPolicy()
+    if part is None:
+        return unset
+    policy = HistoryPolicy(
+        keep_all=part.value("keep_all", duration_from("1d"), unset.keep_all),
+        keep_hourly=part.value("keep_hourly", duration, unset.keep_hourly),
+        keep_daily=part.value("keep_daily", duration, unset.keep_daily),
+        grace=part.value("grace", duration_from(_LONG_ENOUGH_TO_READ), unset.grace),
+    )
+    _check_order(part, policy, ("keep_all", "keep_hourly", "keep_daily"))
+    part.finish()
+    return policy
+
+
+def _check_order(part: Section, policy: HistoryPolicy, names: Sequence[str]) -> None:
+    """Each time must reach as far as the one before it, also where one of the two is a default."""
+    for before, after in pairwise(names):
+        shorter, longer = getattr(policy, before), getattr(policy, after)
+        if longer < shorter:
+            written = after if after in part.names() else before
+            told = f"{after} ({_in_words(longer)}) must not be shorter than {before} ({_in_words(shorter)})"
+            part.complain(written if written in part.names() else None, told)
+
+
+def _in_words(time: timedelta) -> str:
+    return format_seconds(time.total_seconds())
 
 
 def _windows(part: Section) -> tuple[MaintenanceWindow, ...]:

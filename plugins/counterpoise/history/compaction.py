@@ -1,0 +1,150 @@
+"""What compaction does to the days of a cluster: decided here, done by `pipeline/compacting.py`.
+
+    for day in plan_days("demo", manifest_files, policy, now): ...      # oldest first
+    unused(files, manifest_rows, changed, grace=policy.grace, now=now)  # what may go for good
+
+A day is changed when it is over for a day, and either a table of it has more than one file or not all of its snapshots
+survive. First come new files, then one manifest that names them, then the old manifests go. Files that no manifest
+names go last, once the grace is over since they were written and since the manifests of their day changed: whoever has
+read an old manifest has that long to read its files.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from counterpoise.history.manifests import each_once
+from counterpoise.history.names import MANIFESTS, compacted_path, day_of, place_of
+from counterpoise.history.retention import is_settled, surviving
+from counterpoise.model.files import StoredFile
+from counterpoise.model.policy import HistoryPolicy
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One file to be made of many: `files` has, by path, the snapshots to take from each."""
+
+    table: str
+    path: str
+    files: Mapping[str, tuple[str, ...]]
+    row_counts: Mapping[str, int]  # what it has to have, by snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DayPlan:
+    """What becomes of a cluster's day. Without survivors the manifest is empty: its age tells when the others went."""
+
+    cluster: str
+    day: date
+    merges: tuple[Merge, ...]
+    manifest_path: str
+    manifest: pa.Table  # rows of SNAPSHOTS, by time
+    replaced: tuple[str, ...]  # manifests that go
+    dropped_ids: tuple[str, ...]
+    survivors: tuple[Mapping[str, Any], ...]  # their rows as they are now
+
+
+def plan_days(
+    cluster: str, manifest_files: Mapping[str, pa.Table], policy: HistoryPolicy, now: datetime
+) -> tuple[DayPlan, ...]:
+    """The days to change, oldest first. `manifest_files` has the cluster's manifest files by path.
+
+    Days with a snapshot that a newer Counterpoise wrote are left alone.
+    """
+    rows = each_once(manifest_files).to_pylist()
+    survivors = surviving(rows, policy, now)
+    by_day: dict[date, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_day.setdefault(day_of(row["snapshot_id"]), []).append(row)
+    paths: dict[date, list[str]] = {}
+    for path in sorted(manifest_files):
+        if (place := place_of(path)) is not None:
+            paths.setdefault(place[1], []).append(path)
+    plans = (
+        _plan_day(cluster, day, of_day, survivors, paths[day])
+        for day, of_day in sorted(by_day.items())
+        if is_settled(day, now) and all(row["schema_version"] <= SCHEMA_VERSION for row in of_day)
+    )
+    return tuple(plan for plan in plans if plan is not None)
+
+
+def _plan_day(
+    cluster: str, day: date, rows: list[Mapping[str, Any]], survivors: frozenset[str], paths: list[str]
+) -> DayPlan | None:
+    stay = [row for row in rows if row["snapshot_id"] in survivors]
+    dropped = tuple(row["snapshot_id"] for row in rows if row["snapshot_id"] not in survivors)
+    digest = _digest(stay)
+    merges = tuple(_merges(cluster, day, stay, rows, digest))
+    if not merges and not dropped and len(paths) == 1:
+        return None
+    made = {(merge.table, path): merge.path for merge in merges for path in merge.files}
+    after = [
+        {**row, "files": [f | {"path": made.get((f["table"], f["path"]), f["path"])} for f in row["files"]]}
+        for row in stay
+    ]
+    manifest_path = compacted_path(MANIFESTS, cluster, day, digest)
+    replaced = tuple(path for path in paths if path != manifest_path)
+    return DayPlan(
+        cluster=cluster,
+        day=day,
+        merges=merges,
+        manifest_path=manifest_path,
+        manifest=pa.Table.from_pylist(after, schema=SNAPSHOTS),
+        replaced=replaced,
+        dropped_ids=dropped,
+        survivors=tuple(stay),
+    )
+
+
+def _merges(
+    cluster: str, day: date, stay: list[Mapping[str, Any]], rows: list[Mapping[str, Any]], digest: str
+) -> Iterable[Merge]:
+    """One per table whose survivors lie in several files, or beside snapshots that go."""
+    names = sorted({file["table"] for row in stay for file in row["files"]})
+    for table in names:
+        wanted: dict[str, list[str]] = {}
+        counts: dict[str, int] = {}
+        for row in stay:
+            for file in row["files"]:
+                if file["table"] == table:
+                    wanted.setdefault(file["path"], []).append(row["snapshot_id"])
+                    counts[row["snapshot_id"]] = file["row_count"]
+        held = {row["snapshot_id"] for row in rows for file in row["files"] if file["path"] in wanted}
+        if len(wanted) > 1 or len(held) > len(counts):
+            files = {path: tuple(ids) for path, ids in sorted(wanted.items())}
+            yield Merge(table, compacted_path(table, cluster, day, digest), files, counts)
+
+
+def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Names what a compacted file holds: the same photographs have the same name, others another."""
+    taken = sorted((row["snapshot_id"], row["observed_at"].isoformat()) for row in rows)
+    return hashlib.sha256(json.dumps(taken).encode()).hexdigest()[:16]
+
+
+def unused(
+    files: Iterable[StoredFile],
+    named: Iterable[str],
+    changed: Mapping[tuple[str, date], datetime],
+    *,
+    grace: timedelta,
+    now: datetime,
+) -> tuple[str, ...]:
+    """Paths of the files that may go for good. `named` are the paths in manifests, `changed` is when a compacted
+    manifest of a cluster's day was written last. A file whose time nobody tells stays."""
+    wanted = frozenset(named)
+    return tuple(
+        sorted(
+            file.path
+            for file in files
+            if file.path not in wanted
+            and file.modified_at is not None
+            and file.modified_at + grace <= now
+            and ((place := place_of(file.path)) is None or place not in changed or changed[place] + grace <= now)
+        )
+    )

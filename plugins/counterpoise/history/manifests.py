@@ -1,0 +1,83 @@
+"""Manifests: which files a snapshot becomes, and how many rows each has. Readers open nothing else.
+
+    for path, table in history_files(snapshot).items(): ...  # write these first
+    path, row = manifest_of(snapshot)                        # and this last
+
+A snapshot that is being written has no manifest, and so is not there yet. Compaction puts the manifests of a day into
+one file, and the day's rows of a table into one file, which all of them then name.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any
+
+import pyarrow as pa
+
+from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.history.names import is_compacted, manifest_path, table_path
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+
+
+class HistoryError(CounterpoiseError):
+    """A snapshot in the history cannot be read: another schema version, a missing file or column."""
+
+
+def history_files(snapshot: ClusterSnapshot) -> Mapping[str, pa.Table]:
+    """Every table by its path relative to the store. Write all of them before the manifest."""
+    return {table_path(name, snapshot.cluster, snapshot.snapshot_id): snapshot.tables[name] for name in SNAPSHOT_TABLES}
+
+
+def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
+    """The manifest's path and its one row of SNAPSHOTS. Raises InputError for a snapshot that tells no time."""
+    if snapshot.observed_at is None:
+        raise InputError(f"snapshot {snapshot.snapshot_id} does not tell when it was taken; it cannot join the history")
+    row = {
+        "snapshot_id": snapshot.snapshot_id,
+        "cluster": snapshot.cluster,
+        "cluster_id": snapshot.cluster_id,
+        "observed_at": snapshot.observed_at.astimezone(UTC),
+        "schema_version": SCHEMA_VERSION,
+        "files": [
+            {
+                "table": name,
+                "path": table_path(name, snapshot.cluster, snapshot.snapshot_id),
+                "row_count": snapshot.tables[name].num_rows,
+            }
+            for name in SNAPSHOT_TABLES
+        ],
+    }
+    path = manifest_path(snapshot.cluster, snapshot.snapshot_id)
+    return path, pa.Table.from_pylist([row], schema=SNAPSHOTS)
+
+
+def files_of(manifest_row: Mapping[str, Any]) -> dict[str, str]:
+    """Path by table that a manifest row names; the paths to hand to the store, then to `from_tables`."""
+    check_version(manifest_row)
+    return {file["table"]: file["path"] for file in manifest_row["files"]}
+
+
+def check_version(manifest_row: Mapping[str, Any]) -> None:
+    """Raises HistoryError for a snapshot that a newer Counterpoise wrote."""
+    version = manifest_row["schema_version"]
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise HistoryError(
+            f"snapshot {manifest_row['snapshot_id']} has schema version {version}; this Counterpoise reads 1 to "
+            f"{SCHEMA_VERSION}. A newer one wrote it: update this one, or leave the snapshot out."
+        )
+
+
+def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows of manifest files (by path), oldest first, each snapshot once.
+
+    In the middle of a compaction a snapshot stands in two files; the same one, so that it does not matter which counts.
+    One that was photographed again after its day was compacted counts as it was seen last.
+    """
+    rows: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    for path in sorted(files):
+        for row in files[path].to_pylist():
+            rank = (row["observed_at"], is_compacted(path), path)
+            if row["snapshot_id"] not in rows or rank > rows[row["snapshot_id"]][0]:
+                rows[row["snapshot_id"]] = (rank, row)
+    ordered = sorted((row for _, row in rows.values()), key=lambda row: (row["observed_at"], row["snapshot_id"]))
+    return pa.Table.from_pylist(ordered, schema=SNAPSHOTS)

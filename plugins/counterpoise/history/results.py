@@ -1,0 +1,167 @@
+"""What compaction does to the results of the Spark jobs: fewer rounds, a day's loads in a table, old rows gone.
+
+    for merge in plan_rounds(rounds, existing_ids, policy, now): ...
+    for daily in plan_daily(rounds, known, policy, now): ...
+
+`rounds` are documents of `results/rounds/`. Rounds that finished on one day (UTC) become one when the day is over for a
+day; those of a month when their rows of PARTITION_LOAD are gone. Of a snapshot in several rounds only the rows of the
+one finished last are kept, of one that no longer exists none. A merged round names those that it was made of: their
+files stay for the grace, although nobody looks for them any more.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any, Final
+
+from counterpoise.history.names import day_of
+from counterpoise.history.retention import age_of, is_settled
+from counterpoise.model.policy import HistoryPolicy
+
+Document = Mapping[str, Any]  # of a round
+_DAILY: Final = "results/partition_load_daily"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundMerge:
+    """Rounds that become one. `taken` has, by source, the snapshots whose rows go into it."""
+
+    document: Document  # of the new round; one without snapshots only tells when the others went
+    taken: Mapping[str, tuple[str, ...]]
+
+    @property
+    def name(self) -> str:
+        return str(self.document["round"])
+
+
+@dataclass(frozen=True, slots=True)
+class DailyPlan:
+    """A day of a cluster whose PARTITION_LOAD_DAILY there has to be; `taken` as in RoundMerge."""
+
+    cluster: str
+    day: date
+    taken: Mapping[str, tuple[str, ...]]
+    digest: str  # names what it is made of; the file has it in its footer
+
+    @property
+    def path(self) -> str:
+        return f"{daily_folder(self.cluster, self.day)}/loads.parquet"
+
+
+def daily_folder(cluster: str, day: date | None = None) -> str:
+    return f"{_DAILY}/cluster={cluster}{f'/date={day.isoformat()}' if day else ''}"
+
+
+def plan_rounds(
+    rounds: Iterable[Document], existing_ids: Collection[str], policy: HistoryPolicy, now: datetime
+) -> tuple[RoundMerge, ...]:
+    """The rounds to merge. A round of its own is made anew when at least half of its snapshots are gone."""
+    known = [document for document in rounds if _finished_at(document) is not None and document["snapshots"]]
+    winners = _winners(known)
+
+    def period(document: Document) -> str:
+        return _period(document, policy, now)
+
+    plans = []
+    for name, group in groupby(sorted(known, key=lambda d: (period(d), d["round"])), key=period):
+        sources = list(group)
+        stays = {
+            d["round"]: tuple(
+                s["snapshot_id"]
+                for s in d["snapshots"]
+                if winners[s["snapshot_id"]] == d["round"] and s["snapshot_id"] in existing_ids
+            )
+            for d in sources
+        }
+        before = sum(len(d["snapshots"]) for d in sources)
+        if name and (len(sources) > 1 or 2 * sum(map(len, stays.values())) <= before):
+            plans.append(_merge(name, sources, stays))
+    return tuple(plans)
+
+
+def _merge(period: str, sources: Sequence[Document], stays: Mapping[str, tuple[str, ...]]) -> RoundMerge:
+    rows = [s for d in sources for s in d["snapshots"] if s["snapshot_id"] in stays[d["round"]]]
+    rows.sort(key=lambda row: row["snapshot_id"])
+    names = sorted(d["round"] for d in sources)
+    digest = hashlib.sha256(json.dumps([names, [row["snapshot_id"] for row in rows]]).encode()).hexdigest()[:16]
+    document = {
+        "round": f"merged-{period}-{digest}",
+        "finished_at": max(d["finished_at"] for d in sources),
+        "snapshots": rows,
+        "merged": names,
+    }
+    return RoundMerge(document, stays)
+
+
+def _period(document: Document, policy: HistoryPolicy, now: datetime) -> str:
+    """What rounds have in common that become one; "" where it is too early."""
+    day = _finished_day(document)
+    if not is_settled(day, now):
+        return ""
+    # The month's last day; no round of it has rows of PARTITION_LOAD any more.
+    last = (day.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)
+    return f"{day:%Y-%m}" if _is_outlived(last, policy, now) else day.isoformat()
+
+
+def outlived_rounds(rounds: Iterable[Document], policy: HistoryPolicy, now: datetime) -> tuple[str, ...]:
+    """Rounds whose rows of PARTITION_LOAD may go: their snapshots are older than `keep_all`, and the grace is over."""
+    return tuple(
+        d["round"] for d in rounds if _finished_at(d) is not None and _is_outlived(_finished_day(d), policy, now)
+    )
+
+
+def plan_daily(
+    rounds: Iterable[Document], clusters: Collection[str], policy: HistoryPolicy, now: datetime
+) -> tuple[DailyPlan, ...]:
+    """The days that are over, with all their rows of PARTITION_LOAD still there; also those that are made already."""
+    documents = list(rounds)
+    winners = _winners(documents)
+    days: dict[tuple[str, date], list[tuple[str, str, str]]] = {}
+    for document in documents:
+        for row in document["snapshots"]:
+            snapshot_id, day = row["snapshot_id"], day_of(row["snapshot_id"])
+            is_there = is_settled(day, now) and age_of(day, now) < policy.keep_all
+            if row["cluster"] in clusters and is_there and winners[snapshot_id] == document["round"]:
+                made_of = (snapshot_id, row.get("previous_snapshot_id") or "", document["round"])
+                days.setdefault((row["cluster"], day), []).append(made_of)
+    return tuple(_daily(cluster, day, sorted(made_of)) for (cluster, day), made_of in sorted(days.items()))
+
+
+def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> DailyPlan:
+    taken: dict[str, list[str]] = {}
+    for snapshot_id, _, name in made_of:
+        taken.setdefault(name, []).append(snapshot_id)
+    # Merging rounds does not change what the rows say; comparing with another snapshot does.
+    pairs = [[snapshot_id, previous] for snapshot_id, previous, _ in made_of]
+    digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+    return DailyPlan(cluster, day, {name: tuple(ids) for name, ids in taken.items()}, digest)
+
+
+def old_days(days: Iterable[date], policy: HistoryPolicy, now: datetime) -> tuple[date, ...]:
+    """Days whose PARTITION_LOAD_DAILY is older than anything that is kept."""
+    return tuple(sorted(day for day in days if age_of(day, now) >= policy.keep_daily))
+
+
+def _winners(rounds: Iterable[Document]) -> dict[str, str]:
+    """By snapshot, the round that counts."""
+    ordered = sorted(rounds, key=lambda d: (d.get("finished_at") or "", d["round"]))
+    return {row["snapshot_id"]: d["round"] for d in ordered for row in d["snapshots"]}
+
+
+def _finished_at(document: Document) -> datetime | None:
+    """None for a round of an older release, which did not tell."""
+    told = document.get("finished_at")
+    return datetime.fromisoformat(told).astimezone(UTC) if told else None
+
+
+def _finished_day(document: Document) -> date:
+    finished_at = _finished_at(document)
+    assert finished_at is not None, "callers leave out rounds that do not tell"
+    return finished_at.date()
+
+
+def _is_outlived(day: date, policy: HistoryPolicy, now: datetime) -> bool:
+    return age_of(day, now) >= policy.keep_all + policy.grace

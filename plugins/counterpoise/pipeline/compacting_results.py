@@ -1,0 +1,169 @@
+"""Compaction of what the Spark jobs made: a day's loads in one table, many rounds in one, old rows gone.
+
+    report = compact_results(site, now, log)
+
+A round that is made of others is finished before those go, and names them: their files stay for the grace, for readers
+that have chosen them already. What is here is worked on only a day after it was finished.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from counterpoise import history
+from counterpoise.errors import CounterpoiseError, StoreError
+from counterpoise.history import Merge, RoundMerge
+from counterpoise.installation import Site
+from counterpoise.model.policy import HistoryPolicy
+from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.pipeline.merging import Daily, is_daily_made, make_files, snapshot_counts
+from counterpoise.results import ROUNDS
+from counterpoise.storage import Store
+
+Log = Callable[[str], None]
+_LOADS: Final = "partition_load"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsReport:
+    days_of_loads: int = 0  # made, or made anew
+    rounds_merged: int = 0
+    files_deleted: int = 0
+    problem: str | None = None
+
+
+def compact_results(site: Site, now: datetime, log: Log) -> ResultsReport:
+    report = ResultsReport()
+    try:
+        policy = _widest(site)
+        rounds = _finish_merges(site.archive.store)
+        report = replace(report, days_of_loads=_make_daily(site, rounds, policy, now, log))
+        report = replace(report, files_deleted=_drop_old_loads(site, rounds, policy, now))
+        report = replace(report, rounds_merged=_merge_rounds(site, rounds, policy, now, log))
+        deleted = _delete_unused(site.archive.store, policy, now)
+        return replace(report, files_deleted=report.files_deleted + deleted)
+    except CounterpoiseError as error:
+        return replace(report, problem=str(error))
+
+
+def _widest(site: Site) -> HistoryPolicy:
+    """A round has snapshots of all clusters: it goes by those that are kept longest."""
+    policies = [cluster.policy.history for cluster in site.settings.clusters.values()] or [HistoryPolicy()]
+    names = ("keep_all", "keep_hourly", "keep_daily", "grace")
+    return HistoryPolicy(**{name: max(getattr(policy, name) for policy in policies) for name in names})
+
+
+def _finish_merges(store: Store) -> list[dict[str, Any]]:
+    """The rounds there are. Those that another one was made of go now, if they should have gone before."""
+    documents = _documents(store)
+    merged = {name for document in documents.values() for name in document.get("merged", ())}
+    for name in sorted(merged & documents.keys()):
+        store.delete(f"{ROUNDS}/{name}.json")
+    return [document for name, document in sorted(documents.items()) if name not in merged]
+
+
+def _documents(store: Store) -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in store.list(ROUNDS, suffix=".json"):
+        try:
+            document = json.loads(store.read_text(path))
+            found[str(document["round"])] = document
+            document["snapshots"]
+        except (ValueError, KeyError, TypeError):
+            raise StoreError(f"{store.uri(path)} is no list of analysed snapshots; no results were compacted") from None
+    return found
+
+
+def _make_daily(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime, log: Log) -> int:
+    store = site.archive.store
+    dailies = []
+    for plan in history.plan_daily(rounds, frozenset(site.settings.clusters), policy, now):
+        if not is_daily_made(store, plan):
+            files = {path: ids for name, ids in plan.taken.items() for path in _files(store, _LOADS, name)}
+            if files:
+                dailies.append(Daily(plan, files))
+    make_files(site, (), dailies, log)
+    return len(dailies)
+
+
+def _drop_old_loads(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime) -> int:
+    store = site.archive.store
+    outlived = history.outlived_rounds(rounds, policy, now)
+    paths = [path for name in outlived for path in _files(store, _LOADS, name)]
+    for cluster, settings in site.settings.clusters.items():
+        daily = store.list(history.daily_folder(cluster))
+        days = {path: place[1] for path in daily if (place := history.place_of(path))}
+        old = set(history.old_days(days.values(), settings.policy.history, now))
+        paths += [path for path, day in days.items() if day in old]
+    for path in paths:
+        store.delete(path)
+    return len(paths)
+
+
+def _merge_rounds(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime, log: Log) -> int:
+    store = site.archive.store
+    existing = frozenset(site.archive.manifests(site.archive.clusters())["snapshot_id"].to_pylist())
+    plans = history.plan_rounds(rounds, existing, policy, now)
+    make_files(site, [merge for plan in plans for merge in _merges(store, plan)], (), log)
+    for plan in plans:
+        document = json.dumps(plan.document, indent=1, sort_keys=True)
+        store.write_text(f"{ROUNDS}/{plan.name}.json", document + "\n")
+        for name in plan.taken:
+            store.delete(f"{ROUNDS}/{name}.json")
+    return sum(len(plan.taken) for plan in plans)
+
+
+def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
+    """A file for each table of the merged round that has any rows."""
+    found = []
+    for table in RESULT_TABLES:
+        files = {path: ids for name, ids in plan.taken.items() if ids for path in _files(store, table, name)}
+        counts: dict[str, int] = {}
+        for path, ids in files.items():
+            for snapshot_id, count in snapshot_counts(store, path).items():
+                if snapshot_id in ids:
+                    counts[snapshot_id] = counts.get(snapshot_id, 0) + count
+        if counts:
+            path = f"results/{table}/round={plan.name}/{plan.name}.parquet"
+            found.append(Merge(table, path, files, counts))
+    return found
+
+
+def _files(store: Store, table: str, round_name: str) -> tuple[str, ...]:
+    return store.list(f"results/{table}/round={round_name}", suffix=".parquet")
+
+
+def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
+    """Deletes files of rounds that are no more, and the lists of merged rounds without snapshots."""
+    documents = _documents(store)
+    told = {file.path: file.modified_at for file in store.files(ROUNDS)}
+    merged_at = {
+        name: told.get(f"{ROUNDS}/{document['round']}.json")
+        for document in documents.values()
+        for name in document.get("merged", ())
+    }
+
+    def is_over(moment: datetime | None) -> bool:
+        return moment is not None and moment + policy.grace <= now
+
+    deleted = 0
+    for table in RESULT_TABLES:
+        for file in store.files(f"results/{table}"):
+            name = _round_of(file.path)
+            if name in documents or not is_over(file.modified_at):
+                continue
+            if name not in merged_at or is_over(merged_at[name]):
+                store.delete(file.path)
+                deleted += 1
+    for name, document in documents.items():
+        if not document["snapshots"] and is_over(told.get(f"{ROUNDS}/{name}.json")):
+            store.delete(f"{ROUNDS}/{name}.json")
+            deleted += 1
+    return deleted
+
+
+def _round_of(path: str) -> str | None:
+    parts = [part for part in path.split("/") if part.startswith("round=")]
+    return parts[0].removeprefix("round=") if parts else None

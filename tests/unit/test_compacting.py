@@ -1,0 +1,100 @@
+"""Compaction from the command line, and readers beside it. What it does to files is in tests/spark."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from counterpoise import history
+from counterpoise.archive import Archive
+from counterpoise.cli.main import main
+from counterpoise.errors import StoreError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.document import from_document_text
+from counterpoise.storage import Store
+
+AT = datetime(2026, 3, 18, 1, tzinfo=UTC)
+
+
+def snapshot(at: datetime) -> ClusterSnapshot:
+    document = {
+        "cluster": "demo",
+        "snapshot_id": history.snapshot_id_for("demo", at),
+        "observed_at": at.isoformat(),
+        "brokers": [{"id": 1}],
+        "partitions": [["pay", 0, [1], 1, 100]],
+    }
+    return from_document_text(json.dumps(document))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    (tmp_path / "clusters.yaml").write_text("clusters: {demo: {connection: x}, other: {connection: x}}\n")
+    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
+    monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path}/ledger.db")
+    return Store(str(tmp_path / "store"))
+
+
+def test_the_command_drops_what_is_too_old_and_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for year in (2019, 2020):
+        Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
+
+    assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
+
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "demo: 1 day(s) compacted, 1 snapshot(s) dropped, 0 file(s) deleted"
+    assert told[1].startswith("results: 0 round(s) merged")
+    assert Archive(store).manifests(["demo"]).num_rows == 1
+    assert main(["compact", "--cluster", "nowhere"]) == 2
+
+
+def test_what_could_not_be_done_is_told_and_the_rest_is_done(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for year in (2019, 2020):
+        Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
+    store.write_text("history/snapshots/cluster=other/date=2020-01-01/broken.parquet", "no Parquet")
+
+    assert main(["compact", "--json"]) == 3
+
+    out, err = capsys.readouterr()
+    demo, other = json.loads(out)["clusters"]
+    assert (demo["snapshots_dropped"], demo["problem"]) == (1, None)
+    assert "broken.parquet is no whole Parquet file" in other["problem"]
+    assert "counterpoise compact: other: " in err
+
+
+class Overtaken(Store):
+    """Between the list and the first read a compaction puts one manifest in the place of all."""
+
+    overtakes = 1
+
+    def read_table(self, path: str, *, snapshot_id: str | None = None) -> pa.Table:
+        if self.overtakes:
+            self.overtakes -= 1
+            paths = self.list(history.manifests_folder("demo"))
+            rows = pa.concat_tables([super(Overtaken, self).read_table(one) for one in paths])
+            self.write_table(history.compacted_path(history.MANIFESTS, "demo", AT.date(), f"{self.overtakes}"), rows)
+            for one in paths:
+                self.delete(one)
+        return super().read_table(path, snapshot_id=snapshot_id)
+
+
+def test_a_reader_that_is_overtaken_by_a_compaction_finds_every_snapshot(tmp_path: Path) -> None:
+    store = Overtaken(str(tmp_path))
+    taken = [snapshot(AT + timedelta(hours=n)) for n in range(3)]
+    for one in taken:
+        Archive(store).write_snapshot(one)
+
+    rows = Archive(store).manifests(["demo"])
+
+    assert rows["snapshot_id"].to_pylist() == [one.snapshot_id for one in taken]
+    assert Archive(store).clusters() == ("demo",)
+    assert Archive(store).read_snapshot("demo", taken[1].snapshot_id) == taken[1]
+    with pytest.raises(StoreError, match="no compacted day with this snapshot"):
+        Archive(store).read_snapshot("demo", history.snapshot_id_for("demo", AT + timedelta(hours=9)))
+    store.overtakes = 100
+    with pytest.raises(StoreError, match="change faster than they can be read"):
+        Archive(store).manifests(["demo"])
