@@ -1,7 +1,8 @@
-"""What the result tables say, against numbers worked out with numpy, and what would help."""
+"""What a series says, against numbers worked out with numpy, and what would help."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -9,37 +10,19 @@ import pytest
 
 from counterpoise.analysis import leader_balance, wanted_goal
 from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.measures import Evenness
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
+from counterpoise.model.result_tables import SERIES
+from tests.series import NO_TOPICS, NOON, Broker, rows, story, topics
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-Row = tuple[int, str | None, bool, int, int, int, int, int]
-
-
-def brokers(hour: int, rows: Sequence[Row], cluster: str = "demo") -> pa.Table:
-    """id, rack, fenced, leaders, preferred, not preferred, replicas, bytes."""
-    head = (cluster, f"{cluster}-{hour}", NOON + timedelta(hours=hour))
-    columns = zip(*((*head, *row) for row in rows), strict=True)
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, BROKER_BALANCE, strict=True)],
-        schema=BROKER_BALANCE,
-    )
-
-
-def topics(hour: int, rows: Sequence[tuple[str, int, int, int, int]], cluster: str = "demo") -> pa.Table:
-    head = {"cluster": cluster, "snapshot_id": f"{cluster}-{hour}", "observed_at": NOON + timedelta(hours=hour)}
-    names = TOPIC_BALANCE.names[3:]
-    return pa.Table.from_pylist([head | dict(zip(names, row, strict=True)) for row in rows], schema=TOPIC_BALANCE)
-
-
-NO_TOPICS = TOPIC_BALANCE.empty_table()
-THREE: list[Row] = [
-    (1, "a", False, 9, 6, 4, 18, 900),
-    (2, "b", False, 4, 6, 0, 18, 1100),
-    (3, "a", False, 5, 6, 1, 18, 1000),
+THREE = [
+    Broker(1, "a", leaders=9, preferred=6, not_preferred=4, bytes=900),
+    Broker(2, "b", leaders=4, preferred=6, bytes=1100),
+    Broker(3, "a", leaders=5, preferred=6, not_preferred=1),
 ]
-IDLE: Row = (4, None, False, 0, 0, 0, 0, 0)
+IDLE = Broker(4, leaders=0, replicas=0, bytes=0)
+DEAD = Broker(5, "b", is_fenced=True, leaders=0, preferred=2, replicas=7, bytes=500)
 
 
 def analysed(*tables: pa.Table, topic_table: pa.Table = NO_TOPICS) -> LeaderBalance:
@@ -50,12 +33,12 @@ def analysed(*tables: pa.Table, topic_table: pa.Table = NO_TOPICS) -> LeaderBala
 
 def even(leaders: Sequence[int], preferred: Sequence[int] | None = None) -> LeaderBalance:
     pairs = zip(leaders, preferred or leaders, strict=True)
-    return analysed(brokers(0, [(i, None, False, led, first, 0, 50, 1) for i, (led, first) in enumerate(pairs, 1)]))
+    return analysed(rows(0, [Broker(i, leaders=led, preferred=first) for i, (led, first) in enumerate(pairs, 1)]))
 
 
 def test_measures_are_over_live_brokers_zeros_included() -> None:
-    dead: Row = (5, "b", True, 0, 2, 0, 7, 500)
-    latest = analysed(brokers(0, [*THREE, IDLE, dead])).latest
+    balance = analysed(rows(0, [*THREE, IDLE, DEAD]))
+    latest = balance.latest
 
     led = np.array([9, 4, 5, 0])
     assert (latest.leaders.minimum, latest.leaders.maximum, latest.leaders.max_minus_min) == (0, 9, 9)
@@ -64,67 +47,167 @@ def test_measures_are_over_live_brokers_zeros_included() -> None:
     assert latest.bytes.total == 3000
     assert latest.share_not_preferred == pytest.approx(5 / 20)  # the dead broker's two partitions count
     assert latest.live_broker_ids == (1, 2, 3, 4)
+    assert [(b.broker_id, b.rack, b.is_fenced, b.replicas) for b in balance.brokers[3:]] == [
+        (4, None, False, 0),
+        (5, "b", True, 7),
+    ]
+    assert balance.idle_broker_ids == (4,)
 
 
-def test_the_series_shows_who_joined_and_left_in_order_of_time() -> None:
-    fenced = [(i, rack, i == 2, *rest) for i, rack, _, *rest in THREE]
-    balance = analysed(brokers(2, [*fenced, IDLE]), brokers(0, THREE), brokers(1, [*THREE, IDLE]))  # type: ignore[list-item]
+def test_every_measure_of_every_snapshot_is_what_numpy_says() -> None:
+    told = story(brokers=7, snapshots=40)
+    balance = analysed(told.table)
+    frame = told.table.to_pydict()
+    assert len(balance.series) == 40
+    for point in balance.series:
+        of = [i for i, name in enumerate(frame["snapshot_id"]) if name == point.snapshot_id]
+        live = [i for i in of if not frame["is_fenced"][i]]
+        for measure, column in (
+            (point.leaders, "leaders"),
+            (point.preferred_leaders, "preferred_leaders"),
+            (point.replicas, "replicas"),
+            (point.bytes, "bytes"),
+            (point.bytes_in, "leader_bytes_in_per_second"),
+        ):
+            values = [frame[column][i] for i in live]
+            if None in values:
+                assert measure is None
+                continue
+            assert_even(measure, values)
+        for rack in point.racks:
+            inside = [i for i in live if frame["rack"][i] == rack.rack]
+            assert_even(rack.leaders, [frame["leaders"][i] for i in inside])
+            assert_even(rack.replicas, [frame["replicas"][i] for i in inside])
+        all_partitions = sum(frame["preferred_leaders"][i] for i in of)
+        assert point.share_not_preferred == sum(frame["leaders_not_preferred"][i] for i in of) / all_partitions
+        assert point.changes is not None
+        assert point.changes.leaders_changed == frame["leaders_changed"][of[0]]
+        assert point.changes.epochs_unseen == frame["leader_epochs"][of[0]] - frame["leaders_changed"][of[0]]
 
+
+def assert_even(measure: Evenness | None, values: Sequence[int]) -> None:
+    assert measure is not None
+    numbers = np.array(values, dtype=float)
+    assert (measure.minimum, measure.maximum, measure.total) == (min(values), max(values), sum(values))
+    assert measure.broker_count == len(values)
+    assert measure.coefficient_of_variation == pytest.approx(numbers.std() / numbers.mean())
+    assert measure.max_over_mean == pytest.approx(numbers.max() / numbers.mean())
+
+
+def test_bytes_in_is_not_known_while_that_of_one_live_broker_is_not() -> None:
+    known = [Broker(1, bytes_in=500), Broker(2, bytes_in=100), Broker(3, leaders=0), Broker(4, is_fenced=True)]
+    inflow = analysed(rows(0, known)).latest.bytes_in  # who leads nothing takes in nothing
+    assert inflow is not None
+    assert (inflow.broker_count, inflow.total, inflow.minimum) == (3, 600, 0)
+    assert analysed(rows(0, [*known, Broker(5)])).latest.bytes_in is None
+
+
+def test_order_of_rows_does_not_matter_and_racks_may_be_unknown() -> None:
+    tables = [rows(2, [*THREE, IDLE]), rows(0, THREE), rows(1, [*THREE, IDLE])]
+    balance = analysed(*tables)
     assert [point.snapshot_id for point in balance.series] == ["demo-0", "demo-1", "demo-2"]
-    assert [point.joined_broker_ids for point in balance.series] == [(), (4,), ()]
-    assert [point.left_broker_ids for point in balance.series] == [(), (), (2,)]
-    assert [point.leaders.max_minus_min for point in balance.series] == [5, 9, 9]
     assert balance.latest is balance.series[-1]
+    whole = pa.concat_tables(tables)
+    shuffled = whole.take(pa.array(np.random.default_rng(1).permutation(whole.num_rows)))
+    assert analysed(shuffled) == balance
 
 
-def test_a_snapshot_analysed_twice_counts_once_and_other_clusters_not_at_all() -> None:
+def test_a_row_that_is_there_twice_counts_once_and_other_clusters_not_at_all() -> None:
     twice = analysed(
-        brokers(0, THREE),
-        brokers(0, THREE),
-        brokers(0, [IDLE], cluster="other"),
+        rows(0, THREE),
+        rows(0, THREE),
+        rows(0, [IDLE], cluster="other"),
         topic_table=pa.concat_tables([topics(0, [("t", 3, 3, 0, 1)])] * 2),
     )
-    once = analysed(brokers(0, THREE), topic_table=topics(0, [("t", 3, 3, 0, 1)]))
-    assert twice == once
-    assert leader_balance(BROKER_BALANCE.empty_table(), NO_TOPICS, cluster="demo") is None
+    assert twice == analysed(rows(0, THREE), topic_table=topics(0, [("t", 3, 3, 0, 1)]))
+
+
+def test_a_period_takes_its_beginning_and_not_its_end_and_none_is_no_data() -> None:
+    series = pa.concat_tables([rows(hour, THREE) for hour in range(6)])
+    since, until = NOON + timedelta(hours=2), NOON + timedelta(hours=5)
+    balance = leader_balance(series, NO_TOPICS, cluster="demo", since=since, until=until)
+    assert balance is not None
+    assert [point.snapshot_id for point in balance.series] == ["demo-2", "demo-3", "demo-4"]
+    after = datetime(2027, 1, 1, tzinfo=UTC)
+    assert leader_balance(series, NO_TOPICS, cluster="demo", since=after) is None
+    assert leader_balance(SERIES.empty_table(), NO_TOPICS, cluster="demo") is None
+
+
+def test_a_single_snapshot_has_figures_and_nothing_over_time() -> None:
+    balance = analysed(rows(0, THREE))
+    assert (len(balance.series), balance.events, balance.heat_maps, balance.breaks) == (1, (), (), ())
+    assert balance.churn.snapshots == 0
 
 
 def test_racks_sum_their_live_brokers_the_nameless_last() -> None:
-    racks = analysed(brokers(0, [*THREE, IDLE, (5, "b", True, 0, 0, 0, 7, 1)])).racks
-    assert [(r.rack, r.broker_count, r.leaders, r.replicas, r.bytes) for r in racks] == [
+    balance = analysed(rows(0, [*THREE, IDLE, DEAD]))
+    assert [(r.rack, r.broker_count, r.leaders, r.replicas, r.bytes) for r in balance.racks] == [
         ("a", 2, 14, 36, 1900),
         ("b", 1, 4, 18, 1100),
         (None, 1, 0, 0, 0),
     ]
+    assert [(r.rack, r.leaders.max_minus_min) for r in balance.latest.racks] == [("a", 4), ("b", 0), (None, 0)]
 
 
 def test_topics_lean_by_what_whole_partitions_do_not_excuse() -> None:
-    rows = [
+    found = [
         ("best-possible", 4, 2, 1, 9),  # 4 partitions on 3 brokers: 1, 1, 2
         ("even", 6, 2, 2, 9),
         ("off-by-one", 6, 3, 1, 9),
         ("worst", 10, 8, 0, 1),
         ("few", 2, 1, 0, 9),
     ]
-    balance = analysed(
-        brokers(1, THREE), topic_table=pa.concat_tables([topics(1, rows), topics(0, [("old", 9, 9, 0, 1)])])
-    )
+    old = topics(0, [("old", 9, 9, 0, 1)])
+    balance = analysed(rows(1, THREE), topic_table=pa.concat_tables([topics(1, found), old]))
     assert [(topic.topic, topic.excess) for topic in balance.topics] == [("worst", 7), ("off-by-one", 2)]
     assert (balance.topic_count, balance.leaning_topic_count) == (5, 2)
 
 
+def test_a_heat_map_is_each_broker_s_part_of_the_fair_share() -> None:
+    live = [Broker(1, leaders=9, bytes_in=10), Broker(2, leaders=3, bytes_in=30)]
+    dead = [Broker(1, leaders=0, is_fenced=True), Broker(2, leaders=12, bytes_in=40)]
+    heat, inflow = analysed(rows(0, live), rows(1, dead), rows(2, live)).heat_maps
+    assert (heat.measure, inflow.measure) == ("leaders", "bytes_in")
+    assert heat.values == ((1.5, None, 1.5), (0.5, 1.0, 0.5))
+    assert inflow.values == ((0.5, None, 0.5), (1.5, 1.0, 1.5))
+    hours = [NOON + timedelta(hours=hour) for hour in range(4)]
+    assert heat.columns == tuple(pairwise(hours))
+    assert (heat.broker_ids, heat.bucket_seconds, heat.is_cut) == ((1, 2), None, False)
+
+
+def test_many_snapshots_become_means_over_buckets_and_many_brokers_the_farthest() -> None:
+    told = story(brokers=80, snapshots=600)
+    balance = analysed(told.table)
+    heat = balance.heat_maps[0]
+    assert heat.bucket_seconds == 4 * 3600
+    assert len(heat.columns) <= 200 and len(heat.broker_ids) == 60 and heat.is_cut
+    assert heat.broker_ids == tuple(sorted(heat.broker_ids))
+    assert all(start.hour % 4 == 0 and end - start == timedelta(hours=4) for start, end in heat.columns)
+    assert told.new_broker in heat.broker_ids  # which was farthest from its share for weeks
+    start, end = heat.columns[50]
+    inside = [p for p in balance.series if start <= p.observed_at < end]
+    frame = told.table.to_pydict()
+    shares = [
+        frame["leaders"][i] * point.leaders.broker_count / point.leaders.total
+        for point in inside
+        for i, name in enumerate(frame["snapshot_id"])
+        if name == point.snapshot_id and frame["broker_id"][i] == heat.broker_ids[3]
+    ]
+    assert heat.values[3][50] == pytest.approx(np.mean(shares), abs=1e-4)
+
+
 def test_an_idle_broker_asks_for_add_brokers() -> None:
-    wanted = wanted_goal(analysed(brokers(0, [*THREE, IDLE, (5, "b", True, 0, 0, 0, 0, 0)])), BalancePolicy())
+    nothing = Broker(5, "b", is_fenced=True, leaders=0, replicas=0)
+    wanted = wanted_goal(analysed(rows(0, [*THREE, IDLE, nothing])), BalancePolicy())
     assert wanted is not None
     assert (wanted.goal, wanted.broker_ids) == (Goal.ADD_BROKERS, (4,))
     assert wanted.reason == "broker 4 is live but holds no replica, while 54 replicas lie on the other 3 brokers"
 
 
 def test_brokers_without_anything_to_hold_ask_for_nothing() -> None:
-    empty = [(i, None, False, 0, 0, 0, 0, 0) for i in (1, 2, 3)]
-    assert wanted_goal(analysed(brokers(0, empty)), BalancePolicy()) is None
-    one_replica: Row = (4, None, False, 1, 1, 0, 1, 5)
-    assert wanted_goal(analysed(brokers(0, [*empty, one_replica])), BalancePolicy()) is None
+    empty = [Broker(i, leaders=0, replicas=0) for i in (1, 2, 3)]
+    assert wanted_goal(analysed(rows(0, empty)), BalancePolicy()) is None
+    assert wanted_goal(analysed(rows(0, [*empty, Broker(4, leaders=1, replicas=1)])), BalancePolicy()) is None
 
 
 @pytest.mark.parametrize(

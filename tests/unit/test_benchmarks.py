@@ -19,8 +19,11 @@ from benchmarks import child, clusters, kafka_generate, own_judge
 from benchmarks.comparison import main
 from benchmarks.figures import Figures, Row, median
 from benchmarks.own_clusters import SHAPES, own_cluster
+from benchmarks.running import airflow_checks
 from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Extras, checks
+from benchmarks.throttled import Timed, last_byte_at
+from benchmarks.through_airflow import ThroughAirflow
 from counterpoise.java_runtime import cache_directory
 from counterpoise.model.document import from_document_text
 from counterpoise.model.reassignment import to_reassignment_json
@@ -166,6 +169,35 @@ def test_a_missed_aim_is_said_and_is_no_missed_target() -> None:
     found = [c for c in checks([row("g-huge", cpu_seconds=31.0)], Extras()) if not c.is_met]
     assert [str(c) for c in found] == ["aim missed  g-huge: make_plan 31.00 CPU s (aim 30)"]
     assert all(check.is_aim for check in found)
+
+
+# -- runs
+
+
+def ran(by: str, seconds: float) -> Timed:
+    return Timed(by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, most_over_rate=1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_met"),
+    [
+        (125.0, (True, True)),  # 100 x 1.05 + 2 x 10
+        (125.1, (False, True)),
+        (146.1, (False, False)),  # 120 x 1.05 + 2 x 10
+    ],
+)
+def test_a_run_through_airflow_is_held_against_the_ideal_and_against_the_command_line(
+    seconds: float, is_met: tuple[bool, bool]
+) -> None:
+    airflows = ThroughAirflow(ran("through Airflow", seconds), 10.0, seconds - 9, {"execute": seconds - 5})
+    found = airflow_checks(ran("counterpoise", 120.0), airflows)
+    assert tuple(check.is_met for check in found) == is_met
+    assert f"{seconds:.1f} s, at most 125.0 s: 1.05 x 100.0 s (the busiest link's" in found[0].text
+    assert f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 looks" in found[1].text
+
+
+def test_the_last_byte_is_the_first_moment_at_which_all_is_there() -> None:
+    assert last_byte_at([(1.0, 0), (2.0, 7), (3.0, 9), (4.0, 9), (5.0, 9)]) == 3.0
 
 
 # -- the table

@@ -1,29 +1,29 @@
 """The pages: hostile names stay names, nothing is fetched or run, same values give the same bytes."""
 
+import csv
+import io
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import cache
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pytest
 
+from counterpoise.analysis import leader_balance
+from counterpoise.analysis.load import cluster_load
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.balance import (
-    BalancePoint,
-    BrokerBalance,
-    LeaderBalance,
-    RackBalance,
-    TopicLean,
-    WantedRebalance,
-)
-from counterpoise.model.measures import evenness
+from counterpoise.model.balance import LeaderBalance, LeftOut, PlanSize, WantedRebalance
 from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
+    brokers_csv,
+    leader_balance_csv,
     leader_balance_json,
     leader_balance_markdown,
     leader_balance_report,
@@ -32,8 +32,10 @@ from counterpoise.reporting import (
     plan_report,
     run_report,
 )
+from counterpoise.reporting.charts import Line, over_time
+from tests.loads import loads_of
+from tests.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SCRIPT = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(1)> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
 
@@ -59,37 +61,35 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def balance(count: int = 4, snapshots: int = 3, *, rack: str = "a", topic: str = "orders") -> LeaderBalance:
-    """`count` brokers; the last one is idle and joined at the last snapshot."""
-    brokers = [BrokerBalance(i, rack, False, 10 + i % 3, 11, i % 2, 33, 1_000_000 * i) for i in range(1, count)]
-    brokers.append(BrokerBalance(count, None, False, 0, 0, 0, 0, 0))
-    spread = evenness([broker.leaders for broker in brokers])
-    series = [
-        BalancePoint(
-            snapshot_id=f"demo-{hour}",
-            observed_at=NOON + timedelta(hours=hour),
-            leaders=spread,
-            preferred_leaders=spread,
-            replicas=evenness([broker.replicas for broker in brokers]),
-            bytes=evenness([broker.bytes for broker in brokers]),
-            share_not_preferred=0.25,
-            live_broker_ids=tuple(range(1, count + 1)),
-            joined_broker_ids=(count,) if hour and hour == snapshots - 1 else (),
-        )
-        for hour in range(snapshots)
+def balance(
+    count: int = 4, snapshots: int = 3, *, rack: str = "a", topic: str = "orders", cluster: str = "demo"
+) -> LeaderBalance:
+    """`count` brokers; the last one is idle and joined at the last snapshot; snapshots an hour apart."""
+    old = [
+        Broker(i, rack, leaders=10 + i % 3, preferred=11, not_preferred=i % 2, replicas=33, bytes=1_000_000 * i)
+        for i in range(1, count)
     ]
-    return LeaderBalance(
-        cluster="demo",
-        latest=series[-1],
-        brokers=tuple(brokers),
-        racks=(RackBalance(rack, count - 1, 30, 99, 5), RackBalance(None, 1, 0, 0, 0)),
-        topics=(TopicLean(topic, 12, 9, 0, 5_000_000, 8),),
-        topic_count=3,
-        leaning_topic_count=1,
-        series=tuple(series),
-    )
+    new = Broker(count, leaders=0, replicas=0, bytes=0)
+    tables = [rows(hour, [*old, new] if hour == snapshots - 1 else old, cluster=cluster) for hour in range(snapshots)]
+    leans = topics(snapshots - 1, [(topic, 12, 9, 0, 5_000_000), ("even", count, 1, 1, 5)], cluster)
+    made = leader_balance(pa.concat_tables(tables), leans, cluster=cluster)
+    assert made is not None
+    return made
 
 
+@cache
+def usual_page() -> str:
+    return leader_balance_report(balance(), wanted=WANTED)
+
+
+def of_story(brokers: int, snapshots: int) -> tuple[Story, LeaderBalance]:
+    told = story(brokers, snapshots)
+    made = leader_balance(told.table, NO_TOPICS, cluster="demo")
+    assert made is not None
+    return told, made
+
+
+SIZE = PlanSize(120, 500_000_000_000, 87, 8_400.0, 20_000_000)
 WANTED = WantedRebalance(Goal.ADD_BROKERS, (4,), f"broker 4 is idle {SCRIPT}")
 
 
@@ -150,8 +150,21 @@ def run(topic: str = "orders", **changes: object) -> RunReport:
     return RunReport(**(values | changes))  # type: ignore[arg-type]
 
 
+def renamed() -> LeaderBalance:
+    """Racks whose names break out of what they stand in change over time."""
+    before, after = ([Broker(i, rack) for i in (1, 2)] for rack in (SCRIPT, BREAKOUT))
+    made = leader_balance(pa.concat_tables([rows(0, before), rows(1, after)]), NO_TOPICS, cluster="demo")
+    assert made is not None
+    return made
+
+
 def hostile_pages() -> Iterator[str]:
-    yield leader_balance_report(balance(rack=SCRIPT, topic=BREAKOUT), wanted=WANTED)
+    yield leader_balance_report(
+        balance(rack=SCRIPT, topic=BREAKOUT, cluster=f"demo {SCRIPT}{BREAKOUT}"),
+        wanted=WANTED,
+        left_out=(LeftOut(BREAKOUT, SCRIPT),),
+    )
+    yield leader_balance_report(renamed())
     yield plan_report(
         plan(BREAKOUT, figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)), scope=Scope(topics=(BREAKOUT,))),
         rate_bytes_per_second=10**6,
@@ -190,7 +203,10 @@ def test_text_in_a_picture_is_escaped_and_not_mathematics() -> None:
 
 
 def test_ids_of_pictures_do_not_meet_and_colours_follow_the_theme() -> None:
-    html = leader_balance_report(balance(), wanted=WANTED)
+    told, made = of_story(3, 20)
+    load = cluster_load(*loads_of(told), cluster="demo")
+    html = leader_balance_report(made, load=load)
+    assert "Traffic, growth and disks" in html and "Traffic, growth and disks" not in usual_page()
     ids = [attributes["id"] for _, attributes in Page(html).elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     for reference in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', html):
@@ -200,7 +216,7 @@ def test_ids_of_pictures_do_not_meet_and_colours_follow_the_theme() -> None:
     assert set(re.findall(r"var\((--[\w-]+)\)", html)) <= set(re.findall(r"(--[\w-]+):", html))
 
 
-@pytest.mark.parametrize(("brokers", "snapshots"), [(2, 1), (4, 3), (36, 2), (220, 30)])
+@pytest.mark.parametrize(("brokers", "snapshots"), [(2, 1), (36, 2), (220, 10)])
 def test_the_same_values_give_the_same_bytes_at_every_size(brokers: int, snapshots: int) -> None:
     one = leader_balance_report(balance(brokers, snapshots), wanted=WANTED)
     assert one == leader_balance_report(balance(brokers, snapshots), wanted=WANTED)
@@ -209,16 +225,17 @@ def test_the_same_values_give_the_same_bytes_at_every_size(brokers: int, snapsho
 
 
 def test_an_idle_broker_is_marked_and_a_command_is_at_hand() -> None:
-    text = Page(leader_balance_report(balance(), wanted=WANTED)).text
+    text = Page(usual_page()).text
     assert "idle: holds nothing" in text
-    assert "joined: 4" in text
+    assert "2026-11-21 14:00 Broker 4 joined 1 broker" in text
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4 --out plan.json" in text
     assert "Nothing needs doing" in Page(leader_balance_report(balance())).text
 
 
 def test_markdown_and_json_have_the_figures_of_the_page() -> None:
     one = balance(rack=SCRIPT, topic=BREAKOUT)
-    document = json.loads(leader_balance_json(one, wanted=WANTED))
+    told = {"wanted": WANTED, "plan_size": SIZE, "left_out": (LeftOut("demo-9", SCRIPT),)}
+    document = json.loads(leader_balance_json(one, **told))  # type: ignore[arg-type]
     assert document["latest"]["leaders"]["max_minus_min"] == one.latest.leaders.max_minus_min
     assert document["brokers"][3] == {
         "broker_id": 4,
@@ -233,10 +250,113 @@ def test_markdown_and_json_have_the_figures_of_the_page() -> None:
     }
     assert document["topics_that_lean"][0]["topic"] == BREAKOUT
     assert (len(document["series"]), document["wanted"]["broker_ids"]) == (3, [4])
+    assert document["period"] == {
+        "from": "2026-11-21T12:00:00+00:00",
+        "until": "2026-11-21T14:00:00+00:00",
+        "snapshots": 3,
+    }
+    assert [(event["kind"], event["broker_ids"]) for event in document["events"]] == [("joined", [4])]
+    assert document["plan_size"]["bytes_copied"] == SIZE.bytes_copied
+    assert document["left_out"] == [{"snapshot_id": "demo-9", "reason": SCRIPT}]
 
-    markdown = leader_balance_markdown(one, wanted=WANTED)
+    markdown = leader_balance_markdown(one, **told)  # type: ignore[arg-type]
     assert "| 4 (idle) |  | 0 | 0 | 0 | 0 | 0 B |" in markdown
+    assert "| 2026-11-21 14:00 | broker 4 joined | 1 broker |" in markdown
+    assert "| Bytes copied | 500 GB |" in markdown
     assert "<script" not in markdown.replace("\\<", "") and '\n| "\\>\\<img' in markdown
+
+
+def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
+    left_out = tuple(LeftOut(f"demo-{i}", f"reason {i} {SCRIPT}") for i in range(30))
+    text = Page(leader_balance_report(balance(), wanted=WANTED, plan_size=SIZE, left_out=left_out)).text
+    assert "2026-11-21 12:00:00 UTC – 2026-11-21 14:00:00 UTC, 3 snapshots, 30 more left out" in text
+    assert "demo-29 reason 29 <script>" in text and "The last 20 of 30." in text
+    assert "Replicas copied 120 Bytes copied 500 GB Leaders changed 87 Expected time 2 h 20 min at 20.0 MB/s" in text
+    unknown = Page(usual_page()).text
+    assert "is known when the plan is made" in unknown and "Left out" not in unknown
+
+
+def test_a_single_snapshot_has_a_page_without_anything_over_time() -> None:
+    text = Page(leader_balance_report(balance(4, 1))).text
+    assert "One snapshot: what was over time shows from the second one on" in text
+    for heading in ("What happened", "over time Lea", "How often leaders changed", "Max − min over the live"):
+        assert heading not in text
+
+
+@pytest.mark.parametrize(("brokers", "snapshots"), [(3, 20), (36, 60), (220, 400)])
+def test_a_long_story_is_told_in_words_and_pictures(brokers: int, snapshots: int) -> None:
+    told, made = of_story(brokers, snapshots)
+    html = leader_balance_report(made)
+    text = Page(html).text
+    for at, words in (
+        (told.joined_at, f"Broker {told.new_broker} joined 1 broker"),
+        (told.died_at, "Broker 1 died 1 broker"),
+        (told.died_at, "Failover: the leader died or fell behind"),
+        (told.returned_at, "Broker 1 returned 1 broker"),
+        (told.elected_at, "Preferred leaders lead again"),
+    ):
+        assert f"{told.times[at]:%Y-%m-%d %H:%M} {words}" in text, words
+    for lane in ("joined", "has share", "returned", "died", "failover", "elections", "moved", "gap"):
+        assert text.count(lane) >= 3, lane  # in both pictures, and in the legend
+    assert "Leaders of each broker over time" in text and "Bytes in of each broker over time" in text
+    assert ("The 60 of 220 brokers that were farthest from their share" in text) == (brokers == 220)
+    assert ("One column is the mean over 3 h" in text) == (snapshots == 400)
+    assert len(html) < 1_000_000
+
+
+def strokes(picture: str, colour: str) -> list[str]:
+    """Where the lines of a colour go: one path each, `M` where the pen is lifted."""
+    return re.findall(rf'<path d="([^"]+)"[^>]*stroke: var\(--{colour}\)', picture)
+
+
+def test_lines_break_at_gaps_and_where_nothing_is_known() -> None:
+    times = [NOON + timedelta(hours=hour) for hour in range(9)]
+    values = [1.0, 2.0, 3.0, 4.0, float("nan"), 6.0, 7.0, 8.0, 9.0]
+
+    def drawn(breaks: tuple[int, ...]) -> list[int]:
+        line = Line("leaders", values, "#0b0000")
+        picture = over_time(times, [line], name="p", label="p", unit=str, wide=True, breaks=breaks)
+        return [path.count("M") for path in strokes(str(picture), "rack-0") if "L" in path]
+
+    assert drawn(()) == [2]  # the missing value
+    assert drawn((2,)) == [3]
+    assert drawn((2, 7)) == [4]
+
+
+def test_thinned_lines_keep_their_peaks() -> None:
+    times = [NOON + timedelta(minutes=minute) for minute in range(5000)]
+    values = [10.0] * 5000
+    values[3210] = 500.0
+    picture = str(over_time(times, [Line("l", values, "#0b0000")], name="p", label="p", unit=str, wide=True))
+    (path,) = (path for path in strokes(picture, "rack-0") if "L" in path)
+    heights = [float(number) for number in re.findall(r"[ML] \S+ (\S+)", path)]
+    assert len(heights) < 1000
+    assert max(heights) - min(heights) > 100  # units: the peak is as high as the picture
+
+
+def test_csv_has_a_row_per_snapshot_and_a_column_per_measure() -> None:
+    told, made = of_story(6, 40)
+    table = list(csv.DictReader(io.StringIO(leader_balance_csv(made))))
+    assert len(table) == 40
+    for row, point in zip(table, made.series, strict=True):
+        assert row["observed_at_utc"] == f"{point.observed_at:%Y-%m-%d %H:%M:%S}"
+        assert float(row["leaders_max_minus_min"]) == point.leaders.max_minus_min
+        assert float(row["bytes_variation"]) == pytest.approx(point.bytes.coefficient_of_variation, abs=1e-6)
+        assert row["bytes_in_max"] == ("" if point.bytes_in is None else str(point.bytes_in.maximum))
+    assert table[told.joined_at]["events"] == "broker 6 joined (1 broker)"
+    assert [row["breaks_before"] for row in table].index("yes") == told.gap_at
+
+
+def test_csv_of_brokers_is_the_series_and_names_are_no_formulas() -> None:
+    series = pa.concat_tables([rows(0, [Broker(1, "=1+1"), Broker(2, "a,b", bytes_in=5)]), rows(1, [Broker(1)])])
+    table = list(csv.DictReader(io.StringIO(brokers_csv(series))))
+    assert [(row["observed_at_utc"], row["broker_id"], row["rack"]) for row in table] == [
+        ("2026-11-21 12:00:00", "1", "'=1+1"),
+        ("2026-11-21 12:00:00", "2", "a,b"),
+        ("2026-11-21 13:00:00", "1", ""),
+    ]
+    assert [row["leader_bytes_in_per_second"] for row in table] == ["", "5", ""]
+    assert {row["is_fenced"] for row in table} == {"no"}
 
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:

@@ -1,6 +1,6 @@
-"""Analysis: what the tables of the Spark job `leader_balance` say about one cluster, and what would help.
+"""Analysis: what a cluster's series and its topics say about one cluster, and what would help.
 
-    balance = leader_balance(broker_table, topic_table, cluster="demo")
+    balance = leader_balance(series, topics, cluster="demo", since=None, until=None)
     wanted = wanted_goal(balance, policy.balance)      # None: nothing needs doing
 
 Evenness comes from `model/measures.py` over the live brokers. A snapshot that was analysed twice counts once.
@@ -10,58 +10,73 @@ out (it answers "nothing to do" when they do not).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from counterpoise.analysis.columns import NO_RACK, Floats, Ints, SeriesColumns, read_series
+from counterpoise.analysis.events import breaks, churn, find_events
+from counterpoise.analysis.heat import heat_maps
 from counterpoise.model.balance import (
     BalancePoint,
     BrokerBalance,
     LeaderBalance,
     RackBalance,
+    RackPoint,
     TopicLean,
     WantedRebalance,
 )
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.measures import evenness, share_not_preferred
+from counterpoise.model.measures import Evenness, evenness, share_not_preferred
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.request import Goal
 
 TOPICS_SHOWN: Final = 20
-_BROKER_COLUMNS: Final = tuple(BrokerBalance.__slots__)
 
 
 def leader_balance(
-    broker_balance: pa.Table, topic_balance: pa.Table, *, cluster: str, topics_shown: int = TOPICS_SHOWN
+    series: pa.Table,
+    topics: pa.Table,
+    *,
+    cluster: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    topics_shown: int = TOPICS_SHOWN,
 ) -> LeaderBalance | None:
-    """The balance of `cluster` from tables of BROKER_BALANCE and TOPIC_BALANCE, any number of snapshots.
+    """The balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least) its latest snapshot.
 
-    None when the tables have no snapshot of this cluster: "not enough data" is an answer.
+    The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is an answer.
     """
-    snapshots = _snapshots(_of_cluster(broker_balance, cluster))
-    if not snapshots:
+    columns = read_series(series, cluster=cluster, since=since, until=until)
+    if columns.snapshot_count == 0:
         return None
-    series = _series(snapshots)
-    latest = series[-1]
-    of_latest = topic_balance.filter(pc.equal(topic_balance["snapshot_id"], latest.snapshot_id))
-    topics = _topics(_of_cluster(of_latest, cluster), len(latest.live_broker_ids))
+    points = _points(columns)
+    latest = points[-1]
+    brokers = _brokers(columns, columns.snapshot_count - 1)
+    all_topics = _topics(topics, cluster, latest)
     leaning = sorted(
-        (topic for topic in topics if topic.excess > 0),
+        (topic for topic in all_topics if topic.excess > 0),
         key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic),
     )
+    found = breaks(columns)
     return LeaderBalance(
         cluster=cluster,
         latest=latest,
-        brokers=snapshots[-1].brokers,
-        racks=_racks(snapshots[-1].live),
+        brokers=brokers,
+        racks=_racks([broker for broker in brokers if not broker.is_fenced]),
         topics=tuple(leaning[:topics_shown]),
-        topic_count=len(topics),
+        topic_count=len(all_topics),
         leaning_topic_count=len(leaning),
-        series=series,
+        series=points,
+        breaks=found.positions,
+        events=find_events(columns, found),
+        churn=churn(columns),
+        heat_maps=heat_maps(columns, found.positions),
     )
 
 
@@ -108,57 +123,71 @@ def _idle_reason(balance: LeaderBalance) -> str:
     )
 
 
-def _of_cluster(table: pa.Table, cluster: str) -> pa.Table:
-    return table.filter(pc.equal(table["cluster"], cluster))
+def _brokers(columns: SeriesColumns, snapshot: int) -> tuple[BrokerBalance, ...]:
+    rows = range(columns.starts[snapshot], columns.starts[snapshot + 1])
+    return tuple(
+        BrokerBalance(
+            broker_id=int(columns.broker_ids[row]),
+            rack=columns.rack_name(int(columns.racks[row])),
+            is_fenced=not columns.is_live[row],
+            leaders=int(columns.leaders[row]),
+            preferred_leaders=int(columns.preferred_leaders[row]),
+            leaders_not_preferred=int(columns.leaders_not_preferred[row]),
+            replicas=int(columns.replicas[row]),
+            bytes=int(columns.bytes[row]),
+        )
+        for row in rows
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    snapshot_id: str
-    observed_at: datetime
-    brokers: tuple[BrokerBalance, ...]  # by id
-
-    @property
-    def live(self) -> tuple[BrokerBalance, ...]:
-        return tuple(broker for broker in self.brokers if not broker.is_fenced)
-
-
-def _snapshots(table: pa.Table) -> tuple[_Snapshot, ...]:
-    """Oldest first. Of rows for the same snapshot and broker the last one stays."""
-    brokers: dict[str, dict[int, BrokerBalance]] = {}
-    times: dict[str, datetime] = {}
-    columns = [table[name].to_pylist() for name in ("snapshot_id", "observed_at", *_BROKER_COLUMNS)]
-    for snapshot_id, observed_at, *values in zip(*columns, strict=True):
-        broker = BrokerBalance(*values)
-        brokers.setdefault(snapshot_id, {})[broker.broker_id] = broker
-        times[snapshot_id] = observed_at
-    found = (_Snapshot(i, times[i], tuple(of[b] for b in sorted(of))) for i, of in brokers.items())
-    return tuple(sorted(found, key=lambda snapshot: (snapshot.observed_at, snapshot.snapshot_id)))
+def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:
+    points: list[BalancePoint] = []
+    for at in range(columns.snapshot_count):
+        point = _point(columns, at)
+        if points and points[-1].live_broker_ids == point.live_broker_ids:
+            point = replace(point, live_broker_ids=points[-1].live_broker_ids)  # one tuple for all of them
+        points.append(point)
+    return tuple(points)
 
 
-def _series(snapshots: Sequence[_Snapshot]) -> tuple[BalancePoint, ...]:
-    before: tuple[_Snapshot | None, ...] = (None, *snapshots[:-1])
-    return tuple(_point(snapshot, previous) for snapshot, previous in zip(snapshots, before, strict=True))
-
-
-def _point(snapshot: _Snapshot, previous: _Snapshot | None) -> BalancePoint:
-    live = snapshot.live
-    ids = {broker.broker_id for broker in live}
-    ids_before = {broker.broker_id for broker in previous.live} if previous else ids
-    partition_count = sum(broker.preferred_leaders for broker in snapshot.brokers)
+def _point(columns: SeriesColumns, at: int) -> BalancePoint:
+    rows = columns.rows(at)
+    is_live = columns.is_live[rows]
+    counts = (columns.leaders, columns.preferred_leaders, columns.replicas, columns.bytes)
+    leaders, preferred, replicas, size = (column[rows][is_live] for column in counts)
+    not_preferred = int(columns.leaders_not_preferred[rows].sum())
     return BalancePoint(
-        snapshot_id=snapshot.snapshot_id,
-        observed_at=snapshot.observed_at,
-        leaders=evenness([broker.leaders for broker in live]),
-        preferred_leaders=evenness([broker.preferred_leaders for broker in live]),
-        replicas=evenness([broker.replicas for broker in live]),
-        bytes=evenness([broker.bytes for broker in live]),
-        share_not_preferred=share_not_preferred(
-            sum(b.leaders_not_preferred for b in snapshot.brokers), partition_count
-        ),
-        live_broker_ids=tuple(sorted(ids)),
-        joined_broker_ids=tuple(sorted(ids - ids_before)),
-        left_broker_ids=tuple(sorted(ids_before - ids)),
+        snapshot_id=columns.snapshot_ids[at],
+        observed_at=columns.times[at],
+        leaders=_evenness(leaders),
+        preferred_leaders=_evenness(preferred),
+        replicas=_evenness(replicas),
+        bytes=_evenness(size),
+        share_not_preferred=share_not_preferred(not_preferred, int(columns.preferred_leaders[rows].sum())),
+        live_broker_ids=tuple(columns.broker_ids[rows][is_live].tolist()),
+        bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
+        racks=_rack_points(columns, columns.racks[rows][is_live], leaders, replicas, size),
+        changes=columns.changes[at],
+    )
+
+
+def _evenness(counts: Ints) -> Evenness:
+    return evenness(counts.tolist())
+
+
+def _known_evenness(rates: Floats) -> Evenness | None:
+    """None where one is not known: it is not zero. None as well where nothing at all is known to come in."""
+    if not len(rates) or np.isnan(rates).any() or not rates.any():
+        return None
+    return _evenness(rates.astype(np.int64))
+
+
+def _rack_points(columns: SeriesColumns, racks: Ints, *measures: Ints) -> tuple[RackPoint, ...]:
+    """By name, the nameless one last. `measures` are leaders, replicas and bytes, one for each of `racks`."""
+    found = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
+    return tuple(
+        RackPoint(columns.rack_name(rack), *(_evenness(measure[racks == rack]) for measure in measures))
+        for rack in found
     )
 
 
@@ -179,11 +208,13 @@ def _racks(live: Sequence[BrokerBalance]) -> tuple[RackBalance, ...]:
     )
 
 
-def _topics(table: pa.Table, live_count: int) -> tuple[TopicLean, ...]:
-    """Every topic once, though its snapshot was analysed twice."""
+def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicLean, ...]:
+    """Every topic of the latest snapshot once, though it was analysed twice."""
+    is_wanted = pc.and_(pc.equal(table["snapshot_id"], latest.snapshot_id), pc.equal(table["cluster"], cluster))
+    wanted, live_count = table.filter(is_wanted), len(latest.live_broker_ids)
     names = ("topic", "partition_count", "most_leaders", "fewest_leaders", "size_bytes")
     found: dict[str, TopicLean] = {}
-    for topic, partitions, most, fewest, size in zip(*(table[name].to_pylist() for name in names), strict=True):
+    for topic, partitions, most, fewest, size in zip(*(wanted[name].to_pylist() for name in names), strict=True):
         best = 0 if live_count and partitions % live_count == 0 else 1
         found[topic] = TopicLean(topic, partitions, most, fewest, size, excess=max(0, most - fewest - best))
     return tuple(found.values())

@@ -8,18 +8,26 @@ pages hold no script, and a Content-Security-Policy that would stop one. Same va
 Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one thread at a time.
 """
 
+from counterpoise.reporting.balance_text import (
+    brokers_csv,
+    leader_balance_csv,
+    leader_balance_json,
+    leader_balance_markdown,
+)
 from counterpoise.reporting.blocks import plan_picture
+from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.reporting.plan_page import plan_report
 from counterpoise.reporting.run_page import run_report
-from counterpoise.reporting.text import (
-    leader_balance_json,
-    leader_balance_markdown,
-    plan_markdown,
-    progress_line,
-)
+from counterpoise.reporting.text import plan_markdown, progress_line
 
 __all__ = [
+    "brokers_csv",
+    "fleet_csv",
+    "fleet_json",
+    "fleet_markdown",
+    "fleet_report",
+    "leader_balance_csv",
     "leader_balance_json",
     "leader_balance_markdown",
     "leader_balance_report",

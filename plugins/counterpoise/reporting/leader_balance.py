@@ -5,38 +5,119 @@ leader_balance_report(balance, wanted=wanted_goal(balance, policy.balance))
 
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
-from counterpoise.model.balance import BalancePoint, BrokerBalance, LeaderBalance, WantedRebalance
-from counterpoise.reporting.charts import Bar, Line, Unit, broker_bars, over_time
+from counterpoise.model.balance import (
+    BalancePoint,
+    BrokerBalance,
+    LeaderBalance,
+    LeftOut,
+    PlanSize,
+    RackBalance,
+    WantedRebalance,
+)
+from counterpoise.model.events import Churn
+from counterpoise.model.load import ClusterLoad
+from counterpoise.model.measures import Evenness
+from counterpoise.reporting.charts import Bar, Unit, broker_bars
+from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import count, ids, render, times
+from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.parts import Picture, Tile
-from counterpoise.reporting.svg import RACK_COLOURS, rack_colour
-from counterpoise.units import format_bytes
+from counterpoise.reporting.svg import RACK_COLOURS
+from counterpoise.reporting.timelines import churn_timeline, heat_sections, timelines
+from counterpoise.units import format_bytes, format_rate, format_seconds
 
+EVENTS_SHOWN: Final = 40
+_LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
 
 
-def leader_balance_report(balance: LeaderBalance, *, wanted: WantedRebalance | None = None) -> str:
-    """One self-contained HTML page. `wanted` is what would help; None says that nothing needs doing."""
+def leader_balance_report(
+    balance: LeaderBalance,
+    *,
+    wanted: WantedRebalance | None = None,
+    load: ClusterLoad | None = None,
+    plan_size: PlanSize | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> str:
+    """One self-contained HTML page.
+
+    `wanted` is what would help (None: nothing needs doing), `plan_size` what that costs (None: not known). `load` adds
+    the section of traffic, growth and disks. `left_out` are snapshots that the analysis could not use.
+    """
     racks = rack_indexes(balance.brokers)
     return render(
         "leader_balance.html",
         balance=balance,
         wanted=wanted,
         command=plan_command(balance.cluster, wanted) if wanted else "",
+        plan_rows=plan_size_rows(plan_size),
         tiles=tiles(balance),
         leaders=_leaders(balance, racks),
         cards=_cards(balance, racks),
-        timelines=_timelines(balance.series),
-        racks=[(rack, _css_colour(racks[rack.rack])) for rack in balance.racks],
+        timelines=timelines(balance),
+        heat_sections=heat_sections(balance),
+        events=event_rows(balance)[:EVENTS_SHOWN],
+        churn_timeline=churn_timeline(balance),
+        churn_rows=churn_rows(balance.churn),
+        load=load_section(load) if load else None,
+        racks=[(rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack)) for rack in balance.racks],
         broker_rows=[(broker, _css_colour(racks[broker.rack])) for broker in balance.brokers],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
         has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
         colours_repeat=len(racks) > RACK_COLOURS,
+        left_out=left_out[-_LEFT_OUT_SHOWN:],
+        left_out_count=len(left_out),
     )
+
+
+def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
+    """When, what and how many of each event, the newest first."""
+    rows = []
+    for event in reversed(balance.events):
+        first = f"{event.first_at:%Y-%m-%d %H:%M}"
+        last = f"{event.last_at:%Y-%m-%d %H:%M}"
+        rows.append((first if first == last else f"{first} – {last}", event_in_words(event), how_many(event)))
+    return rows
+
+
+def churn_rows(churn: Churn) -> list[tuple[str, str]]:
+    """What changed over the period, in all; empty where no snapshot tells."""
+    if not churn.snapshots:
+        return []
+    rows = [
+        ("Leader changes", churn.leaders_changed),
+        ("of these failovers", churn.failovers),
+        ("of these preferred elections", churn.preferred_elections),
+        ("Elections between snapshots, seen by none", churn.epochs_unseen),
+        ("Partitions moved to other brokers", churn.replica_sets_changed),
+        ("Topics created", churn.topics_created),
+        ("Topics deleted", churn.topics_deleted),
+        ("Topics deleted and created again", churn.topics_recreated),
+    ]
+    return [(name, count(number)) for name, number in rows]
+
+
+def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
+    """What the plan costs; empty where that is not known."""
+    if size is None:
+        return []
+    return [
+        ("Replicas copied", count(size.replicas_copied)),
+        ("Bytes copied", format_bytes(size.bytes_copied)),
+        ("Leaders changed", count(size.leaders_changed)),
+        (
+            "Expected time",
+            f"{format_seconds(size.expected_seconds)} at {format_rate(size.rate_bytes_per_second)} per broker",
+        ),
+    ]
+
+
+def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
+    """How evenly the rack's own brokers lead."""
+    return next((point.leaders for point in balance.latest.racks if point.rack == rack.rack), None)
 
 
 def plan_command(cluster: str, wanted: WantedRebalance) -> str:
@@ -136,59 +217,5 @@ def _mean(total: int, point: BalancePoint) -> float:
     return round(total / live, 1) if live else 0.0
 
 
-def _timelines(series: Sequence[BalancePoint]) -> tuple[tuple[str, Picture, tuple[tuple[str, str, str], ...]], ...]:
-    """Title, picture and legend of each; none with a single snapshot."""
-    if len(series) < 2:
-        return ()
-    blue, orange, green, magenta = (rack_colour(index) for index in (0, 1, 2, 3))
-    spreads = (
-        Line("leaders", [point.leaders.max_minus_min for point in series], blue),
-        Line("preferred leaders", [point.preferred_leaders.max_minus_min for point in series], orange, "--"),
-        Line("replicas", [point.replicas.max_minus_min for point in series], green, ":"),
-    )
-    shares = (
-        Line("leaders", [100 * point.leaders.coefficient_of_variation for point in series], blue),
-        Line("replicas", [100 * point.replicas.coefficient_of_variation for point in series], green, ":"),
-        Line("bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."),
-        Line("not led as preferred", [100 * point.share_not_preferred for point in series], orange, "--"),
-    )
-    return (
-        _timeline(series, spreads, "spread", "Max − min over the live brokers", count),
-        _timeline(
-            series, shares, "variation", "Variation between brokers, and partitions not led as preferred", _hundredths
-        ),
-    )
-
-
-def _timeline(
-    series: Sequence[BalancePoint], lines: Sequence[Line], name: str, title: str, unit: Unit
-) -> tuple[str, Picture, tuple[tuple[str, str, str], ...]]:
-    instants = [point.observed_at for point in series]
-    pictures = [
-        over_time(instants, lines, _marks(series), name=f"{name}-{shape}", label=title, unit=unit, wide=shape == "w")
-        for shape in ("n", "w")
-    ]
-    legend = tuple((line.label, _css(line.colour), line.style) for line in lines)
-    return title, Picture(*pictures), legend
-
-
-def _marks(series: Sequence[BalancePoint]) -> list[tuple[datetime, str]]:
-    words: list[tuple[datetime, str]] = []
-    for point in series:
-        if point.joined_broker_ids:
-            words.append((point.observed_at, f"joined: {ids(point.joined_broker_ids)}"))
-        if point.left_broker_ids:
-            words.append((point.observed_at, f"left: {ids(point.left_broker_ids)}"))
-    return words
-
-
-def _hundredths(value: float) -> str:
-    return f"{value:g} %"
-
-
 def _css_colour(index: int | None) -> str:
     return "no-rack" if index is None else f"rack-{index % RACK_COLOURS}"
-
-
-def _css(stand_in: str) -> str:
-    return f"rack-{stand_in[-1]}"

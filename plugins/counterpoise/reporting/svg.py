@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RACK_COLOURS: Final = 8  # style.css has --rack-0 to --rack-7; more racks than that share colours
+HEAT_COLOURS: Final = 9  # --heat-0 (far below the fair share) to --heat-8 (far above it)
 
 INK: Final = "#0a0001"
 MUTED: Final = "#0a0002"
@@ -38,7 +39,13 @@ _NAMES: Final = {
     BEFORE: "before",
     AFTER: "after",
     NO_RACK: "no-rack",
-} | {f"#0b000{index}": f"rack-{index}" for index in range(RACK_COLOURS)}
+    **{f"#0b000{index}": f"rack-{index}" for index in range(RACK_COLOURS)},
+    **{f"#0c000{index}": f"heat-{index}" for index in range(HEAT_COLOURS)},
+}
+# What matplotlib writes of a shape: `M 1.234567 2.345678 \nL ...`; a hundredth of a unit is far less than a pixel.
+_SHAPE: Final = re.compile(r'(?<=\bd=")[^"]+(?=")')
+_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
+_RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
 
 # Any: matplotlib types its settings' names one by one.
 _SETTINGS: Final[Any] = {
@@ -68,6 +75,11 @@ _SETTINGS: Final[Any] = {
 def rack_colour(index: int | None) -> str:
     """The stand-in of a rack's colour; None is "no rack"."""
     return NO_RACK if index is None else f"#0b000{index % RACK_COLOURS}"
+
+
+def heat_colour(level: int) -> str:
+    """The stand-in of a heat map's colour."""
+    return f"#0c000{level}"
 
 
 def inline_svg(draw: "Callable[[Figure], None]", *, name: str, label: str, width: float, height: float) -> Markup:
@@ -112,7 +124,15 @@ def _for_page(svg: str, name: str, label: str) -> str:
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
     body = re.sub(r"font(-family)?: ([\d.]+px )?'DejaVu Sans'[^;\"]*", _page_font, body)
-    return re.sub(r"#0[ab]000\d", lambda found: f"var(--{_NAMES[found[0]]})", body)
+    body = _SHAPE.sub(_short_shape, body)
+    return re.sub(r"#0[abc]000\d", lambda found: f"var(--{_NAMES[found[0]]})", body)
+
+
+def _short_shape(found: re.Match[str]) -> str:
+    """The same shape in fewer characters: two decimals, rectangles by their corners."""
+    shape = " ".join(found[0].split())
+    shape = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), shape)
+    return _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", shape)
 
 
 def _page_font(found: re.Match[str]) -> str:

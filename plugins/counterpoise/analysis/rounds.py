@@ -1,0 +1,72 @@
+"""Which snapshots a round of Spark analyses, and with which snapshot each of them is compared.
+
+    round = next_round(manifests, analysed={"demo-20260131T120000Z": None})
+    round.to_json()                   # for the jobs: what to analyse, and what to compare it with
+
+A snapshot is compared with the one before it, by the time of observation. One that arrives late changes that for the
+snapshot after it, which is then analysed anew: so the results never depend on the order of arrival.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Manifest rows, each with `previous_snapshot_id` and `is_context`: only there to compare with."""
+
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def to_analyse(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(row for row in self.rows if not row["is_context"])
+
+    @property
+    def row_count(self) -> int:
+        """Rows to read, over all tables."""
+        return sum(file["row_count"] for row in self.rows for file in row["files"])
+
+    def to_json(self) -> str:
+        """The `--snapshots` file of the jobs: times in ISO 8601."""
+        rows = [{**row, "observed_at": row["observed_at"].isoformat()} for row in self.rows]
+        return json.dumps(rows, indent=1, sort_keys=True) + "\n"
+
+
+def next_round(manifests: pa.Table, analysed: Mapping[str, str | None], left_out: Iterable[str] = ()) -> Round:
+    """What has no result yet, or was compared with another snapshot than the one that is before it now.
+
+    `manifests` has rows of SNAPSHOTS; `analysed` is what each analysed snapshot was compared with; `left_out` are ids
+    that cannot be read. Where the snapshot that one was compared with is gone, its result stays.
+    """
+    useless = set(left_out)
+    before: dict[str, Mapping[str, Any]] = {}  # by cluster
+    rows: dict[str, dict[str, Any]] = {}
+    for manifest in _by_time(manifests):
+        snapshot_id = manifest["snapshot_id"]
+        if snapshot_id in useless:
+            continue
+        previous = before.get(manifest["cluster"])
+        before[manifest["cluster"]] = manifest
+        previous_id = previous["snapshot_id"] if previous else None
+        if snapshot_id in analysed and not _came_between(previous_id, analysed[snapshot_id]):
+            continue
+        if previous is not None and previous_id not in rows:
+            rows[previous["snapshot_id"]] = {**previous, "previous_snapshot_id": None, "is_context": True}
+        rows[snapshot_id] = {**manifest, "previous_snapshot_id": previous_id, "is_context": False}
+    return Round(tuple(rows.values()))
+
+
+def _by_time(manifests: pa.Table) -> list[dict[str, Any]]:
+    ordered: list[dict[str, Any]] = manifests.sort_by(
+        [("observed_at", "ascending"), ("snapshot_id", "ascending")]
+    ).to_pylist()
+    return ordered
+
+
+def _came_between(previous_id: str | None, compared_with: str | None) -> bool:
+    """Ids of one cluster sort by their scheduled time, which they end with."""
+    return previous_id is not None and (compared_with is None or previous_id > compared_with)

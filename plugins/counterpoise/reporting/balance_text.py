@@ -1,0 +1,276 @@
+"""The leader-balance report as text: Markdown for chats and tickets, JSON for machines, CSV for spreadsheets.
+
+leader_balance_csv(balance)     # one row per snapshot, a column per measure
+brokers_csv(series)             # one row per snapshot and broker: SERIES
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, LeftOut, PlanSize, WantedRebalance
+from counterpoise.model.events import ClusterEvent, SnapshotChanges
+from counterpoise.model.load import ClusterLoad
+from counterpoise.model.measures import Evenness
+from counterpoise.reporting.event_words import event_in_words, how_many
+from counterpoise.reporting.html import count, when
+from counterpoise.reporting.leader_balance import (
+    EVENTS_SHOWN,
+    churn_rows,
+    event_rows,
+    plan_command,
+    plan_size_rows,
+    tiles,
+)
+from counterpoise.reporting.load_section import load_document, load_markdown
+from counterpoise.reporting.markdown import escaped, table
+from counterpoise.units import format_bytes
+
+FORMAT: Final = "counterpoise-leader-balance/2"
+_MEASURES: Final = ("leaders", "preferred_leaders", "replicas", "bytes", "bytes_in")
+_FIGURES: Final = (
+    ("min", "minimum"),
+    ("max", "maximum"),
+    ("max_minus_min", "max_minus_min"),
+    ("max_over_mean", "max_over_mean"),
+    ("variation", "coefficient_of_variation"),
+)
+_CHANGES: Final = tuple(field.name for field in fields(SnapshotChanges) if field.name not in ("is_rebuilt", "seconds"))
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def leader_balance_json(
+    balance: LeaderBalance,
+    *,
+    wanted: WantedRebalance | None = None,
+    load: ClusterLoad | None = None,
+    plan_size: PlanSize | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> str:
+    """One JSON object with keys sorted: sizes in bytes, shares 0 to 1, times in ISO 8601 UTC; null is "not known"."""
+    document = {
+        "format": FORMAT,
+        "cluster": balance.cluster,
+        "period": {
+            "from": _iso(balance.series[0].observed_at),
+            "until": _iso(balance.latest.observed_at),
+            "snapshots": len(balance.series),
+        },
+        "latest": _point(balance.latest) | {"live_broker_ids": list(balance.latest.live_broker_ids)},
+        "brokers": [_values(broker) | {"is_idle": broker.is_idle} for broker in balance.brokers],
+        "racks": [_values(rack) for rack in balance.racks],
+        "topics_that_lean": [_values(topic) for topic in balance.topics],
+        "topic_count": balance.topic_count,
+        "leaning_topic_count": balance.leaning_topic_count,
+        "series": [_point(point) for point in balance.series],
+        "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],
+        "events": [_event(event) for event in balance.events],
+        "churn": _values(balance.churn) | {"epochs_unseen": balance.churn.epochs_unseen},
+        "load": None if load is None else load_document(load),
+        "heat_maps": [_heat_map(heat) for heat in balance.heat_maps],
+        "wanted": None
+        if wanted is None
+        else {"goal": str(wanted.goal), "broker_ids": list(wanted.broker_ids), "reason": wanted.reason},
+        "plan_size": None if plan_size is None else _values(plan_size),
+        "left_out": [_values(one) for one in left_out],
+    }
+    return _one_line_each(document)
+
+
+def _one_line_each(document: Mapping[str, Any]) -> str:
+    """JSON with a line for each key, and for each object in a list."""
+    lines = []
+    for key in sorted(document):
+        value = document[key]
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            items = ",\n  ".join(_compact(item) for item in value)
+            lines.append(f" {_compact(key)}: [\n  {items}\n ]")
+        else:
+            lines.append(f" {_compact(key)}: {_compact(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def leader_balance_markdown(
+    balance: LeaderBalance,
+    *,
+    wanted: WantedRebalance | None = None,
+    load: ClusterLoad | None = None,
+    plan_size: PlanSize | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> str:
+    """The latest snapshot's figures, and what happened; names are escaped, so that they stay names."""
+    verdict = f"**A rebalance would help:** {escaped(wanted.reason)}." if wanted else "**Nothing needs doing.**"
+    parts = [
+        f"# Leader balance of {escaped(balance.cluster)}",
+        _period(balance, left_out),
+        verdict,
+        table(("Figure", "Value", ""), ((tile.title, tile.value, tile.note) for tile in tiles(balance))),
+    ]
+    if balance.events:
+        parts += ["## What happened", table(("When (UTC)", "What", "How many"), event_rows(balance)[:EVENTS_SHOWN])]
+        older = len(balance.events) - EVENTS_SHOWN
+        parts += [f"and {count(older)} older ones"] if older > 0 else []
+    if rows := churn_rows(balance.churn):
+        parts += ["## How often leaders changed", table(("What", "How many"), rows)]
+    parts += _broker_parts(balance)
+    parts += _topic_parts(balance)
+    if wanted:
+        size = [table(("Cost", ""), plan_size_rows(plan_size))] if plan_size else []
+        parts += ["## What would help", *size, f"```\n{plan_command(balance.cluster, wanted)}\n```"]
+    if load:
+        parts.append(load_markdown(load).rstrip("\n"))
+    if left_out:
+        rows = [(one.snapshot_id, one.reason) for one in left_out]
+        parts += ["## Left out of the analysis", table(("Snapshot", "Why"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def leader_balance_csv(balance: LeaderBalance) -> str:
+    """One row per snapshot, oldest first, with a column for each measure; what is not known is an empty cell."""
+    heads = ["cluster", "snapshot_id", "observed_at_utc", "live_brokers", "share_not_preferred"]
+    heads += [f"{measure}_{name}" for measure in _MEASURES for name, _ in _FIGURES]
+    heads += ["breaks_before", *_CHANGES, "epochs_unseen", "events"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    happened: dict[str, list[str]] = {}
+    for event in balance.events:
+        happened.setdefault(event.snapshot_id, []).append(f"{event_in_words(event)} ({how_many(event)})")
+    for at, point in enumerate(balance.series):
+        changes = point.changes
+        row: list[Any] = [balance.cluster, point.snapshot_id, _spreadsheet_time(point.observed_at)]
+        row += [len(point.live_broker_ids), round(point.share_not_preferred, 6)]
+        row += [_figure(getattr(point, measure), name) for measure in _MEASURES for _, name in _FIGURES]
+        row += ["yes" if at in balance.breaks else ""]
+        row += [getattr(changes, name) if changes else "" for name in (*_CHANGES, "epochs_unseen")]
+        row += ["; ".join(happened.get(point.snapshot_id, []))]
+        writer.writerow([_plain(cell) for cell in row])
+    return text.getvalue()
+
+
+def brokers_csv(series: pa.Table) -> str:
+    """SERIES as it is: one row per snapshot and broker. Times are UTC, what is not known is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([f"{name}_utc" if name == "observed_at" else name for name in series.column_names])
+    for batch in series.to_batches(max_chunksize=10_000):
+        columns = [column.to_pylist() for column in batch.columns]
+        writer.writerows([_plain(cell) for cell in row] for row in zip(*columns, strict=True))
+    return text.getvalue()
+
+
+def _plain(cell: Any) -> Any:
+    """What a spreadsheet takes for data: no formula, whatever a rack is called; times without an offset."""
+    if isinstance(cell, datetime):
+        return _spreadsheet_time(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+
+def _spreadsheet_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _figure(spread: Evenness | None, name: str) -> float | str:
+    return "" if spread is None else round(getattr(spread, name), 6)
+
+
+def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
+    many = f"{count(len(balance.series))} snapshot{'' if len(balance.series) == 1 else 's'}"
+    rest = f", {count(len(left_out))} more left out" if left_out else ""
+    return f"{when(balance.series[0].observed_at)} – {when(balance.latest.observed_at)}: {many}{rest}."
+
+
+def _broker_parts(balance: LeaderBalance) -> list[str]:
+    rows = (
+        (
+            f"{broker.broker_id}{' (idle)' if broker.is_idle else ' (dead)' if broker.is_fenced else ''}",
+            broker.rack or "",
+            count(broker.leaders),
+            count(broker.leaders_not_preferred),
+            count(broker.preferred_leaders),
+            count(broker.replicas),
+            format_bytes(broker.bytes),
+        )
+        for broker in balance.brokers
+    )
+    heads = ("Broker", "Rack", "Leaders", "Not preferred", "Preferred", "Replicas", "Bytes")
+    return ["## Brokers", table(heads, rows)]
+
+
+def _topic_parts(balance: LeaderBalance) -> list[str]:
+    if not balance.topics:
+        return []
+    rows = (
+        (t.topic, count(t.partition_count), count(t.most_leaders), count(t.fewest_leaders), format_bytes(t.size_bytes))
+        for t in balance.topics
+    )
+    heads = ("Topic", "Partitions", "Most led by one", "Fewest", "Size")
+    return ["## Topics that lean most", table(heads, rows)]
+
+
+def _point(point: BalancePoint) -> dict[str, Any]:
+    return {
+        "snapshot_id": point.snapshot_id,
+        "observed_at": _iso(point.observed_at),
+        "live_brokers": len(point.live_broker_ids),
+        "share_not_preferred": point.share_not_preferred,
+        **{measure: _evenness(getattr(point, measure)) for measure in _MEASURES},
+        "racks": [
+            {"rack": rack.rack, "live_brokers": rack.leaders.broker_count}
+            | {measure: _least_and_most(getattr(rack, measure)) for measure in ("leaders", "replicas", "bytes")}
+            for rack in point.racks
+        ],
+        "changes": None
+        if point.changes is None
+        else _values(point.changes) | {"epochs_unseen": point.changes.epochs_unseen},
+    }
+
+
+def _event(event: ClusterEvent) -> dict[str, Any]:
+    return _values(event) | {
+        "kind": str(event.kind),
+        "first_at": _iso(event.first_at),
+        "last_at": _iso(event.last_at),
+        "broker_ids": list(event.broker_ids),
+    }
+
+
+def _heat_map(heat: HeatMap) -> Mapping[str, Any]:
+    return _values(heat) | {"columns": [[_iso(start), _iso(end)] for start, end in heat.columns]}
+
+
+def _evenness(spread: Evenness | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    return {
+        **_least_and_most(spread),
+        "broker_count": spread.broker_count,
+        "max_minus_min": spread.max_minus_min,
+        "best_max_minus_min": spread.best_max_minus_min,
+        "max_over_mean": round(spread.max_over_mean, 6),
+        "coefficient_of_variation": round(spread.coefficient_of_variation, 6),
+    }
+
+
+def _least_and_most(spread: Evenness) -> dict[str, int]:
+    return {"minimum": spread.minimum, "maximum": spread.maximum, "total": spread.total}
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()
+
+
+def _values(row: Any) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}

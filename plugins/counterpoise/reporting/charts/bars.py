@@ -1,0 +1,170 @@
+"""Bars per broker against the fair share: rows with names for few brokers, columns from most to least for many."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from markupsafe import Markup
+
+from counterpoise.reporting.charts.frame import (
+    CARD,
+    FAIR_LINE,
+    LEAST_COLOURED,
+    MOST_ROWS,
+    PLATE,
+    WIDE,
+    Unit,
+    value_axis,
+)
+from counterpoise.reporting.svg import ALERT, FAIR, INK, MUTED, NO_RACK, inline_svg, plain_axes, rack_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_ROWS_NARROW: Final = 48
+_ENDS_NAMED: Final = 3
+_LEAST_HATCHED: Final = 6.0  # units; a thinner column is drawn pale instead of hatched
+_LETTER: Final = 5.4  # units that one character of a label takes, about
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One broker's value. `hatched` is the part of it that is not as it should be."""
+
+    broker_id: int
+    value: int
+    rack_index: int | None
+    hatched: int = 0
+    is_idle: bool = False
+    is_fenced: bool = False
+
+
+def broker_bars(
+    bars: Sequence[Bar], *, name: str, label: str, unit: Unit, fair: float, wide: bool = False, named: bool = False
+) -> Markup:
+    """Bars against the fair share (the mean over live brokers), for a whole row of the page or a card.
+
+    With `named`, up to 48 brokers are rows, so that each has its name and number; else up to 12.
+    """
+    width = WIDE if wide else CARD
+    if len(bars) <= (_MOST_ROWS_NARROW if named else MOST_ROWS):
+        ordered = list(bars) if len(bars) <= MOST_ROWS else _most_first(bars)
+        height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MOST_ROWS else 13.0)
+        return inline_svg(lambda f: _rows(f, ordered, unit, fair), name=name, label=label, width=width, height=height)
+    ordered = _most_first(bars)
+    return inline_svg(
+        lambda f: _columns(f, ordered, unit, fair, width),
+        name=name,
+        label=label,
+        width=width,
+        height=210.0 if wide else 190.0,
+    )
+
+
+def _most_first(bars: Sequence[Bar]) -> list[Bar]:
+    return sorted(bars, key=lambda bar: (bar.is_fenced, -bar.value, bar.broker_id))
+
+
+def _colour(bar: Bar) -> str:
+    return MUTED if bar.is_fenced else rack_colour(bar.rack_index)
+
+
+def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> None:
+    axes = plain_axes(figure, grid="x")
+    thickness = 0.62 if len(bars) <= MOST_ROWS else 0.72
+    top = max([fair, *(bar.value for bar in bars)]) or 1
+    for at, bar in enumerate(bars):
+        _one_row(axes, at, bar, unit, fair, top, thickness)
+    axes.axvline(fair, **FAIR_LINE)
+    axes.text(
+        fair,
+        1.0,
+        f"fair share {unit(fair)}",
+        transform=axes.get_xaxis_transform(),
+        va="bottom",
+        ha="center",
+        color=FAIR,
+    )
+    axes.set_yticks(range(len(bars)), [str(bar.broker_id) for bar in bars], color=INK)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlim(0, top * 1.16)
+    value_axis(axes.xaxis, unit)
+
+
+def _one_row(axes: "Axes", at: int, bar: Bar, unit: Unit, fair: float, top: float, thickness: float) -> None:
+    colour = _colour(bar)
+    solid = bar.value - bar.hatched
+    axes.barh(at, solid, height=thickness, color=colour, linewidth=0)
+    if bar.hatched:
+        axes.barh(at, bar.hatched, left=solid, height=thickness, **_hatching(colour))
+    note, ink = unit(bar.value), INK
+    if bar.is_idle:
+        axes.barh(at, fair, height=thickness, **_missing())
+        note, ink = "idle: holds nothing", ALERT
+    elif bar.is_fenced:
+        note, ink = f"{note} (dead)", MUTED
+    size = 7.8 if thickness < 0.7 else 6.8
+    axes.text(bar.value + top * 0.015, at, note, va="center", ha="left", color=ink, fontsize=size, bbox=PLATE)
+
+
+def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, width: float) -> None:
+    axes = plain_axes(figure, grid="y")
+    room = (width - 40) / len(bars)
+    thickness = 0.74 if room > 8 else 0.9
+    colours = [_colour(bar) if room >= LEAST_COLOURED or bar.is_fenced else NO_RACK for bar in bars]
+    at = range(len(bars))
+    top = max([fair, *(bar.value for bar in bars)]) or 1
+    solid = [bar.value - bar.hatched for bar in bars]
+    axes.bar(at, solid, width=thickness, color=colours, linewidth=0)
+    for x, bar in enumerate(bars):
+        if bar.hatched:
+            look = _hatching(colours[x]) if room >= _LEAST_HATCHED else {"color": colours[x], "alpha": 0.4}
+            axes.bar(x, bar.hatched, bottom=solid[x], width=thickness, **look)
+        if bar.is_idle:
+            axes.bar(x, fair, width=thickness, **_missing())
+    axes.axhline(fair, **FAIR_LINE)
+    axes.text(
+        1.005,
+        fair,
+        f"fair\nshare\n{unit(fair)}",
+        transform=axes.get_yaxis_transform(),
+        va="center",
+        ha="left",
+        color=FAIR,
+    )
+    axes.set_xlim(-0.7, len(bars) - 0.3)
+    axes.set_ylim(0, top * 1.1)
+    value_axis(axes.yaxis, unit)
+    _column_labels(axes, bars, room)
+
+
+def _column_labels(axes: "Axes", bars: Sequence[Bar], room: float) -> None:
+    if room >= _LETTER * max(len(str(bar.broker_id)) for bar in bars):
+        axes.set_xticks(range(len(bars)), [str(bar.broker_id) for bar in bars], fontsize=7.5)
+        for label, bar in zip(axes.get_xticklabels(), bars, strict=True):
+            label.set_color(ALERT if bar.is_idle else MUTED)
+        return
+    live = [bar for bar in bars if not bar.is_fenced]
+    idle = [bar.broker_id for bar in live if bar.is_idle]
+    least = idle or [bar.broker_id for bar in live[-_ENDS_NAMED:]]
+    most = ", ".join(str(bar.broker_id) for bar in live[:_ENDS_NAMED])
+    axes.set_xticks([])
+    for x, side, text, colour in (
+        (0, "left", f"most: {most}", MUTED),
+        (1, "right", f"{'idle' if idle else 'least'}: {_some(least)}", ALERT if idle else MUTED),
+    ):
+        axes.text(x, -0.03, text, transform=axes.transAxes, va="top", ha=side, color=colour)
+
+
+def _some(broker_ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, broker_ids[:_ENDS_NAMED]))
+    return f"{shown} …" if len(broker_ids) > _ENDS_NAMED else shown
+
+
+def _hatching(colour: str) -> dict[str, Any]:
+    return {"facecolor": "none", "edgecolor": colour, "hatch": "//////", "linewidth": 0.8}
+
+
+def _missing() -> dict[str, Any]:
+    return {"facecolor": "none", "edgecolor": ALERT, "linestyle": (0, (3, 2)), "linewidth": 1.1}

@@ -1,0 +1,88 @@
+"""Events in words: a short name for pictures, a sentence for tables, and what each kind means.
+
+event_in_words(event) == "broker 4 joined"
+"""
+
+from typing import Final
+
+from counterpoise.model.events import ClusterEvent, EventKind
+from counterpoise.reporting.html import count, ids
+from counterpoise.units import format_seconds
+
+KIND_NAMES: Final = {
+    EventKind.JOINED: "joined",
+    EventKind.REACHED_SHARE: "has share",
+    EventKind.RETURNED: "returned",
+    EventKind.DIED: "died",
+    EventKind.LEFT: "left",
+    EventKind.FAILOVER: "failover",
+    EventKind.ELECTION: "elections",
+    EventKind.REASSIGNMENT: "moved",
+    EventKind.RACK: "rack",
+    EventKind.TOPICS_DELETED: "deleted",
+    EventKind.TOPICS_RECREATED: "recreated",
+    EventKind.GAP: "gap",
+    EventKind.REBUILT: "rebuilt",
+}
+KIND_MEANINGS: Final = {
+    EventKind.JOINED: "brokers that were not registered before",
+    EventKind.REACHED_SHARE: "brokers that joined hold 90 % of the mean replicas or more",
+    EventKind.RETURNED: "brokers that were dead, or gone, live again",
+    EventKind.DIED: "brokers registered, but fenced",
+    EventKind.LEFT: "brokers no longer registered",
+    EventKind.FAILOVER: "partitions got another leader because theirs died or fell behind",
+    EventKind.ELECTION: "many preferred leaders lead again",
+    EventKind.REASSIGNMENT: "partitions lie on other brokers than before",
+    EventKind.RACK: "brokers name another rack",
+    EventKind.TOPICS_DELETED: "many topics deleted at once",
+    EventKind.TOPICS_RECREATED: "many topics deleted and created again",
+    EventKind.GAP: "no snapshot for more than 2.5 times the usual interval; lines break",
+    EventKind.REBUILT: "another cluster under the same name; nothing is compared with it",
+}
+ALERTS: Final = frozenset({EventKind.DIED, EventKind.FAILOVER, EventKind.GAP, EventKind.REBUILT, EventKind.LEFT})
+_UNITS: Final = {
+    EventKind.FAILOVER: "partition",
+    EventKind.ELECTION: "partition",
+    EventKind.REASSIGNMENT: "partition",
+    EventKind.TOPICS_DELETED: "topic",
+    EventKind.TOPICS_RECREATED: "topic",
+    EventKind.GAP: "snapshot",
+}
+
+
+def event_in_words(event: ClusterEvent) -> str:
+    """A sentence without its full stop. Names of racks are the cluster's own: escape what comes out."""
+    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {ids(event.broker_ids)}"
+    sentences = {
+        EventKind.JOINED: f"{who} joined",
+        EventKind.REACHED_SHARE: f"{who} reached 90 % of the mean replicas{_after(event)}",
+        EventKind.RETURNED: f"{who} returned",
+        EventKind.DIED: f"{who} died",
+        EventKind.LEFT: f"{who} left",
+        EventKind.FAILOVER: "failover: the leader died or fell behind",
+        EventKind.ELECTION: "preferred leaders lead again",
+        EventKind.REASSIGNMENT: f"moved to other brokers{', still under way' if event.is_under_way else ''}",
+        EventKind.RACK: f"{who}: rack {_rack(event.rack_before)} is now {_rack(event.rack)}",
+        EventKind.TOPICS_DELETED: "topics deleted",
+        EventKind.TOPICS_RECREATED: "topics deleted and created again",
+        EventKind.GAP: f"no snapshot for {format_seconds(event.seconds or 0)}",
+        EventKind.REBUILT: "another cluster under the same name; nothing is compared with the one before",
+    }
+    return sentences[event.kind]
+
+
+def how_many(event: ClusterEvent) -> str:
+    """`12 partitions`; of a gap, about how many snapshots are missing."""
+    unit = _UNITS.get(event.kind, "broker")
+    about = "about " if event.kind is EventKind.GAP else ""
+    return f"{about}{count(event.count)} {unit}{'' if event.count == 1 else 's'}"
+
+
+def _after(event: ClusterEvent) -> str:
+    return (
+        f", {format_seconds(event.seconds)} after joining" if event.seconds else ", in the snapshot in which it joined"
+    )
+
+
+def _rack(name: str | None) -> str:
+    return "(none)" if name is None else name

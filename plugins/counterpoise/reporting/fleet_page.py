@@ -1,0 +1,277 @@
+"""The page of all clusters, the worst first, each with a link to its own page; and the same as text.
+
+    fleet_report(fleet([state, ...], as_of=now))     # lies beside the folders of the clusters' reports
+
+Links are relative: `<cluster>/leader-balance.html`. A cluster that was never analysed has no page, and no link.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from counterpoise.model.fleet import ClusterState, Concern, Finding, Fleet, FleetRow
+from counterpoise.model.load import DiskForecast, Outlook
+from counterpoise.model.measures import Evenness
+from counterpoise.reporting import small
+from counterpoise.reporting.html import count, render, when
+from counterpoise.reporting.load_section import disk_alerts, known_rate
+from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.parts import Tile
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+FORMAT: Final = "counterpoise-fleet/1"
+_MILD: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # worth a look, and no hurry
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One cluster as the template draws it; a dash is "not known"."""
+
+    cluster: str
+    link: str  # empty: it has no page
+    worst: Finding | None
+    is_alert: bool
+    others: tuple[Finding, ...]
+    brokers: str
+    leaders: Markup
+    spread: str
+    not_preferred: str
+    traffic: Markup
+    bytes_in: str
+    disk: Markup
+    forecast: str
+    is_full_soon: bool
+    unknown_disks: str
+    seen: str
+
+
+def fleet_report(fleet: Fleet) -> str:
+    """One self-contained HTML page."""
+    return render(
+        "fleet.html",
+        fleet=fleet,
+        tiles=fleet_tiles(fleet),
+        rows=[_row(row) for row in fleet.rows],
+        well=sum(not row.findings for row in fleet.rows),
+    )
+
+
+def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
+    """Sums over the clusters of which the figure is known."""
+    states = [row.state for row in fleet.rows]
+    brokers = [broker for state in states if state.balance for broker in state.balance.live_brokers]
+    rates = [state.load.bytes_in.now for state in states if state.load]
+    known = [rate for rate in rates if rate is not None]
+    held = sum(state.balance.latest.bytes.total for state in states if state.balance)
+    silent, soon = _with(fleet, Concern.SILENT), _with(fleet, Concern.DISK)
+    asks = sum(any(finding.concern not in _MILD for finding in row.findings) for row in fleet.rows)
+    return (
+        Tile("Clusters", count(len(states)), f"{count(len(brokers))} live brokers"),
+        Tile("Ask for a look", count(asks), "a concern that does not wait" if asks else "none in a hurry", asks > 0),
+        Tile("Silent", count(silent), "no new snapshot, though one is due", silent > 0),
+        Tile("Disks full soon", count(soon), "clusters with one within 30 days", soon > 0),
+        Tile(
+            "Bytes in",
+            format_rate(sum(known)) if known else "not known",
+            "from producers" if len(known) == len(states) else f"of {count(len(known))} clusters",
+        ),
+        Tile("Held", format_bytes(held), "all replicas"),
+    )
+
+
+def fleet_markdown(fleet: Fleet) -> str:
+    """One table, the worst first; names are escaped, so that they stay names."""
+    rows = ((row.state.cluster, _all_words(row), *_figures(row.state)) for row in fleet.rows)
+    heads = ("Cluster", "Why", "Brokers", "Leaders, max − min", "Not preferred", "Bytes in", "First disk", "Seen")
+    parts = [
+        "# All clusters",
+        escaped(f"As of {when(fleet.as_of)}. Worst first."),
+        table(heads, rows) if fleet.rows else "There is no cluster yet.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def fleet_json(fleet: Fleet) -> str:
+    """One JSON object with keys sorted: bytes, bytes per second, seconds, shares 0 to 1; null is not known."""
+    document = {
+        "format": FORMAT,
+        "as_of": fleet.as_of.astimezone(UTC).isoformat(),
+        "clusters": [
+            _document(row)
+            | {
+                "findings": [{"concern": str(found.concern), "words": found.words} for found in row.findings],
+                "left_out": [asdict(left_out) for left_out in row.state.left_out],
+            }
+            for row in fleet.rows
+        ],
+    }
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def fleet_csv(fleet: Fleet) -> str:
+    """One row per cluster, the worst first, with a row of names; an empty cell is not known.
+
+    A text that a spreadsheet would take for a formula gets a quote before it.
+    """
+    rows = [_document(row) | {"why": _all_words(row)} for row in fleet.rows]
+    text = io.StringIO()
+    names = ["cluster", "why", *(name for name in _document_names() if name != "cluster")]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(row[name]) for name in names} for row in rows)
+    return text.getvalue()
+
+
+def _with(fleet: Fleet, concern: Concern) -> int:
+    return sum(any(finding.concern is concern for finding in row.findings) for row in fleet.rows)
+
+
+def _row(row: FleetRow) -> _Row:
+    state, worst = row.state, row.worst
+    balance, load = state.balance, state.load
+    name = state.cluster
+    brokers, spread, not_preferred, bytes_in, forecast, seen = _figures(state)
+    first = _first(load.disks) if load else None
+    unknown = _unknown(load.disks) if load else 0
+    leaders = [broker.leaders for broker in balance.live_brokers] if balance else []
+    return _Row(
+        cluster=name,
+        link=f"{quote(name, safe='')}/leader-balance.html" if balance else "",
+        worst=worst,
+        is_alert=worst is not None and worst.concern not in _MILD,
+        others=row.findings[1:],
+        brokers=f"{brokers} {'broker' if brokers == '1' else 'brokers'}" if balance else "",
+        leaders=small.brokers(leaders, label=f"Leaders per live broker of {name}: {spread}"),
+        spread=f"max − min {spread}" if balance else spread,
+        not_preferred=not_preferred,
+        traffic=small.spark(load.bytes_in_trace, label=f"Bytes in of {name} over the period") if load else Markup(""),
+        bytes_in=bytes_in,
+        disk=small.disk(first, label=f"Disk of broker {first.broker_id} of {name}") if first else Markup(""),
+        forecast=forecast,
+        is_full_soon=first is not None and disk_alerts(first),
+        unknown_disks=f"{count(unknown)} not known" if first and unknown else "",
+        seen=seen,
+    )
+
+
+def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
+    """Brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the page prints them."""
+    balance, load = state.balance, state.load
+    dash = "–"
+    if balance:
+        live, all_ = len(balance.live_brokers), len(balance.brokers)
+        brokers = count(live) if live == all_ else f"{count(live)} of {count(all_)}"
+        spread = _spread(balance.latest.leaders)
+        not_preferred = f"{balance.latest.share_not_preferred * 100:.1f} %"
+    return (
+        brokers if balance else dash,
+        spread if balance else dash,
+        not_preferred if balance else dash,
+        known_rate(load.bytes_in.now) if load else dash,
+        _forecast(load.disks) if load else dash,
+        _ago(state.age),
+    )
+
+
+def _spread(leaders: Evenness) -> str:
+    return f"{count(leaders.max_minus_min)} (best {leaders.best_max_minus_min})"
+
+
+def _first(disks: Sequence[DiskForecast]) -> DiskForecast | None:
+    """The first one to fill, of those that can be told."""
+    return next((disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN), None)
+
+
+def _unknown(disks: Sequence[DiskForecast]) -> int:
+    return sum(disk.outlook is Outlook.NOT_KNOWN for disk in disks)
+
+
+def _forecast(disks: Sequence[DiskForecast]) -> str:
+    first = _first(disks)
+    if first is None:
+        return "not known" if disks else "not told"
+    return f"broker {first.broker_id} {first.in_words}" if first.days_left is not None else first.in_words
+
+
+def _ago(age: timedelta | None) -> str:
+    return "never" if age is None else f"{format_seconds(max(0.0, age.total_seconds()))} ago"
+
+
+def _all_words(row: FleetRow) -> str:
+    return "; ".join(finding.words for finding in row.findings) or "all is well"
+
+
+def _document(row: FleetRow) -> dict[str, Any]:
+    """Flat, for JSON and CSV alike."""
+    state = row.state
+    balance, load = state.balance, state.load
+    latest = balance.latest if balance else None
+    first = load.first_full if load else None
+    values: tuple[Any, ...] = (
+        state.cluster,
+        str(row.worst.concern) if row.worst else "",
+        None if state.age is None else state.age.total_seconds(),
+        latest.snapshot_id if latest else None,
+        latest.observed_at.astimezone(UTC).isoformat() if latest else None,
+        len(balance.brokers) if balance else None,
+        len(balance.live_brokers) if balance else None,
+        len(balance.idle_broker_ids) if balance else None,
+        latest.leaders.total if latest else None,
+        latest.leaders.max_minus_min if latest else None,
+        latest.leaders.best_max_minus_min if latest else None,
+        latest.leaders.max_over_mean if latest else None,
+        latest.share_not_preferred if latest else None,
+        latest.replicas.total if latest else None,
+        latest.bytes.total if latest else None,
+        load.bytes_in.now if load else None,
+        load.bytes_in.p95 if load else None,
+        load.leaders.max_over_mean if load and load.leaders else None,
+        load.bytes_per_day if load else None,
+        first.broker_id if first else None,
+        first.days_left if first else None,
+        str(state.wanted.goal) if state.wanted else None,
+        len(state.left_out),
+    )
+    return dict(zip(_document_names(), values, strict=True))
+
+
+def _document_names() -> tuple[str, ...]:
+    return (
+        "cluster",
+        "worst_concern",
+        "age_seconds",
+        "snapshot_id",
+        "observed_at",
+        "brokers",
+        "live_brokers",
+        "idle_brokers",
+        "leaders",
+        "leaders_max_minus_min",
+        "leaders_best_max_minus_min",
+        "leaders_max_over_mean",
+        "share_not_preferred",
+        "replicas",
+        "bytes",
+        "bytes_in_per_second",
+        "bytes_in_p95_per_second",
+        "bytes_in_max_over_mean",
+        "growth_bytes_per_day",
+        "first_full_broker",
+        "first_full_days",
+        "wanted_goal",
+        "snapshots_left_out",
+    )
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return "" if value is None else value

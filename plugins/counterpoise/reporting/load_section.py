@@ -1,0 +1,287 @@
+"""The part of a cluster's page about load: bytes in per broker, what is hot, growth, and when disks are full.
+
+    render("leader_balance.html", load=load_section(load), ...)     # in the template: {% include "load_section.html" %}
+
+The same figures as text: `load_markdown` and `load_document` (for the JSON).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from counterpoise.model.load import (
+    BrokerTraffic,
+    ClusterLoad,
+    DiskForecast,
+    HotPartition,
+    HotTopic,
+    Outlook,
+    Rates,
+)
+from counterpoise.reporting import small
+from counterpoise.reporting.charts import Bar, Line, broker_bars, over_time
+from counterpoise.reporting.html import count, times
+from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.parts import Picture, Tile
+from counterpoise.reporting.svg import AFTER
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+DISKS_SHOWN: Final = 20
+_BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
+_FULL_SOON_DAYS: Final = 30
+_MUCH_OVER_SHARE: Final = 1.5
+_WHY_UNKNOWN: Final = {
+    "first": "nothing to compare with yet",
+    "rebuilt": "the cluster was built anew",
+    "recreated": "the topic was created anew",
+    "reset": "the log became shorter",
+    "gap": "more than a day since the snapshot before",
+    "unknown": "an offset or a size was not told",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSection:
+    """What `load_section.html` draws."""
+
+    seen: ClusterLoad
+    tiles: tuple[Tile, ...]
+    bars: tuple[tuple[str, Picture], ...]  # title and picture
+    shows_median: bool  # where the rates of the latest snapshot are not known
+    untold: tuple[int, ...]  # live brokers whose rate is not known now
+    unknown: tuple[str, ...]  # why rates of partitions are not known
+    bytes_in: Picture | None  # over time
+    hot_partitions: tuple[tuple[HotPartition, Markup], ...]
+    hot_topics: tuple[tuple[HotTopic, Markup], ...]
+    disks: tuple[tuple[DiskForecast, Markup, bool], ...]  # those shown; whether one is full soon
+    other_disks: str
+    broker_table_open: bool
+
+
+def load_section(load: ClusterLoad) -> LoadSection:
+    """For a page that includes `load_section.html`: as `load` in its values."""
+    bars, shows_median = _bars(load)
+    shown = load.disks[:DISKS_SHOWN]
+    return LoadSection(
+        seen=load,
+        tiles=load_tiles(load),
+        bars=bars,
+        shows_median=shows_median,
+        untold=tuple(b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None),
+        unknown=tuple(f"{count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown),
+        bytes_in=_bytes_in_over_time(load),
+        hot_partitions=tuple((hot, _share_picture(hot.share)) for hot in load.hot_partitions),
+        hot_topics=tuple((hot, _share_picture(hot.share)) for hot in load.hot_topics),
+        disks=tuple((disk, _disk_picture(disk), disk_alerts(disk)) for disk in shown),
+        other_disks=_others(load.disks[DISKS_SHOWN:]),
+        broker_table_open=len(load.brokers) <= _BROKERS_IN_FULL,
+    )
+
+
+def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
+    """The figures that a person compares with last week's."""
+    leaders, first = load.leaders, load.first_full
+    known, all_ = load.rates_known, load.rates_known + load.rates_unknown
+    coverage = "from producers" if known == all_ else f"{count(known)} of {count(all_)} partitions known"
+    return (
+        Tile("Bytes in", known_rate(load.bytes_in.now), coverage),
+        Tile(
+            "Bytes in, 95 % of the time",
+            f"≤ {known_rate(load.bytes_in.p95)}",
+            f"at most {known_rate(load.bytes_in.highest)}",
+        ),
+        Tile(
+            "Busiest broker takes in",
+            times(leaders.max_over_mean) if leaders else "not known",
+            f"of its fair share, {format_rate(leaders.maximum)}" if leaders else "the rate of a broker is not known",
+            bool(leaders and leaders.max_over_mean > _MUCH_OVER_SHARE),
+        ),
+        Tile("Grows per day", known_bytes(load.bytes_per_day), f"holds {known_bytes(load.held_bytes)}"),
+        Tile(
+            "First disk full",
+            _first_full(load.disks),
+            f"broker {first.broker_id}" if first else _no_forecast(load.disks),
+            first is not None and disk_alerts(first),
+        ),
+    )
+
+
+def known_rate(rate: int | None) -> str:
+    return "not known" if rate is None else format_rate(rate)
+
+
+def known_bytes(size: int | None) -> str:
+    return "not known" if size is None else format_bytes(size)
+
+
+def disk_alerts(disk: DiskForecast) -> bool:
+    return disk.days_left is not None and disk.days_left <= _FULL_SOON_DAYS
+
+
+def load_markdown(load: ClusterLoad) -> str:
+    """The same figures as tables; names are escaped, so that they stay names."""
+    parts = [
+        "## Load",
+        table(("Figure", "Value", ""), ((tile.title, tile.value, tile.note) for tile in load_tiles(load))),
+        table(
+            ("Broker", "Bytes in, as leader", "95 % of the time ≤", "As follower", "95 % of the time ≤"),
+            ((str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower)) for b in load.brokers),
+        ),
+    ]
+    if load.hot_topics:
+        rows = (
+            (hot.topic, known_rate(hot.bytes_in.now), known_rate(hot.bytes_in.p95), f"{hot.share * 100:.1f} %")
+            for hot in load.hot_topics
+        )
+        parts += ["### Hottest topics", table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows)]
+    if load.hot_partitions:
+        hottest = (
+            (f"{hot.topic}-{hot.partition}", _leader(hot.leader), _at_least(hot.bytes_in_per_second, hot.is_at_least))
+            for hot in load.hot_partitions
+        )
+        parts += ["### Hottest partitions", table(("Partition", "Leader", "Bytes in"), hottest)]
+    if load.growing_topics:
+        growing = ((t.topic, format_bytes(t.size_bytes), format_bytes(t.bytes_per_day)) for t in load.growing_topics)
+        parts += ["### Fastest growing topics", table(("Topic", "One copy", "Per day"), growing)]
+    if load.disks:
+        parts += ["### Disks", _disks_table(load.disks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def load_document(load: ClusterLoad) -> dict[str, Any]:
+    """For JSON: bytes, bytes per second, shares 0 to 1, times in ISO 8601 UTC; null is not known."""
+    document = asdict(load)
+    for name in ("observed_at", "since"):
+        document[name] = document[name].astimezone(UTC).isoformat()
+    for disk, forecast in zip(document["disks"], load.disks, strict=True):
+        disk["outlook"] = str(forecast.outlook)
+        del disk["held"]
+    document["unknown"] = [{"how": why, "partitions": number} for why, number in load.unknown]
+    return document
+
+
+def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
+    """Title and picture of each; and whether they show the median, because the latest rates are not known."""
+    has_now = any(broker.as_leader.now is not None for broker in load.brokers)
+    has_median = any(broker.as_leader.p50 is not None for broker in load.brokers)
+    if not has_now and not has_median:
+        return (), False
+    named = sorted({broker.rack for broker in load.brokers if broker.rack is not None})
+    racks: dict[str | None, int | None] = {None: None} | {rack: at for at, rack in enumerate(named)}
+    wanted: tuple[tuple[str, str, Callable[[BrokerTraffic], Rates]], ...] = (
+        ("bytes-in-leader", "Bytes in per broker, as leader", lambda broker: broker.as_leader),
+        ("bytes-in-follower", "Bytes in per broker, as follower", lambda broker: broker.as_follower),
+    )
+    pictures = []
+    for name, title, rates_of in wanted:
+        found = ((broker, rates_of(broker)) for broker in load.brokers)
+        known = [(broker, rates.now if has_now else rates.p50) for broker, rates in found]
+        pictures.append((title, _bar_picture(known, racks, name, title)))
+    return tuple(pictures), not has_now
+
+
+def _bar_picture(
+    brokers: Sequence[tuple[BrokerTraffic, int | None]], racks: dict[str | None, int | None], name: str, title: str
+) -> Picture:
+    """Brokers whose rate is not known have no bar; the fair share is over the live ones that have."""
+    bars = [
+        Bar(broker.broker_id, rate, racks[broker.rack], is_fenced=broker.is_fenced)
+        for broker, rate in brokers
+        if rate is not None
+    ]
+    live = [bar.value for bar in bars if not bar.is_fenced]
+    fair = sum(live) / len(live) if live else 0.0
+
+    def drawn(shape: str) -> Markup:
+        wide = shape == "w"
+        return broker_bars(
+            bars, name=f"{name}-{shape}", label=title, unit=format_rate, fair=fair, wide=wide, named=not wide
+        )
+
+    return Picture(drawn("n"), drawn("w"))
+
+
+def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
+    """None where fewer than two points are known."""
+    trace = load.bytes_in_trace
+    values = [math.nan if value is None else float(value) for value in trace.values]
+    if sum(map(math.isfinite, values)) < 2:
+        return None
+    instants = [load.since + timedelta(seconds=at * trace.seconds) for at in trace.at]
+    line = Line("bytes in", values, AFTER)
+    breaks = [at + 1 for at, value in enumerate(trace.values) if value is None]
+    title = f"Bytes in of {load.cluster} over time"
+    drawn = over_time(instants, [line], name="bytes-in-time", label=title, unit=format_rate, wide=False, breaks=breaks)
+    return Picture(drawn)
+
+
+def _share_picture(share: float) -> Markup:
+    return small.level(share, label=f"{share * 100:.1f} % of all bytes in")
+
+
+def _disk_picture(disk: DiskForecast) -> Markup:
+    return small.disk(disk, label=f"Disk of broker {disk.broker_id}: {disk.in_words}")
+
+
+def _others(disks: Sequence[DiskForecast]) -> str:
+    """`12 not within a year, 3 shrinking`."""
+    fills = sum(disk.outlook is Outlook.FILLS for disk in disks)
+    words = [f"{count(fills)} full later within a year"] if fills else []
+    for outlook in (Outlook.NOT_KNOWN, Outlook.NOT_WITHIN_A_YEAR, Outlook.SHRINKING):
+        found = [disk for disk in disks if disk.outlook is outlook]
+        words += [f"{count(len(found))} {found[0].in_words}"] if found else []
+    return ", ".join(words)
+
+
+def _first_full(disks: Sequence[DiskForecast]) -> str:
+    if not disks:
+        return "not known"
+    known = [disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN]
+    if known and known[0].outlook is Outlook.FILLS:
+        return known[0].in_words.removeprefix("full ")
+    return "not within a year" if known else "not known"
+
+
+def _no_forecast(disks: Sequence[DiskForecast]) -> str:
+    unknown = [disk for disk in disks if disk.outlook is Outlook.NOT_KNOWN]
+    if not disks:
+        return "no log dir is told"
+    if not unknown:
+        return f"all {count(len(disks))} disks"
+    if any(disk.usable_bytes is None for disk in unknown):
+        return f"of {count(len(unknown))} disks the room left is not told"
+    watched = max(disk.watched_seconds for disk in unknown)
+    return f"watched for {format_seconds(watched)}; a day is needed" if watched else "not watched yet"
+
+
+def _rate_cells(rates: Rates) -> tuple[str, str]:
+    return known_rate(rates.now), known_rate(rates.p95)
+
+
+def _leader(broker_id: int | None) -> str:
+    return "none" if broker_id is None else str(broker_id)
+
+
+def _at_least(rate: int, is_at_least: bool) -> str:
+    return f"{'≥ ' if is_at_least else ''}{format_rate(rate)}"
+
+
+def _disks_table(disks: Sequence[DiskForecast]) -> str:
+    rows = [
+        (
+            str(disk.broker_id),
+            ", ".join(disk.log_dirs),
+            known_bytes(disk.held_bytes),
+            known_bytes(disk.usable_bytes),
+            known_bytes(disk.bytes_per_day),
+            disk.in_words,
+        )
+        for disk in disks[:DISKS_SHOWN]
+    ]
+    shown = table(("Broker", "Log dirs", "Held", "Left", "Grows per day", "Forecast"), rows)
+    others = _others(disks[DISKS_SHOWN:])
+    return f"{shown}\n\n{escaped(f'The other {len(disks) - DISKS_SHOWN}: {others}')}" if others else shown

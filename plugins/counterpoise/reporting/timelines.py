@@ -1,0 +1,184 @@
+"""The parts of a cluster's page that show weeks: measures over time with what happened, brokers over time, churn."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
+from counterpoise.model.events import ClusterEvent, EventKind, SnapshotChanges
+from counterpoise.reporting.charts import HEAT_LEVELS, Lane, Line, Unit, heat_picture, over_time
+from counterpoise.reporting.event_words import ALERTS, KIND_MEANINGS, KIND_NAMES
+from counterpoise.reporting.html import count
+from counterpoise.reporting.parts import Picture
+from counterpoise.reporting.svg import RACK_COLOURS, rack_colour
+from counterpoise.units import format_seconds
+
+_HEAT_TITLES: Final = {"leaders": "Leaders of each broker over time", "bytes_in": "Bytes in of each broker over time"}
+_STYLES: Final = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A picture of lines. `legend`: label, colour class, line style; `happened`: each row of events and its meaning."""
+
+    title: str
+    picture: Picture
+    legend: tuple[tuple[str, str, str], ...]
+    happened: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeatSection:
+    title: str
+    picture: Picture
+    levels: tuple[str, ...]
+    note: str
+
+
+def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
+    """None with a single snapshot. The first one has the events."""
+    if len(balance.series) < 2:
+        return ()
+    series = balance.series
+    blue, orange, green, magenta, violet = (rack_colour(index) for index in (0, 1, 2, 3, 4))
+    spreads = [
+        Line("leaders", [point.leaders.max_minus_min for point in series], blue),
+        Line("preferred leaders", [point.preferred_leaders.max_minus_min for point in series], orange, "--"),
+        Line("replicas", [point.replicas.max_minus_min for point in series], green, ":"),
+    ]
+    shares = [
+        Line("leaders", [100 * point.leaders.coefficient_of_variation for point in series], blue),
+        Line("replicas", [100 * point.replicas.coefficient_of_variation for point in series], green, ":"),
+        Line("bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."),
+        Line("not led as preferred", [100 * point.share_not_preferred for point in series], orange, "--"),
+    ]
+    if any(point.bytes_in for point in series):
+        shares.append(Line("bytes in", [_inflow_variation(point) for point in series], violet))
+    drawn = [
+        _timeline(balance, spreads, "spread", "Max − min over the live brokers", count, balance.events),
+        _timeline(
+            balance, shares, "variation", "Variation between brokers, and partitions not led as preferred", hundredths
+        ),
+    ]
+    if racks := _rack_lines(series):
+        drawn.append(
+            _timeline(balance, racks, "racks", "Leaders per broker of each rack, of the fair share", hundredths)
+        )
+    return tuple(drawn)
+
+
+def churn_timeline(balance: LeaderBalance) -> Timeline | None:
+    """Leaders that changed, snapshot by snapshot; None where fewer than two snapshots tell it."""
+    if sum(point.changes is not None for point in balance.series) < 2:
+        return None
+    changes = [point.changes for point in balance.series]
+    lines = [
+        Line("changed leader", [_known(one, "leaders_changed") for one in changes], rack_colour(0)),
+        Line("by failover", [_known(one, "failovers") for one in changes], rack_colour(1), "--"),
+        Line("by preferred election", [_known(one, "preferred_elections") for one in changes], rack_colour(2), ":"),
+    ]
+    return _timeline(balance, lines, "churn", "Partitions whose leader changed since the snapshot before", count)
+
+
+def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
+    return tuple(_heat_section(heat) for heat in balance.heat_maps)
+
+
+def _heat_section(heat: HeatMap) -> HeatSection:
+    title = _HEAT_TITLES[heat.measure]
+    narrow, wide = (
+        heat_picture(heat, name=f"heat-{heat.measure.replace('_', '-')}-{shape}", label=title, wide=shape == "w")
+        for shape in ("n", "w")
+    )
+    note = f"One column is {_width(heat)}; blank: no snapshot, or the broker was not live or its share not known."
+    if heat.is_cut:
+        note = (
+            f"The {count(len(heat.broker_ids))} of {count(heat.broker_count)} brokers that were farthest from their "
+            f"share on average, by id. {note}"
+        )
+    return HeatSection(title, Picture(narrow, wide), HEAT_LEVELS, note)
+
+
+def _width(heat: HeatMap) -> str:
+    if heat.bucket_seconds is None:
+        return "one snapshot"
+    return f"the mean over {format_seconds(heat.bucket_seconds)}"
+
+
+def _timeline(
+    balance: LeaderBalance,
+    lines: Sequence[Line],
+    name: str,
+    title: str,
+    unit: Unit,
+    events: Sequence[ClusterEvent] = (),
+) -> Timeline:
+    lanes = _lanes(events)
+    narrow, wide = (
+        over_time(
+            [point.observed_at for point in balance.series],
+            lines,
+            name=f"{name}-{shape}",
+            label=title,
+            unit=unit,
+            wide=shape == "w",
+            breaks=balance.breaks,
+            lanes=lanes,
+        )
+        for shape in ("n", "w")
+    )
+    legend = tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
+    return Timeline(title, Picture(narrow, wide), legend, _meanings(events))
+
+
+def _lanes(events: Sequence[ClusterEvent]) -> list[Lane]:
+    return [
+        Lane(KIND_NAMES[kind], [(e.first_at, e.last_at) for e in events if e.kind is kind], kind in ALERTS)
+        for kind in _kinds(events)
+    ]
+
+
+def _meanings(events: Sequence[ClusterEvent]) -> tuple[tuple[str, str], ...]:
+    return tuple((KIND_NAMES[kind], KIND_MEANINGS[kind]) for kind in _kinds(events))
+
+
+def _kinds(events: Iterable[ClusterEvent]) -> list[EventKind]:
+    found = {event.kind for event in events}
+    return [kind for kind in EventKind if kind in found]
+
+
+def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    """A line for each rack, where there are a few of them."""
+    names = sorted({rack.rack for point in series for rack in point.racks if rack.rack is not None})
+    if not 2 <= len(names) <= RACK_COLOURS:
+        return []
+    by_name = [{rack.rack: rack for rack in point.racks} for point in series]
+    return [
+        Line(
+            name,
+            [_share_of(point, racks.get(name)) for point, racks in zip(series, by_name, strict=True)],
+            rack_colour(index),
+            _STYLES[index % len(_STYLES)],
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+def _share_of(point: BalancePoint, rack: RackPoint | None) -> float:
+    """Hundredths of the fair share; NaN without one, or without the rack."""
+    if rack is None or not point.leaders.total:
+        return math.nan
+    return 100 * (rack.leaders.total / rack.leaders.broker_count) / (point.leaders.total / point.leaders.broker_count)
+
+
+def _inflow_variation(point: BalancePoint) -> float:
+    return math.nan if point.bytes_in is None else 100 * point.bytes_in.coefficient_of_variation
+
+
+def _known(changes: SnapshotChanges | None, name: str) -> float:
+    return math.nan if changes is None or changes.is_rebuilt else float(getattr(changes, name))
+
+
+def hundredths(value: float) -> str:
+    return f"{value:g} %"

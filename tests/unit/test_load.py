@@ -1,0 +1,398 @@
+"""Load: each figure against a small calculation of its own; nulls, gaps, moves and rebuilt clusters do not count."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from counterpoise.analysis.load import cluster_load, peak_bytes_in, typical_bytes_in
+from counterpoise.analysis.weighing import by_group
+from counterpoise.model.disks import by_disk, disk_over
+from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
+from counterpoise.model.measures import evenness
+from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+from counterpoise.model.tables import PARTITIONS
+from tests.loads import loads_of, log_dirs, partitions, topics
+from tests.series import NOON, Broker, rows, story
+
+DAY = 86_400
+NOTHING = (TOPIC_LOAD.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.empty_table())
+
+
+def series(*hours: Sequence[Broker], **changes: dict[int, Any]) -> pa.Table:
+    """A snapshot an hour; `changes` give a column of SNAPSHOT_CHANGES in the snapshots by hour."""
+    return pa.concat_tables(
+        rows(hour, brokers, **{name: by_hour[hour] for name, by_hour in changes.items() if hour in by_hour})
+        for hour, brokers in enumerate(hours)
+    )
+
+
+def brokers(*bytes_in: int | None) -> list[Broker]:
+    return [Broker(at + 1, "ab"[at % 2], bytes_in=rate) for at, rate in enumerate(bytes_in)]
+
+
+def loaded(table: pa.Table, *others: pa.Table, **period: Any) -> ClusterLoad:
+    load = cluster_load(table, *(others or NOTHING), cluster="demo", **period)
+    assert load is not None
+    return load
+
+
+# -- traffic
+
+
+def test_rates_now_and_percentiles_are_weighed_by_how_long_each_stood() -> None:
+    rates = [(None, None), (100, 10), (300, 30), (200, 20), (900, 90)]
+    seconds = {1: 3600.0, 2: 1800.0, 3: 5400.0, 4: 60.0}
+    load = loaded(series(*(brokers(*pair) for pair in rates), seconds=seconds))
+
+    stood = np.repeat([100, 300, 200, 900], [3600, 1800, 5400, 60])  # the first broker's rate in each second
+    expected = [int(np.percentile(stood, part, method="inverted_cdf")) for part in (50, 95)]
+    assert load.brokers[0].as_leader == Rates(900, *expected, 900)
+    assert load.brokers[0].as_follower == Rates(1800, *(2 * rate for rate in expected), 1800)
+    assert load.bytes_in == Rates(990, 220, 330, 990)
+    assert load.replicated_in.now == 1980
+
+
+def test_evenness_is_that_of_the_live_brokers_now() -> None:
+    dead = Broker(4, "a", is_fenced=True, leaders=0, replicas=9, bytes_in=None)
+    load = loaded(series(brokers(None, None, None), [*brokers(700, 200, 300), dead]))
+    assert load.leaders == evenness([700, 200, 300])
+    assert load.followers == evenness([1400, 400, 600])
+    assert [broker.is_fenced for broker in load.brokers] == [False, False, False, True]
+    assert load.brokers[3].as_follower.now == 0  # a dead broker fetches nothing
+
+
+def test_a_rate_that_is_not_known_is_no_zero() -> None:
+    load = loaded(series(brokers(None, None), brokers(100, 300), brokers(500, None)))
+    assert load.brokers[1].as_leader == Rates(None, 300, 300, 300)
+    assert load.bytes_in == Rates(None, 400, 400, 400)  # the last snapshot says nothing of the cluster
+    assert load.leaders is None
+    assert (load.rates_known, load.rates_unknown) == (6, 6)
+
+
+def test_a_broker_that_leads_nothing_takes_in_nothing_as_soon_as_rates_are_known() -> None:
+    idle = Broker(3, leaders=0, replicas=0, bytes_in=None)
+    first, second = loaded(series([*brokers(None, None), idle])), [*brokers(100, 300), idle]
+    assert first.brokers[2].as_leader.now is None
+    load = loaded(series([*brokers(None, None), idle], second))
+    assert load.brokers[2].as_leader.now == 0
+    assert load.leaders == evenness([100, 300, 0])
+
+
+def test_rates_over_a_gap_do_not_count() -> None:
+    hours = [0, 1, 2, 3, 12, 13]
+    rates = [None, 100, 100, 100, 9000, 100]
+    table = pa.concat_tables(
+        rows(hour, brokers(rate), previous_snapshot_id=f"demo-{before}", seconds=3600.0 * (hour - before))
+        for before, hour, rate in zip([None, *hours], hours, rates, strict=False)
+        if before is not None
+    )
+    load = loaded(pa.concat_tables([rows(0, brokers(None)), table]))
+    assert load.bytes_in == Rates(100, 100, 100, 100)
+    assert None in load.bytes_in_trace.values[1:]  # the line breaks
+
+
+def test_nothing_is_compared_across_a_rebuilt_cluster() -> None:
+    table = series(
+        brokers(None),
+        brokers(9000),
+        brokers(None),
+        brokers(100),
+        is_rebuilt={2: True},
+        cluster_id={0: "old", 1: "old", 2: "new", 3: "new"},
+    )
+    held = [log_dirs(hour, [(1, "/d", size, 10**12, 10**11)]) for hour, size in enumerate([0, 10**9, 10**10, 10**10])]
+    load = loaded(table, *NOTHING[:2], pa.concat_tables(held))
+    assert load.bytes_in == Rates(100, 100, 100, 100)
+    assert (load.since, load.snapshot_count) == (NOON + timedelta(hours=2), 2)
+    assert (load.bytes_per_day, load.growth_watched_seconds) == (0, 3600.0)
+
+
+def test_a_period_and_a_cluster_are_kept_to() -> None:
+    other = rows(1, brokers(7), cluster="other")
+    table = pa.concat_tables([series(brokers(None), brokers(100), brokers(300)), other])
+    load = loaded(table, until=NOON + timedelta(hours=2))
+    assert (load.snapshot_id, load.bytes_in.now) == ("demo-1", 100)
+    assert loaded(table, since=NOON + timedelta(hours=1)).since == NOON + timedelta(hours=1)
+    assert cluster_load(table, *NOTHING, cluster="nobody") is None
+    assert cluster_load(table, *NOTHING, cluster="demo", since=NOON + timedelta(days=9)) is None
+
+
+# -- what is hot, what grows
+
+
+def test_the_hottest_partitions_with_their_share_and_why_others_are_not_known() -> None:
+    now = partitions(1, {"a": [50, 300, "recreated"], "b": [0, 50, "gap", "gap"]})
+    now = now.set_column(
+        now.schema.get_field_index("how"), "how", pa.array(["records", "at_least", *now["how"].to_pylist()[2:]])
+    )
+    load = loaded(series(brokers(1), brokers(400)), TOPIC_LOAD.empty_table(), now, LOG_DIR_LOAD.empty_table())
+    found = [
+        (hot.topic, hot.partition, hot.bytes_in_per_second, hot.share, hot.is_at_least) for hot in load.hot_partitions
+    ]
+    assert found == [("a", 1, 300, 0.75, True), ("a", 0, 50, 0.125, False), ("b", 1, 50, 0.125, False)]
+    assert load.unknown == (("gap", 2), ("recreated", 1))
+
+
+def test_the_hottest_topics_with_their_percentiles() -> None:
+    table = pa.concat_tables(
+        [
+            topics(0, [("cold", None, 1, None), ("hot", None, 1, None)]),
+            topics(1, [("cold", 10, 1, 0), ("hot", 500, 1, 0), ("gone", 9000, 1, 0)]),
+            topics(2, [("cold", 30, 1, 0), ("hot", 90, 1, 0), ("unknown", None, 1, None)]),
+        ]
+    )
+    load = loaded(series(brokers(None), brokers(1), brokers(1)), table, *NOTHING[1:])
+    assert [(hot.topic, hot.share) for hot in load.hot_topics] == [("hot", 0.75), ("cold", 0.25)]
+    assert load.hot_topics[0].bytes_in == Rates(90, 90, 500, 500)
+    assert (load.hot_topics[0].hottest_partition, load.hot_topics[0].hottest_bytes_in_per_second) == (2, 45)
+
+
+def test_topics_that_grow_fastest_by_their_mean_of_two_weeks() -> None:
+    table = pa.concat_tables(
+        [
+            topics(0, [("fast", 1, 5, 10**9)]),  # more than two weeks ago
+            topics(340, [("fast", 1, 7, 100), ("slow", 1, 9, 10), ("shrinks", 1, 9, -5)]),
+            topics(341, [("fast", 1, 8, 300), ("slow", 1, 9, None), ("shrinks", 1, 9, -5)]),
+        ]
+    )
+    told = pa.concat_tables([rows(0, brokers(1)), rows(340, brokers(1), seconds=1800.0), rows(341, brokers(1))])
+    load = loaded(told, table, *NOTHING[1:])
+    mean = (100 * 1800 + 300 * 3600) / 5400
+    found = [(one.topic, one.size_bytes, one.bytes_per_day) for one in load.growing_topics]
+    assert found == [("fast", 8, round(mean * DAY)), ("slow", 9, 10 * DAY)]
+
+    hourly = [rows(hour, brokers(1), seconds=3600.0 if hour != 2 else 1200.0) for hour in range(4)]
+    again = pa.concat_tables(
+        [
+            topics(hour, [("fast", 1, 8, growth), ("slow", 1, 9, slow)])
+            for hour, growth, slow in ((1, 100, 10), (2, 700, None))
+        ]
+        + [topics(3, [("fast", 1, 8, 100), ("slow", 1, 9, 12)])]
+    )
+    load = loaded(pa.concat_tables(hourly), again, *NOTHING[1:])
+    mean = (100 * 3600 + 700 * 1200 + 100 * 3600) / 8400
+    assert [(one.topic, one.bytes_per_day) for one in load.growing_topics] == [
+        ("fast", round(mean * DAY)),
+        ("slow", 11 * DAY),
+    ]
+
+
+# -- disks
+
+
+def disk_story(
+    held: Sequence[int | None], *, usable: int | None = 100 * DAY, total: int | None = 10**12, **changes: dict[int, Any]
+) -> DiskForecast:
+    """The forecast of a broker with one log dir that held so much in each hour; None: it was not told."""
+    tables = [log_dirs(hour, [(1, "/d", size, total, usable)]) for hour, size in enumerate(held) if size is not None]
+    load = loaded(series(*([brokers(5)] * len(held)), **changes), *NOTHING[:2], pa.concat_tables(tables))
+    (found,) = load.disks
+    return found
+
+
+def test_a_disk_is_full_when_the_room_left_is_used_up_at_the_mean_growth() -> None:
+    sizes = [1000 + 3600 * hour * (hour + 1) // 30 for hour in range(31)]  # it grows faster and faster
+    found = disk_story(sizes)
+    per_second = (sizes[30] - sizes[0]) / (30 * 3600)
+    assert found.outlook is Outlook.FILLS
+    assert found.days_left == pytest.approx(100 * DAY / (per_second * DAY))
+    assert found.bytes_per_day == round(per_second * DAY)
+    assert (found.held_bytes, found.watched_seconds) == (sizes[30], 30 * 3600.0)
+    assert found.in_words == f"full in {int(100 / per_second)} days"
+
+
+@pytest.mark.parametrize(
+    ("step", "usable", "hours", "outlook", "words"),
+    [
+        (3600, 200 * DAY, 30, Outlook.FILLS, "full in 200 days"),
+        (3600, 366 * DAY, 30, Outlook.NOT_WITHIN_A_YEAR, "not within a year"),
+        (0, 10, 30, Outlook.NOT_WITHIN_A_YEAR, "not within a year"),
+        (-3600, 10, 30, Outlook.SHRINKING, "shrinking"),
+        (3600, None, 30, Outlook.NOT_KNOWN, "not known"),
+        (3600, 0, 30, Outlook.FILLS, "full now"),
+        (3600, 40_000, 30, Outlook.FILLS, "full within a day"),
+        (3600, 200 * DAY, 4, Outlook.NOT_KNOWN, "not known"),  # watched for less than a day
+        (3600, 40_000, 4, Outlook.FILLS, "full within a day"),  # an alarm does not wait
+    ],
+)
+def test_what_becomes_of_a_disk(step: int, usable: int | None, hours: int, outlook: Outlook, words: str) -> None:
+    found = disk_story([10**9 + hour * step for hour in range(hours)], usable=usable)
+    assert (found.outlook, found.in_words) == (outlook, words)
+
+
+def test_what_moves_copy_is_no_trend() -> None:
+    steady = [3600 * hour for hour in range(40)]
+    plain = disk_story(steady)
+    # A rebalance brings 10 GB between hours 9 and 13: it is under way in 10, 11 and 12, and ends before 13.
+    moved = [size + (10**10 * min(hour - 9, 4) // 4 if hour > 9 else 0) for hour, size in enumerate(steady)]
+    found = disk_story(
+        moved, reassigning_partitions={10: 5, 11: 5, 12: 5}, replica_sets_changed={10: 5, 11: 0, 12: 0, 13: 0}
+    )
+    assert found.bytes_per_day == plain.bytes_per_day == DAY
+    assert found.watched_seconds == plain.watched_seconds - 4 * 3600
+    unexcused = disk_story(moved)
+    assert unexcused.bytes_per_day is not None
+    assert unexcused.bytes_per_day > 10**9
+
+
+def test_missing_snapshots_and_sizes_that_were_not_told_are_not_averaged_over() -> None:
+    sizes: list[int | None] = [3600 * hour for hour in range(40)]
+    sizes[10:13] = [None, None, None]  # the broker gave no answer, and came back with more
+    sizes[13:] = [3600 * hour + 10**10 for hour in range(13, 40)]
+    found = disk_story(sizes)
+    assert (found.bytes_per_day, found.watched_seconds) == (DAY, (39 - 4) * 3600.0)
+
+    hours = [*range(20), *range(60, 80)]  # and here nobody took a snapshot for long
+    table = pa.concat_tables(
+        rows(
+            hour,
+            brokers(5),
+            previous_snapshot_id=f"demo-{before}" if before is not None else None,
+            seconds=3600.0 * (hour - before) if before is not None else None,
+        )
+        for before, hour in zip([None, *hours], hours, strict=False)
+    )
+    held = [log_dirs(hour, [(1, "/d", 3600 * hour + (10**10 if hour > 20 else 0), 10**12, DAY)]) for hour in hours]
+    (found,) = loaded(table, *NOTHING[:2], pa.concat_tables(held)).disks
+    assert (found.bytes_per_day, found.watched_seconds) == (DAY, 38 * 3600.0)
+    assert None in found.held.values
+
+
+def test_only_pairs_that_the_series_names_are_compared() -> None:
+    sizes = [3600 * hour for hour in range(40)]
+    found = disk_story(sizes, previous_snapshot_id={20: "demo-gone", 21: None})
+    assert (found.bytes_per_day, found.watched_seconds) == (DAY, 37 * 3600.0)
+
+
+def test_growth_is_that_of_the_last_two_weeks() -> None:
+    days = [*range(40)]
+    table = pa.concat_tables(
+        rows(24 * day, brokers(5), previous_snapshot_id=f"demo-{24 * (day - 1)}", seconds=float(DAY)) for day in days
+    )
+    held = [log_dirs(24 * day, [(1, "/d", 10**6 * day if day < 25 else 10**8, 10**12, DAY)]) for day in days]
+    (found,) = loaded(table, *NOTHING[:2], pa.concat_tables(held)).disks
+    assert (found.bytes_per_day, found.watched_seconds) == (0, 14.0 * DAY)
+
+
+def test_dirs_on_one_file_system_count_together() -> None:
+    def told(hour: int) -> list[tuple[int, str, int, int | None, int | None]]:
+        grown = 3600 * hour
+        return [
+            (1, "/a/1", 10 + grown, 10**9, 40 * DAY),
+            (1, "/a/2", 20 + grown, 10**9, 40 * DAY),
+            (1, "/b", 30 + grown, 2 * 10**9, 40 * DAY),
+            (2, "/a/1", 40, 10**9, 40 * DAY),  # of another broker
+        ]
+
+    tables = pa.concat_tables([log_dirs(hour, told(hour)) for hour in range(30)])
+    load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], tables)
+    found = [(disk.broker_id, disk.log_dirs, disk.held_bytes, disk.days_left) for disk in load.disks]
+    assert found == [
+        (1, ("/a/1", "/a/2"), 30 + 2 * 29 * 3600, pytest.approx(20)),
+        (1, ("/b",), 30 + 29 * 3600, pytest.approx(40)),
+        (2, ("/a/1",), 40, None),
+    ]
+    assert load.held_bytes == 100 + 3 * 29 * 3600
+    assert load.bytes_per_day == 3 * DAY
+    assert load.first_full is load.disks[0]
+
+
+def test_which_dirs_are_one_file_system() -> None:
+    dirs = [(1_000, 401), (2_000, 2_000), (1_000, 400), (1_000, 700), (2_000, 2_000)]
+    assert by_disk(dirs) == ((2, 0), (3,), (1, 4))
+    assert disk_over(dirs) == (4_000, 3_100)
+    assert (by_disk([]), disk_over([])) == ((), (None, None))
+
+
+def test_a_dir_that_is_not_told_now_is_not_known_and_one_of_a_broker_that_left_is_gone() -> None:
+    tables = [
+        log_dirs(hour, [(1, "/d", 10, 100, 50), (2, "/d", 10, 100, 50), (3, "/d", 9, 9, 9)]) for hour in range(29)
+    ]
+    tables.append(log_dirs(29, [(1, "/d", 10, 100, 50)]))
+    load = loaded(series(*([brokers(5, 5, 5)] * 29), brokers(5, 5)), *NOTHING[:2], pa.concat_tables(tables))
+    assert [(disk.broker_id, disk.in_words, disk.held_bytes) for disk in load.disks] == [
+        (2, "not known", None),
+        (1, "not within a year", 10),
+    ]
+    assert load.first_full is None
+
+
+def test_growth_of_the_cluster_is_told_only_where_the_same_dirs_are() -> None:
+    def told(hour: int) -> list[tuple[int, str, int, int | None, int | None]]:
+        first = (1, "/d", 3600 * hour, 10**9, DAY)
+        return [first, (2, "/d", 10**8 + 3600 * hour, 10**9, DAY)] if hour >= 10 else [first]
+
+    tables = pa.concat_tables([log_dirs(hour, told(hour)) for hour in range(30)])
+    load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], tables)
+    assert load.growth_watched_seconds == 28 * 3600.0
+    assert load.bytes_per_day == round((9 * 3600 + 19 * 7200) / (28 * 3600) * DAY)
+
+
+# -- for the planner
+
+
+def wanted_partitions(*names: tuple[str, int]) -> pa.Table:
+    found = [
+        {"topic": topic, "partition": partition, "replicas": [1], "adding_replicas": [], "removing_replicas": []}
+        for topic, partition in names
+    ]
+    return pa.Table.from_pylist(found, schema=PARTITIONS)
+
+
+def test_typical_and_peak_rates_come_in_the_order_of_the_partitions() -> None:
+    rates = [(3600, 100), (1800, 700), (600, None), (60, 9000)]
+    load = pa.concat_tables(
+        partitions(hour, {"a": ["first", rate], "b": [7]}, seconds=float(seconds))
+        for hour, (seconds, rate) in enumerate(rates)
+    )
+    wanted = wanted_partitions(("b", 0), ("new", 0), ("a", 1), ("a", 0))
+    mean = (3600 * 100 + 1800 * 700 + 60 * 9000) / 5460
+    assert typical_bytes_in(load, wanted).to_pylist() == [7, None, round(mean), None]
+    stood = np.repeat([100, 700, 9000], [3600, 1800, 60])
+    peak = int(np.percentile(stood, 95, method="inverted_cdf"))
+    assert peak_bytes_in(load, wanted).to_pylist() == [7, None, peak, None]
+    assert typical_bytes_in(load, wanted).type == peak_bytes_in(load, wanted).type == pa.int64()
+    assert typical_bytes_in(PARTITION_LOAD.empty_table(), wanted).null_count == 4
+
+
+@pytest.mark.parametrize("how", ["first", "recreated", "rebuilt"])
+def test_rates_of_a_former_topic_with_the_same_name_are_left_out(how: str) -> None:
+    load = pa.concat_tables(
+        [
+            partitions(3, {"a": [40]}),
+            partitions(1, {"a": [9000]}),
+            partitions(2, {"a": [how]}),
+            partitions(4, {"a": [60]}),
+        ]
+    )
+    assert typical_bytes_in(load, wanted_partitions(("a", 0))).to_pylist() == [50]
+    assert peak_bytes_in(load, wanted_partitions(("a", 0))).to_pylist() == [60]
+
+
+def test_percentiles_of_many_groups_are_those_of_each() -> None:
+    rng = np.random.default_rng(5)
+    values = np.where(rng.random(400) < 0.1, np.nan, rng.integers(0, 50, 400)).astype(float)
+    seconds, groups = rng.integers(0, 9, 400).astype(float), rng.integers(-1, 7, 400)
+    groups[groups == 3] = 4  # and nothing is known of the fourth
+    found = by_group(values, seconds, groups, group_count=7, shares=(0.5, 0.95, 1.0))
+    for group in range(7):
+        mine = (groups == group) & np.isfinite(values)
+        stood = np.repeat(values[mine], seconds[mine].astype(int))
+        expected = [
+            np.percentile(stood, part, method="inverted_cdf") if len(stood) else np.nan for part in (50, 95, 100)
+        ]
+        assert found[group].tolist() == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_made_up_cluster_over_weeks() -> None:
+    load = loaded(*loads_of(story(brokers=6, snapshots=400)))
+    assert len(load.brokers) == 6
+    assert len(load.disks) == 10  # of six brokers with two dirs each, every third has both on one disk
+    assert len(load.bytes_in_trace.at) == 200
+    assert {len(disk.held.at) for disk in load.disks} == {60}
+    assert sum(hot.share for hot in load.hot_topics) < 1
+    assert list(load.disks) == sorted(load.disks, key=lambda disk: 999 if disk.days_left is None else disk.days_left)

@@ -1,0 +1,290 @@
+"""The load section and the fleet page: all figures are shown, hostile names stay names, nothing is fetched or run."""
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+
+from counterpoise.analysis.balance import leader_balance, wanted_goal
+from counterpoise.analysis.fleet import fleet
+from counterpoise.analysis.load import cluster_load
+from counterpoise.model.balance import LeftOut
+from counterpoise.model.fleet import ClusterState, Fleet
+from counterpoise.model.load import ClusterLoad, Outlook, Trace
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.reporting import small
+from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from counterpoise.reporting.html import render
+from counterpoise.reporting.load_section import DISKS_SHOWN, load_document, load_markdown, load_section
+from tests.loads import loads_of
+from tests.series import NO_TOPICS, Broker, rows, story
+
+NOW = datetime(2026, 12, 9, tzinfo=UTC)
+BREAKOUT = '"><img src=x onerror=alert(1)><script>alert(1)</script> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, and the visible words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def tags(self) -> set[str]:
+        return {tag for tag, _ in self.elements}
+
+
+def made_up(brokers: int = 6, snapshots: int = 60) -> ClusterLoad:
+    load = cluster_load(*loads_of(story(brokers=brokers, snapshots=snapshots)), cluster="demo")
+    assert load is not None
+    return load
+
+
+def section(load: ClusterLoad) -> str:
+    return render("load_section.html", load=load_section(load))
+
+
+def hostile(load: ClusterLoad) -> ClusterLoad:
+    return replace(
+        load,
+        cluster=BREAKOUT,
+        brokers=tuple(replace(broker, rack=BREAKOUT) for broker in load.brokers),
+        hot_partitions=tuple(replace(hot, topic=BREAKOUT) for hot in load.hot_partitions),
+        hot_topics=tuple(replace(hot, topic=BREAKOUT) for hot in load.hot_topics),
+        growing_topics=tuple(replace(topic, topic=BREAKOUT) for topic in load.growing_topics),
+        disks=tuple(replace(disk, log_dirs=(BREAKOUT,)) for disk in load.disks),
+        unknown=((BREAKOUT, 3),),
+    )
+
+
+def state(cluster: str = "demo", *, brokers: int = 6, snapshots: int = 30) -> ClusterState:
+    told = story(brokers=brokers, snapshots=snapshots, cluster=cluster)
+    balance = leader_balance(told.table, NO_TOPICS, cluster=cluster)
+    load = cluster_load(*loads_of(told, topic_count=5), cluster=cluster)
+    assert balance is not None
+    return ClusterState(cluster, timedelta(minutes=7), balance, load, wanted_goal(balance, BalancePolicy()))
+
+
+def fleet_of(*states: ClusterState) -> Fleet:
+    return fleet(states, as_of=NOW)
+
+
+def assert_harmless(html: str) -> None:
+    page = Page(html)
+    assert page.tags.isdisjoint({"script", "img", "iframe", "object", "link", "form"})
+    assert not [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)]
+    assert "49 $" not in page.text  # 7 * 7
+    for attribute in ("src", "href", "xlink:href"):
+        found = [a[attribute] or "" for _, a in page.elements if attribute in a]
+        assert not [target for target in found if ":" in target or target.startswith("//")]
+
+
+# -- the load section
+
+
+def test_the_section_shows_every_figure() -> None:
+    load = made_up()
+    text = Page(section(load)).text
+    for hot in load.hot_partitions:
+        assert f"{hot.topic}-{hot.partition}" in text
+    for topic in (*load.hot_topics, *load.growing_topics):
+        assert topic.topic in text
+    for disk in load.disks:
+        assert disk.in_words in text
+    assert f"{len(load.brokers)}" in text
+    assert "95 % of the time" in text
+
+
+def test_names_of_the_cluster_stay_names() -> None:
+    load = hostile(made_up())
+    html = section(load)
+    assert_harmless(html)
+    assert BREAKOUT.split(" {{")[0] in Page(html).text
+    markdown = load_markdown(load)
+    assert "<script>" not in markdown
+    assert "\\<script\\>" in markdown
+    assert "{{ 7 * 7 }}" in json.dumps(load_document(load))
+
+
+@pytest.mark.parametrize("brokers", [2, 3, 36])
+def test_the_section_is_the_same_for_the_same_values_and_small(brokers: int) -> None:
+    load = made_up(brokers)
+    html = section(load)
+    assert html == section(load)
+    assert len(html) < 400_000
+    names = re.findall(r'\bid="([^"]+)"', html)
+    assert len(names) == len(set(names))
+
+
+def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
+    table = pa.concat_tables([rows(0, [Broker(1), Broker(2)])])
+    load = cluster_load(table, *(part.slice(0, 0) for part in loads_of(story(snapshots=20))[1:]), cluster="demo")
+    assert load is not None
+    text = Page(section(load)).text
+    for sentence in (
+        "Not known yet: a rate needs two snapshots.",
+        "No topic is known to grow.",
+        "No rate is known, or nothing is written.",
+        "No log dir is told.",
+    ):
+        assert sentence in text
+    assert "0 B/s" not in text
+    assert "not known" in text
+
+
+def test_a_live_broker_without_a_rate_is_named_and_has_no_bar() -> None:
+    load = made_up()
+    silent = replace(load.brokers[2], as_leader=replace(load.brokers[2].as_leader, now=None))
+    load = replace(load, brokers=(*load.brokers[:2], silent, *load.brokers[3:]), leaders=None)
+    text = Page(section(load)).text
+    assert "Not known, so without a bar: broker 3." in text
+    assert "the rate of a broker is not known" in text
+
+
+def test_the_median_stands_in_where_the_latest_snapshot_tells_no_rates() -> None:
+    load = made_up()
+    brokers = tuple(
+        replace(
+            broker,
+            as_leader=replace(broker.as_leader, now=None),
+            as_follower=replace(broker.as_follower, now=None),
+        )
+        for broker in load.brokers
+    )
+    text = Page(section(replace(load, brokers=brokers))).text
+    assert "The median over the period: the latest snapshot tells no rates." in text
+    assert "without a bar" not in text
+
+
+def test_disks_that_are_not_listed_are_counted() -> None:
+    load = made_up(36)
+    text = Page(section(load)).text
+    rest = load.disks[DISKS_SHOWN:]
+    assert f"The other {len(rest)}:" in text
+    assert f"{sum(disk.outlook is Outlook.SHRINKING for disk in rest)} shrinking" in text
+
+
+def test_the_document_of_the_load_is_plain_json() -> None:
+    load = made_up()
+    document = json.loads(json.dumps(load_document(load)))
+    assert document["bytes_in"]["p95"] == load.bytes_in.p95
+    assert document["observed_at"].endswith("+00:00")
+    assert [disk["outlook"] for disk in document["disks"]] == [str(disk.outlook) for disk in load.disks]
+
+
+# -- small pictures
+
+
+def test_a_line_breaks_where_nothing_is_known() -> None:
+    drawn = small.spark(Trace((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (1, 2, None, 4, None, None), 9.0), label="x")
+    root = ElementTree.fromstring(drawn)
+    lines = [line.attrib["points"] for line in root.iter("polyline")]
+    assert [len(line.split()) for line in lines] == [2]
+    assert len(list(root.iter("circle"))) == 2  # the point that stands alone, and the end of the line on it
+    assert small.spark(Trace((), (), 0.0), label="x")
+
+
+def test_bars_of_brokers_show_who_has_nothing() -> None:
+    root = ElementTree.fromstring(small.brokers([4, 2, 0, 6], label=BREAKOUT))
+    assert root.attrib["aria-label"] == BREAKOUT
+    (frame,) = root.iter("rect")
+    assert float(frame.attrib["x"]) == pytest.approx(90.7)  # the last quarter of 120
+    bars, mean = root.iter("path")
+    assert bars.attrib["d"].count("M") == 3
+    assert mean.attrib["d"] == "M0 14.0H120"  # 3 of 6, over 24 units
+    assert small.brokers([], label="x") == ""
+    assert "NaN" not in small.brokers([0, 0], label="x")
+
+
+def test_a_disk_that_fills_soon_ends_at_the_line() -> None:
+    disk = next(disk for disk in made_up(36).disks if disk.days_left is not None and 1 < disk.days_left < 30)
+    root = ElementTree.fromstring(small.disk(disk, label="x"))
+    ends = [circle for circle in root.iter("circle") if "alert" in circle.attrib["style"]]
+    assert [float(circle.attrib["cy"]) for circle in ends] == [3.0]
+    assert small.disk(replace(disk, usable_bytes=None), label="x") == ""
+
+
+# -- the fleet page
+
+
+def test_each_cluster_links_to_its_page_the_worst_first() -> None:
+    states = [state("b"), replace(state("a"), age=timedelta(days=3)), ClusterState("never", None)]
+    page = Page(fleet_report(fleet_of(*states)))
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert links == ["a/leader-balance.html", "b/leader-balance.html"]  # who was never analysed has no page
+    assert page.text.index("never") < page.text.index("no snapshot for 3 d")
+
+
+@pytest.mark.parametrize("count", [0, 1, 60])
+def test_a_fleet_of_any_size_is_one_small_page(count: int) -> None:
+    one = state()
+    found = fleet_of(*(replace(one, cluster=f"cluster-{at}") for at in range(count)))
+    html = fleet_report(found)
+    assert_harmless(html)
+    assert html == fleet_report(found)
+    assert len(html) < 400_000
+    assert html.count('class="fleet"') == (1 if count else 0)
+    assert "There is no cluster yet." in html or count
+
+
+def test_hostile_names_stay_names_in_all_forms() -> None:
+    bad = state()
+    assert bad.load is not None
+    found = fleet_of(replace(bad, cluster=BREAKOUT, load=hostile(bad.load), left_out=(LeftOut(BREAKOUT, BREAKOUT),)))
+    html = fleet_report(found)
+    assert_harmless(html)
+    assert BREAKOUT in Page(html).text
+    assert "<script>" not in fleet_markdown(found)
+    assert json.loads(fleet_json(found))["clusters"][0]["cluster"] == BREAKOUT
+    assert next(csv.DictReader(io.StringIO(fleet_csv(found))))["cluster"] == BREAKOUT
+
+
+def test_text_that_a_spreadsheet_would_run_is_quoted() -> None:
+    found = fleet_of(replace(state(), cluster="=HYPERLINK(1)"))
+    assert next(csv.DictReader(io.StringIO(fleet_csv(found))))["cluster"] == "'=HYPERLINK(1)"
+
+
+def test_json_and_csv_have_the_figures_of_the_page() -> None:
+    one = state()
+    found = fleet_of(one, ClusterState("never", None))
+    never, document = json.loads(fleet_json(found))["clusters"]
+    row = list(csv.DictReader(io.StringIO(fleet_csv(found))))[1]
+    assert one.balance is not None
+    assert one.load is not None
+    assert document["leaders_max_minus_min"] == one.balance.latest.leaders.max_minus_min
+    assert document["bytes_in_per_second"] == one.load.bytes_in.now == int(row["bytes_in_per_second"])
+    assert document["age_seconds"] == 420.0
+    assert [finding["words"] for finding in document["findings"]] == row["why"].split("; ")
+    assert never["leaders_max_minus_min"] is None
+    assert never["findings"] == [{"concern": "silent", "words": "no snapshot was ever taken"}]
+
+
+def test_markdown_has_a_row_per_cluster() -> None:
+    text = fleet_markdown(fleet_of(state("a"), state("b"), ClusterState("never", None)))
+    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:] == [
+        "never",
+        "a",
+        "b",
+    ]
+    assert "There is no cluster yet." in fleet_markdown(fleet_of())
