@@ -1,11 +1,9 @@
 """One Spark session for all Spark tests: starting it takes longer than the tests themselves."""
 
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +13,7 @@ from counterpoise.java_runtime import spark_java_home
 # Compiling less eagerly halves the CPU time of jobs over a handful of rows; it changes no result.
 QUICK_JVM = "-XX:TieredStopAtLevel=1"
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
+sys.path.insert(0, str(JOBS))  # as spark-submit does: the jobs import one another by name
 
 
 @pytest.fixture(scope="session")
@@ -53,13 +52,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@pytest.fixture(scope="session")
-def job() -> ModuleType:
-    """The job's module, loaded from its file as spark-submit would."""
-    spec = importlib.util.spec_from_file_location("leader_balance_job", JOBS / "leader_balance.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -1,0 +1,51 @@
+"""One step of the analysis benchmark, run by spark-submit: starts Spark, and says how long the work itself took.
+
+    spark-submit benchmarks/analysis_child.py TASK STORE ROUND SNAPSHOTS SPARK_JOBS
+
+TASK is a job, or `broker_balance`, that one table alone. Prints a line of JSON: seconds without the start of the
+session, and the most memory that the driver's JVM has had.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    task, store, name, listed, jobs = sys.argv[1:]
+    sys.path.insert(0, jobs)
+    from analysis_round import write_analysis
+    from leader_balance import build_broker_balance, write_leader_balance
+    from pairs import read_held
+    from partition_load import write_partition_load
+    from rounds import Round, load_manifests, open_round
+
+    def write_broker_balance(round_: Round) -> None:
+        balance = build_broker_balance(round_.snapshots(), round_.read("brokers"), read_held(round_))
+        round_.write("broker_balance", balance)
+
+    tasks = {
+        "analysis_round": write_analysis,
+        "leader_balance": write_leader_balance,
+        "partition_load": write_partition_load,
+        "broker_balance": write_broker_balance,
+    }
+    one = open_round(task, f"file://{store}", name, load_manifests(Path(listed)))
+    one.spark.range(1).count()  # the session is up when it has done something
+    began = time.monotonic()
+    tasks[task](one)
+    print(json.dumps({"seconds": time.monotonic() - began, "peak_bytes": _peak_of_jvm()}))
+
+
+def _peak_of_jvm() -> int | None:
+    """In client mode our parent is the JVM. None where there is no /proc to tell."""
+    status = Path(f"/proc/{os.getppid()}/status")
+    if not status.exists():
+        return None
+    return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()

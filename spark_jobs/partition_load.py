@@ -1,0 +1,203 @@
+"""Spark job `partition_load`: how many bytes come in, partition by partition, and how full the log dirs are.
+
+    spark-submit spark_jobs/partition_load.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
+        --snapshots snapshots.json
+
+The arguments are explained in rounds.py. The results are PARTITION_LOAD, BROKER_LOAD, LOG_DIR_LOAD and TOPIC_LOAD of
+model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running the round again replaces them.
+
+Bytes-in between two snapshots is the number of new records (how far the latest offset went) times the average size of
+the records that are kept (bytes of the leader's copy by offsets kept). Transaction markers take an offset each and are
+in the sizes too, so the average covers them. Where nothing was deleted from the log in between, what it grew by is
+exact, and is taken instead; a compacted log loses records without a sign, so there both tell only the least that came.
+
+Plain DataFrame API, no UDFs.
+
+Limits: sizes are of the disk, so compressed as they are kept; records that came and went between two snapshots count
+with the average of those that stayed. A topic whose cleanup policy is not known is taken by records.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from pairs import read_held, read_pairs
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
+from rounds import Round, run_job
+
+from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+
+LONGEST_SECONDS = 86_400  # between two snapshots that are compared
+# What the tables are counted from, but for log dirs: a row for each snapshot and partition.
+LOAD_COLUMNS = (
+    "snapshot",
+    "topic",
+    "partition",
+    "leader",
+    "replicas",
+    "seconds",
+    "bytes_in_per_second",
+    "growth_bytes_per_second",
+    "size_bytes",
+    "how",
+)
+_MOST_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
+
+
+def build_loads(snapshots: DataFrame, pairs: DataFrame) -> DataFrame:
+    """The pairs, with what the tables of loads are counted from."""
+    return with_load(pairs, snapshots).select(*LOAD_COLUMNS)
+
+
+def with_load(pairs: DataFrame, snapshots: DataFrame) -> DataFrame:
+    """The columns of PARTITION_LOAD, but for names and times of the snapshot."""
+    ages = snapshots.select("snapshot", "seconds", "is_rebuilt", "previous_snapshot_id")
+    return (
+        pairs.join(F.broadcast(ages), on="snapshot", how="inner")
+        .transform(with_growth)
+        .transform(with_records_bytes)
+        .transform(with_how)
+        .transform(with_rates)
+    )
+
+
+def with_growth(pairs: DataFrame) -> DataFrame:
+    """`growth_bytes` of the leader's copy; null unless the same broker leads the same topic as before."""
+    is_same_copy = (F.col("leader") == F.col("leader_before")) & (F.col("fate") == "same")
+    growth = F.col("size_bytes") - F.col("size_bytes_before")
+    return pairs.withColumn("growth_bytes", F.when(is_same_copy, growth))
+
+
+def with_records_bytes(pairs: DataFrame) -> DataFrame:
+    """`new_records`, and `records_bytes`, what they come to at the average size; null where nothing tells it."""
+    kept = F.col("latest_offset") - F.col("earliest_offset")
+    records = F.col("latest_offset") - F.col("latest_offset_before")
+    bytes_of_records = records.cast("double") * F.col("size_bytes") / F.when(kept > 0, kept)
+    return pairs.withColumn("new_records", records).withColumn(
+        "records_bytes", F.when(records == 0, F.lit(0.0)).when(F.col("size_bytes") > 0, bytes_of_records)
+    )
+
+
+def with_how(pairs: DataFrame) -> DataFrame:
+    """Where bytes-in comes from, or why it is not known. The order of the questions is the order of importance."""
+    is_compacted = F.contains("cleanup_policy", F.lit("compact"))
+    has_kept_all = F.col("earliest_offset") == F.col("earliest_offset_before")
+    how = (
+        F.when(F.col("is_rebuilt"), F.lit("rebuilt"))
+        .when(F.col("previous_snapshot_id").isNull(), F.lit("first"))
+        .when(F.col("fate") == "recreated", F.lit("recreated"))
+        .when(~F.col("is_known_before"), F.lit("first"))
+        .when((F.col("fate") == "same") & (F.col("new_records") < 0), F.lit("reset"))
+        .when((F.col("seconds") <= 0) | (F.col("seconds") > LONGEST_SECONDS), F.lit("gap"))
+        .when((F.col("fate") == "unknown") | F.col("records_bytes").isNull(), F.lit("unknown"))
+        .when(F.col("new_records") == 0, F.lit("records"))
+        .when(is_compacted, F.lit("at_least"))
+        .when(~is_compacted & has_kept_all & (F.col("growth_bytes") > 0), F.lit("growth"))
+        .otherwise(F.lit("records"))
+    )
+    return pairs.withColumn("how", how)
+
+
+def with_rates(pairs: DataFrame) -> DataFrame:
+    """Whole bytes per second. In a gap nothing is told: a mean over days would hide what happened in them."""
+    growth = F.col("growth_bytes").cast("double")
+    came = (
+        F.when(F.col("how") == "records", F.col("records_bytes"))
+        .when(F.col("how") == "growth", growth)
+        .when(F.col("how") == "at_least", F.greatest("records_bytes", growth))
+    )
+    is_in_time = (F.col("seconds") > 0) & (F.col("seconds") <= LONGEST_SECONDS)
+    return pairs.withColumn("bytes_in_per_second", _per_second(came)).withColumn(
+        "growth_bytes_per_second", F.when(is_in_time, _per_second(growth))
+    )
+
+
+def build_partition_load(snapshots: DataFrame, loads: DataFrame) -> DataFrame:
+    """PARTITION_LOAD."""
+    named = snapshots.select("snapshot", "cluster", "snapshot_id", "observed_at")
+    return loads.join(F.broadcast(named), on="snapshot", how="inner").select(*PARTITION_LOAD.names)
+
+
+def build_broker_load(snapshots: DataFrame, brokers: DataFrame, loads: DataFrame) -> DataFrame:
+    """BROKER_LOAD: one row per snapshot and registered broker. Only live brokers follow."""
+    rate, leader, broker_id = F.col("bytes_in_per_second"), F.col("leader"), F.col("broker_id")
+    leads = broker_id == leader
+    placed = loads.where(leader.isNotNull()).select(
+        "snapshot", "leader", "bytes_in_per_second", F.explode("replicas").alias("broker_id")
+    )
+    carried = placed.groupBy("snapshot", "broker_id").agg(
+        F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
+        F.sum(F.when(~leads, rate)).alias("followed"),
+        F.count(F.when(leads, rate)).alias("rates_known"),
+        F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
+    )
+    new = snapshots.where(~F.col("is_context"))
+    return (
+        brokers.join(F.broadcast(carried), on=["snapshot", "broker_id"], how="left")
+        .join(F.broadcast(new), on="snapshot", how="inner")
+        .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
+        .fillna(0, subset=["rates_known", "rates_unknown"])
+        .select(*BROKER_LOAD.names)
+    )
+
+
+def build_log_dir_load(snapshots: DataFrame, log_dirs: DataFrame, held: DataFrame) -> DataFrame:
+    """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
+    place = ["snapshot", "broker_id", "log_dir"]
+    return (
+        log_dirs.where(F.col("error").isNull())
+        .join(F.broadcast(held.select(*place, F.col("bytes").alias("held_bytes"))), on=place, how="left")
+        .join(F.broadcast(snapshots.where(~F.col("is_context"))), on="snapshot", how="inner")
+        .fillna(0, subset=["held_bytes"])
+        .select(*LOG_DIR_LOAD.names)
+    )
+
+
+def build_topic_load(snapshots: DataFrame, loads: DataFrame) -> DataFrame:
+    """TOPIC_LOAD: one row per snapshot and topic. Of partitions that are equally hot the first one is named."""
+    rate = F.col("bytes_in_per_second")
+    heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MOST_PARTITIONS))
+    return (
+        loads.groupBy("snapshot", "topic")
+        .agg(
+            F.count(F.lit(1)).alias("partition_count"),
+            F.sum(rate).alias("bytes_in_per_second"),
+            F.max_by("partition", heat).alias("hottest_partition"),
+            F.max(rate).alias("hottest_bytes_in_per_second"),
+            F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
+            F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
+        )
+        .join(F.broadcast(snapshots), on="snapshot", how="inner")
+        .select(*TOPIC_LOAD.names)
+    )
+
+
+def write_partition_load(round_: Round) -> None:
+    """All four tables of the round."""
+    loads = build_loads(round_.snapshots(), read_pairs(round_)).persist()
+    try:
+        write_load_tables(round_, loads, read_held(round_))
+    finally:
+        loads.unpersist()
+
+
+def write_load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> None:
+    """The same from what is at hand; see `build_loads` and `build_held`."""
+    snapshots = round_.snapshots()
+    round_.write("partition_load", build_partition_load(snapshots, loads))
+    round_.write("broker_load", build_broker_load(snapshots, round_.read("brokers"), loads))
+    round_.write("topic_load", build_topic_load(snapshots, loads))
+    round_.write("log_dir_load", build_log_dir_load(snapshots, round_.read("log_dirs"), held))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Analyse one round; see `run_job` for the exit status."""
+    return run_job("partition_load", __doc__, argv, write_partition_load)
+
+
+def _per_second(count: Column) -> Column:
+    return F.floor(count / F.col("seconds") + F.lit(0.5))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

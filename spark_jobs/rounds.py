@@ -1,0 +1,302 @@
+"""What the Spark jobs share: their arguments, the list of snapshots, reading the history, writing results.
+
+    def main(argv: Sequence[str]) -> int:
+        return run_job("leader_balance", __doc__, argv, write_leader_balance)
+
+    def write_leader_balance(round_: Round) -> None:
+        brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
+        round_.write("broker_balance", ...)     # to results/broker_balance/round=<ROUND>/
+
+`--snapshots FILE` is a JSON list of manifest rows (history.manifests_json writes it), each with two more keys:
+`previous_snapshot_id`, the snapshot of the list to compare with, or null; and `is_context`, true for one that is only
+there to be compared with. Exactly the files named there are read, one read per table however many snapshots there are.
+A file may hold many snapshots; then its column `snapshot_id` tells which row is whose.
+
+Inside the jobs a snapshot is a small number, its place in that list (`snapshot`): millions of rows carry it.
+
+Limits: an object store needs Hadoop's connector for it among Spark's jars.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
+from pyspark.sql import types as T  # noqa: N812
+
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
+
+UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
+FAILED: Final = 1
+_MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
+_ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
+_FEWEST_TASKS: Final = 2
+_READ_AT_ONCE: Final = "32m"  # of files, by a task: compressed they hold far more rows than their size tells
+
+# How Spark begins what it says of a file that cannot be read, and of our own complaints about one.
+_UNUSABLE_FILE: Final = re.compile(r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE_FOOTER)[^\]]*\][^\n]*")
+_LACKING: Final = re.compile(r"history file \S+ lacks the column \S+ or a value in it")
+
+
+class JobInputError(Exception):
+    """An argument, the list of snapshots or a file cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: which snapshots to analyse, where they lie, and where the results go."""
+
+    spark: SparkSession
+    store: str  # as Hadoop names it
+    name: str
+    manifests: Sequence[Mapping[str, Any]]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of partitions in all the snapshots."""
+        return sum(f["row_count"] for row in self.manifests for f in row["files"] if f["table"] == "partitions")
+
+    @property
+    def tasks(self) -> int:
+        """How many parts a shuffle of all partitions has."""
+        return max(_FEWEST_TASKS, -(-self.row_count // _ROWS_PER_TASK))
+
+    def snapshots(self) -> DataFrame:
+        """A row for each snapshot of the list; see `snapshots_frame`."""
+        return snapshots_frame(self.spark, self.manifests)
+
+    def read(self, table: str) -> DataFrame:
+        return read_table(self.spark, self.store, table, self.manifests)
+
+    def write(self, table: str, result: DataFrame) -> None:
+        """Replaces what an earlier try of the round left there."""
+        result.write.mode("overwrite").parquet(self.path(table))
+
+    def path(self, table: str) -> str:
+        return f"{self.store}/results/{table}/round={self.name}"
+
+
+def run_job(name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]) -> int:
+    """A job's whole `main`. 0: done; 2: an argument or a file cannot be used; 1: Spark failed; stderr says why."""
+    parser = argparse.ArgumentParser(prog=name, description=description.partition("\n")[0])
+    parser.add_argument("--store", required=True, help="URI or directory of the store")
+    parser.add_argument("--round", required=True, help="name of the round; the results lie under it")
+    parser.add_argument("--snapshots", required=True, type=Path, help="JSON list of the snapshots' manifest rows")
+    arguments = parser.parse_args(argv)
+    try:
+        if not _ROUND.fullmatch(arguments.round):
+            raise JobInputError(f"--round {arguments.round!r}: use letters, digits, '.', '_' and '-'")
+        manifests = load_manifests(arguments.snapshots)
+        write_results(open_round(name, store_root(arguments.store), arguments.round, manifests))
+    except (JobInputError, PySparkException, Py4JJavaError) as error:
+        complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
+        print(f"{name}: {complaint or error}", file=sys.stderr)
+        return UNUSABLE if complaint else FAILED
+    analysed = sum(not row["is_context"] for row in manifests)
+    print(f"{name}: round {arguments.round}: {analysed} snapshot(s) analysed")
+    return 0
+
+
+def unusable_file(told: str) -> str | None:
+    """What Spark told about a file that cannot be used, in one line; None when it failed for another reason."""
+    found = _LACKING.search(told) or _UNUSABLE_FILE.search(told)
+    return found.group(0) if found else None
+
+
+def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
+    """Starts Spark. Settings that the results depend on are made here; master, memory and the like by spark-submit."""
+    spark = SparkSession.builder.appName(job).getOrCreate()
+    found = Round(spark, store, name, manifests)
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_AT_ONCE)
+    spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
+    # What is kept between two tables is read a few times: finding out how to compress it takes longer than reading it.
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
+    # Rows that lie together by topic and partition need no shuffle to be joined by these and the snapshot.
+    spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
+    return found
+
+
+def load_manifests(path: Path) -> list[dict[str, Any]]:
+    """The manifest rows in a `--snapshots` file, each with all keys. Raises JobInputError."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JobInputError(f"--snapshots {path}: {error}") from None
+    if not isinstance(rows, list) or not rows:
+        raise JobInputError(f"--snapshots {path}: must be a JSON list with at least one manifest row")
+    for index, row in enumerate(rows):
+        missing = [name for name in _MANIFEST_COLUMNS if not isinstance(row, dict) or name not in row]
+        if missing:
+            raise JobInputError(f"--snapshots {path}: entry {index} lacks {', '.join(missing)}")
+    if newer := [row["snapshot_id"] for row in rows if row["schema_version"] > SCHEMA_VERSION]:
+        raise JobInputError(f"schema version above {SCHEMA_VERSION}, written by a newer release: {', '.join(newer)}")
+    rows = [{"previous_snapshot_id": None, "is_context": False} | row for row in rows]
+    _check_pairs(path, rows)
+    return rows
+
+
+def _check_pairs(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    by_id = {row["snapshot_id"]: row for row in rows}
+    if len(by_id) < len(rows):
+        twice = [i for i, count in Counter(row["snapshot_id"] for row in rows).items() if count > 1]
+        raise JobInputError(f"--snapshots {path}: listed twice: {', '.join(twice)}")
+    for row in rows:
+        previous = row["previous_snapshot_id"]
+        if previous is None:
+            continue
+        if previous not in by_id or by_id[previous]["cluster"] != row["cluster"]:
+            raise JobInputError(
+                f"--snapshots {path}: {row['snapshot_id']} is to be compared with {previous}, which is not in the "
+                "list, or of another cluster"
+            )
+
+
+def store_root(store: str) -> str:
+    """The store as Hadoop names it: a directory or a file URI becomes `file:///...`, unescaped; others stay."""
+    scheme = urlsplit(store).scheme
+    if scheme == "file":
+        return "file://" + unquote(urlsplit(store).path).rstrip("/")
+    return store.rstrip("/") if scheme else f"file://{Path(store).absolute()}"
+
+
+def snapshots_frame(spark: SparkSession, manifests: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """A row for each snapshot: its number in the list, what names it, and what it is compared with.
+
+    `compared_with` is the number of the snapshot before it, null where there is none, or where it is of another cluster
+    of the same name (`is_rebuilt`). `seconds` since the snapshot before, also where that is not compared with.
+    """
+    numbers = {row["snapshot_id"]: number for number, row in enumerate(manifests)}
+    times = [datetime.fromisoformat(row["observed_at"]) for row in manifests]
+    befores = [numbers.get(row["previous_snapshot_id"]) for row in manifests]
+    rebuilt = [
+        before is not None and manifests[before]["cluster_id"] != row["cluster_id"]
+        for row, before in zip(manifests, befores, strict=True)
+    ]
+    table = pa.table(
+        {
+            "snapshot": pa.array(range(len(manifests)), pa.int32()),
+            "snapshot_id": [row["snapshot_id"] for row in manifests],
+            "cluster": [row["cluster"] for row in manifests],
+            "cluster_id": [row["cluster_id"] for row in manifests],
+            "observed_at": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "is_context": pa.array([row["is_context"] for row in manifests], pa.bool_()),
+            "previous_snapshot_id": pa.array([row["previous_snapshot_id"] for row in manifests], pa.string()),
+            "is_rebuilt": pa.array(rebuilt, pa.bool_()),
+            "compared_with": pa.array(
+                [None if other else before for before, other in zip(befores, rebuilt, strict=True)], pa.int32()
+            ),
+            "seconds": pa.array(
+                [None if b is None else (at - times[b]).total_seconds() for at, b in zip(times, befores, strict=True)],
+                pa.float64(),
+            ),
+        }
+    )
+    # Through Arrow: a list of rows would start Python workers, for a table of a few rows.
+    return spark.createDataFrame(table)
+
+
+def read_table(spark: SparkSession, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """One table of all the snapshots, in one read, with their numbers as `snapshot`.
+
+    Columns that an old file lacks come as nulls; one that must be there fails the job when it is used, naming file and
+    column. A table that is younger than a snapshot is empty for it.
+    """
+    schema = spark_schema(SNAPSHOT_TABLES[name])
+    paths = {n: path for n, row in enumerate(manifests) if (path := _path_of(row, name)) is not None}
+    if not paths:
+        return spark.createDataFrame([], T.StructType([*schema, T.StructField("snapshot", T.IntegerType())]))
+    distinct = sorted(set(paths.values()))
+    held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
+    read = spark.read.schema(held).parquet(*(f"{store}/{path}" for path in distinct))
+    places = _places(paths, manifests, name)
+    return with_snapshot(read, spark.createDataFrame(places)).transform(lambda df: with_required(df, schema))
+
+
+def with_snapshot(table: DataFrame, places: DataFrame) -> DataFrame:
+    """A history table with the snapshot of each row: told by the row in a file of many, else by the file's name.
+
+    Found by a 64-bit hash of the two: per row that takes half of the time of finding it by the texts.
+    """
+    file = F.col("_metadata.file_name")
+    place = F.xxhash64(file, F.coalesce("snapshot_id", F.lit("")))
+    numbers = places.select(F.xxhash64("file", "held_as").alias("place"), "snapshot")
+    path = F.col("_metadata.file_path")
+    placed = table.withColumn("path", path).withColumn("place", place).drop("snapshot_id")
+    return placed.join(F.broadcast(numbers), on="place", how="inner").drop("place")
+
+
+def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
+    """Fails on the first null in a column that has none: the file lacks the column, or was not written by us."""
+
+    def required(name: str) -> Any:
+        path = F.substring_index(F.col("path"), "/history/", -1)
+        text = F.concat(F.lit("history file "), path, F.lit(f" lacks the column {name} or a value in it"))
+        return F.coalesce(F.col(name), F.raise_error(text)).alias(name)
+
+    columns = [F.col(field.name) if field.nullable else required(field.name) for field in schema]
+    return table.select(*columns, "snapshot")
+
+
+def _places(paths: Mapping[int, str], manifests: Sequence[Mapping[str, Any]], table: str) -> pa.Table:
+    """Which rows of which file are of which snapshot. Rows that name no snapshot are of the only one of their file."""
+    files = {number: path.rpartition("/")[2] for number, path in paths.items()}
+    if len(set(files.values())) < len(set(paths.values())):
+        raise JobInputError(f"two files of the table {table!r} have the same name in different folders")
+    sharing = Counter(files.values())
+    rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
+    rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
+    return pa.table(
+        {
+            "file": [file for file, _, _ in rows],
+            "held_as": [held_as for _, held_as, _ in rows],
+            "snapshot": pa.array([number for _, _, number in rows], pa.int32()),
+        }
+    )
+
+
+def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
+    for file in manifest["files"]:
+        if file["table"] == table:
+            return str(file["path"])
+    if manifest["schema_version"] < TABLES_SINCE.get(table, 1):
+        return None
+    raise JobInputError(f"the manifest of snapshot {manifest['snapshot_id']} names no file for the table {table!r}")
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    """The Spark schema of one of our Arrow schemas."""
+    return T.StructType([T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema])
+
+
+def _spark_type(arrow: pa.DataType) -> T.DataType:
+    if pa.types.is_list(arrow):
+        return T.ArrayType(_spark_type(arrow.value_type), arrow.value_field.nullable)
+    return _SPARK_TYPES[arrow]
+
+
+_SPARK_TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
+    pa.string(): T.StringType(),
+    pa.bool_(): T.BooleanType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.float64(): T.DoubleType(),
+    pa.date32(): T.DateType(),
+    pa.timestamp("us", tz="UTC"): T.TimestampType(),
+}

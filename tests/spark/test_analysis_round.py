@@ -1,0 +1,209 @@
+"""The Spark jobs against `oracle.py`, on every scenario and on clusters drawn at random, all in one round."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import leader_balance
+import partition_load
+import pyarrow.parquet as pq
+import pytest
+from analysis_round import write_analysis
+from pyspark.sql import SparkSession
+from rounds import Round, load_manifests, open_round
+
+from counterpoise.model.result_tables import LEADER_CHANGE_KINDS, RESULT_TABLES
+from tests.spark.oracle import tables_of
+from tests.spark.photos import Photo, as_context, compacted, result_rows, write_history
+from tests.spark.scenarios import SCENARIOS, drawn
+
+DRAWN = [photo for seed in range(12) for photo in drawn(seed, photos=6)]
+PHOTOS = [photo for photos in SCENARIOS.values() for photo in photos] + DRAWN
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def a_round(spark: SparkSession, store: Path, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
+    assert spark.version  # started as the tests need it
+    return open_round("tests", f"file://{store}", name, manifests)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("a store")
+
+
+@pytest.fixture(scope="module")
+def manifests(store: Path) -> list[dict[str, Any]]:
+    return write_history(store, PHOTOS)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, store: Path, manifests: list[dict[str, Any]]) -> Rows:
+    """Every table of the one round with everything in it."""
+    write_analysis(a_round(spark, store, "all", manifests))
+    return {table: result_rows(store, table, "all") for table in RESULT_TABLES}
+
+
+def of(rows: Sequence[Mapping[str, Any]], scenario: str) -> list[Mapping[str, Any]]:
+    """The rows of a scenario's second photo."""
+    return [row for row in rows if row["snapshot_id"] == SCENARIOS[scenario][1].snapshot_id]
+
+
+def in_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    keys = ("snapshot_id", "topic", "partition", "broker_id", "log_dir")
+    return sorted(rows, key=lambda row: tuple(str(row.get(key)) for key in keys))
+
+
+@pytest.mark.parametrize("table", RESULT_TABLES)
+def test_every_row_is_what_plain_python_makes_of_the_same_photos(found: Rows, table: str) -> None:
+    assert found[table] == in_order(tables_of(PHOTOS)[table])
+
+
+def test_the_tables_have_the_columns_and_types_of_the_contract(found: Rows, store: Path) -> None:
+    assert set(found) == set(RESULT_TABLES)
+    for table, schema in RESULT_TABLES.items():
+        read = pq.read_table(store / "results" / table / "round=all", partitioning=None)
+        assert read.schema.names == schema.names
+        assert read.cast(schema).schema == schema
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind"),
+    {
+        "unchanged": None,
+        "fenced": "failover",
+        "unregistered": "failover",
+        "out-of-sync": "failover",
+        "preferred": "preferred_election",
+        "elsewhere": "other",
+        "reassigned": "reassignment",
+        "reassigning": None,
+        "reordered": None,
+        "lost": "lost",
+        "found": "found",
+        "returned": "returned",
+        "epochs-anew": "other",
+        "still-lost": None,
+        "recreated": None,
+        "rebuilt": None,
+        "id-learned": None,
+    }.items(),
+)
+def test_what_happened_to_a_leader(found: Rows, scenario: str, kind: str | None) -> None:
+    kinds = [row["kind"] for row in of(found["leader_changes"], scenario)]
+    assert kinds == ([] if kind is None else [kind])
+    assert set(kinds) <= set(LEADER_CHANGE_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "counts"),
+    {
+        "fenced": {"leaders_changed": 1, "failovers": 1, "leader_epochs": 1, "under_replicated_partitions": 1},
+        "out-of-sync": {"failovers": 1, "leader_epochs": 3},
+        "returned": {"leaders_changed": 0, "leader_epochs": 2},
+        "no-epochs": {"leaders_changed": 1, "leader_epochs": 0},
+        "reassigning": {"replica_sets_changed": 1, "reassigning_partitions": 1, "under_replicated_partitions": 0},
+        "reordered": {"replica_sets_changed": 0},
+        "lost": {"offline_partitions": 1, "failovers": 0},
+        "created": {"topics_created": 1, "topics_deleted": 0},
+        "deleted": {"topics_created": 0, "topics_deleted": 1},
+        "recreated": {"topics_created": 0, "topics_deleted": 0, "topics_recreated": 1},
+        "id-learned": {"topics_recreated": 0, "leaders_changed": 0},
+        "rebuilt": {"is_rebuilt": True, "topics_created": 0, "topics_recreated": 0, "seconds": 3600.0},
+        "emptied": {"partitions": 0, "topics_deleted": 1, "offline_partitions": 0},
+        "clock-back": {"seconds": -3600.0, "is_rebuilt": False},
+    }.items(),
+)
+def test_what_became_of_a_cluster(found: Rows, scenario: str, counts: Mapping[str, Any]) -> None:
+    (row,) = of(found["snapshot_changes"], scenario)
+    assert {name: row[name] for name in counts} == counts
+
+
+# 200 records came in an hour, or whatever the scenario says; sizes are in scenarios.py.
+@pytest.mark.parametrize(
+    ("scenario", "how", "rate"),
+    [
+        ("growth", "growth", 2),  # 7200 bytes; by records it would be 5467 of 8200
+        ("another-copy", "records", round(200 * 8200 / 300 / 3600)),
+        ("retention", "records", round(200 * 8200 / 250 / 3600)),
+        ("growth-of-nothing", "records", 0),
+        ("policy-not-known", "records", 2),
+        ("compaction-by-records", "at_least", round(200 * 4 / 3600)),
+        ("compaction-by-growth", "at_least", round(899_000 / 3600)),
+        ("compaction-elsewhere", "at_least", 0),
+        ("transactions", "records", 0),
+        ("nothing-new", "records", 0),
+        ("nothing-kept", "unknown", None),
+        ("no-size", "unknown", None),
+        ("no-offsets", "unknown", None),
+        ("reset", "reset", None),
+        ("gap", "gap", None),
+        ("just-a-day", "growth", 0),
+        ("clock-back", "gap", None),
+        ("clock-still", "gap", None),
+        ("recreated", "recreated", None),
+        ("rebuilt", "rebuilt", None),
+        ("id-learned", "unknown", None),
+        ("id-never-known", "growth", 0),
+    ],
+)
+def test_where_bytes_in_come_from(found: Rows, scenario: str, how: str, rate: int | None) -> None:
+    (row,) = of(found["partition_load"], scenario)
+    assert (row["how"], row["bytes_in_per_second"]) == (how, rate)
+
+
+def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:
+    brokers = {row["broker_id"]: row for row in of(found["broker_load"], "a-dead-follower")}
+    assert [brokers[n]["leader_bytes_in_per_second"] for n in (1, 2, 3)] == [None, 20, None]
+    assert [brokers[n]["follower_bytes_in_per_second"] for n in (1, 2, 3)] == [None, None, 20]  # broker 1 is dead
+    assert (brokers[2]["rates_known"], brokers[2]["rates_unknown"]) == (1, 0)
+    (topic,) = of(found["topic_load"], "equally-hot")
+    assert (topic["hottest_partition"], topic["hottest_bytes_in_per_second"], topic["bytes_in_per_second"]) == (3, 2, 6)
+    dirs = {(row["broker_id"], row["log_dir"]): row["held_bytes"] for row in of(found["log_dir_load"], "growth")}
+    assert dirs == {(1, "/a"): 8200, (1, "/b"): 0, (3, "/idle"): 0}  # the dir that is offline is left out
+    (unknown,) = of(found["topic_load"], "reset")
+    assert (unknown["bytes_in_per_second"], unknown["hottest_partition"]) == (None, None)
+
+
+def test_topics_are_even_when_every_live_broker_leads_some(found: Rows) -> None:
+    def spread(scenario: str) -> dict[str, tuple[int, int]]:
+        rows = of(found["topic_balance"], scenario)
+        return {row["topic"]: (row["most_leaders"], row["fewest_leaders"]) for row in rows}
+
+    assert spread("balance") == {"even": (2, 1), "uneven": (3, 0), "lost": (0, 0)}
+    assert spread("a-dead-broker-leads-nothing")["even"] == (2, 1)
+    assert spread("an-idle-broker")["even"] == (2, 0)
+    assert spread("nobody-lives") == {"lost": (0, 0)}
+    idle = next(row for row in of(found["broker_balance"], "an-idle-broker") if row["broker_id"] == 4)
+    assert (idle["leaders"], idle["replicas"], idle["bytes"], idle["is_fenced"]) == (0, 0, 0, False)
+
+
+def test_a_first_snapshot_is_compared_with_nothing(found: Rows) -> None:
+    first = SCENARIOS["created"][0].snapshot_id
+    (changes,) = (row for row in found["snapshot_changes"] if row["snapshot_id"] == first)
+    assert (changes["previous_snapshot_id"], changes["seconds"], changes["topics_created"]) == (None, None, 0)
+    assert {row["how"] for row in found["partition_load"] if row["snapshot_id"] == first} == {"first"}
+
+
+def test_one_round_for_each_snapshot_makes_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    photos = DRAWN[:4]
+    listed = write_history(tmp_path, photos)
+    rounds = [[listed[0]], *([as_context(before), now] for before, now in pairwise(listed))]
+    for number, one in enumerate(rounds):
+        write_analysis(a_round(spark, tmp_path, str(number), one))
+    for table, rows in tables_of(photos).items():
+        assert result_rows(tmp_path, table, *map(str, range(len(rounds)))) == in_order(rows), table
+
+
+def test_compacted_files_read_the_same_and_each_job_alone_makes_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    photos: list[Photo] = [*DRAWN[:3], *SCENARIOS["fenced"]]
+    listed = write_history(tmp_path, photos)
+    many = [*compacted(tmp_path, listed[:3]), *listed[3:]]
+    (tmp_path / "list.json").write_text(json.dumps(many))
+    one = a_round(spark, tmp_path, "r", load_manifests(tmp_path / "list.json"))
+    leader_balance.write_leader_balance(one)
+    partition_load.write_partition_load(one)
+    for table, rows in tables_of(photos).items():
+        assert result_rows(tmp_path, table, "r") == in_order(rows), table
