@@ -1,4 +1,5 @@
-"""After each round of snapshots: one Spark job over all that is new, a report per cluster, a rebalance where wanted.
+"""After each round of snapshots: one Spark session over all that is new, a report per cluster and one of the fleet, a
+rebalance where wanted.
 
 `propose` skips where the cluster is even enough, where somebody is at work already, or where there is too little data.
 """
@@ -6,6 +7,7 @@
 from datetime import timedelta
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -45,9 +47,18 @@ def kafka_leader_balance() -> None:
         outlet_events[REBALANCE_WANTED].extra = wanted
         return wanted
 
+    @task(trigger_rule="all_done")
+    def report_fleet() -> str:
+        from counterpoise import pipeline
+
+        with airflow_site() as site:
+            return pipeline.report_fleet(site)
+
     clusters = analyse()
-    report_balance.expand(cluster=clusters)
+    reported = report_balance.expand(cluster=clusters)
     propose.expand(cluster=clusters)
+    # Without the first of these leaves the run would look well although a cluster's report could not be made.
+    reported >> [EmptyOperator(task_id="every_cluster_reported"), report_fleet()]
 
 
 kafka_leader_balance()

@@ -68,6 +68,7 @@ class Place:
             "COUNTERPOISE_STORE": str(self.directory / "store"),
             "COUNTERPOISE_LEDGER": f"sqlite:///{self.directory / 'ledger.db'}",
             "COUNTERPOISE_SNAPSHOT_SCHEDULE": "manual",
+            "COUNTERPOISE_COMPACTION_SCHEDULE": "manual",
         }
 
     def forget_records(self) -> None:

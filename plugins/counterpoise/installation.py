@@ -27,6 +27,7 @@ from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.policy import ClusterPolicy
+from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
 from counterpoise.storage import Store
 
@@ -115,6 +116,11 @@ class Site:
     @cached_property
     def archive(self) -> Archive:
         return Archive(Store(self.locations.store))
+
+    @property
+    def results(self) -> Results:
+        """As they are now: what it has read of the list of rounds, it keeps."""
+        return Results(self.archive.store)
 
     @cached_property
     def ledger(self) -> "Ledger":

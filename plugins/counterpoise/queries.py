@@ -112,10 +112,6 @@ def plan_picture(plan: RebalancePlan, *, width: int) -> str:
     return reporting.plan_picture(plan, width=width)
 
 
-def has_results(site: Site, cluster: str) -> bool:
-    return any(s["cluster"] == cluster for finished in site.archive.rounds() for s in finished["snapshots"])
-
-
 def list_reports(site: Site) -> list[str]:
     return list(site.archive.report_names())
 

@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.hitl import HITLOperator
 
 ROOT = Path(__file__).parents[2]
-DAG_IDS = {"kafka_snapshot", "kafka_leader_balance", "kafka_rebalance", "kafka_throttle_watch"}
+DAG_IDS = {"history_compaction", "kafka_snapshot", "kafka_leader_balance", "kafka_rebalance", "kafka_throttle_watch"}
 MOST_LINES = 120
 HEAVY = ("great_expectations", "pyspark", "matplotlib", "ortools", "confluent_kafka", "kafka", "counterpoise.pipeline")
 
@@ -97,6 +97,12 @@ def test_a_watch_never_overlaps_another_and_one_dead_cluster_hides_no_other(bag:
     assert dag.get_task("watch").is_mapped
     assert dag.get_task("watch").retries >= 1
     assert dag.get_task("report").trigger_rule == "all_done"
+
+
+def test_a_compaction_never_overlaps_another_and_is_gone_on_with(bag: DagBag) -> None:
+    dag = bag.dags["history_compaction"]
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert dag.get_task("compact").retries >= 1
 
 
 def test_every_dag_says_what_it_is_for_and_never_catches_up(bag: DagBag) -> None:

@@ -164,6 +164,7 @@ def configure(folder: Path, kafka: LocalKafka) -> dict[str, str]:
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
         "COUNTERPOISE_SNAPSHOT_SCHEDULE": "manual",
         "COUNTERPOISE_WATCH_SCHEDULE": "manual",
+        "COUNTERPOISE_COMPACTION_SCHEDULE": "manual",
     }
 
 

@@ -12,8 +12,8 @@ from counterpoise.installation import Site
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.request import Goal
+from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
-from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.wish import Wish
 from counterpoise.settings import Locations, parse_settings
 from tests.pictures import simulated
@@ -60,7 +60,8 @@ def analyse_by_hand(site: Site) -> None:
     folder = f"results/{{}}/round={row['snapshot_id']}/part.parquet"
     site.archive.store.write_table(folder.format("broker_balance"), pa.Table.from_pylist(brokers, BROKER_BALANCE))
     site.archive.store.write_table(folder.format("topic_balance"), TOPIC_BALANCE.empty_table())
-    site.archive.finish_round(row["snapshot_id"], newest)
+    site.results.finish_round(row["snapshot_id"], site.clock(), [row | {"previous_snapshot_id": None}])
+    pipeline.rebuild_series(site, "demo")
 
 
 def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(site: Site, kafka: SimulatedCluster) -> None:

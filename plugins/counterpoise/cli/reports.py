@@ -8,37 +8,53 @@ from rich.console import Console
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import add_json_argument
-from counterpoise.errors import RefusedError
-from counterpoise.installation import open_site
+from counterpoise.errors import InputError
+from counterpoise.installation import Site, open_site
+from counterpoise.units import parse_duration, parse_moment
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "report",
-        help="a cluster's leader-balance report, from its history",
-        description="Runs the Spark job over every snapshot of the history that has no result yet, and writes the "
-        "cluster's leader-balance report. `counterpoise snapshot --cluster NAME` adds to the history.",
+        help="how evenly a cluster was used, over weeks; or all clusters, worst first",
+        description="Runs the Spark jobs over every snapshot of the history that has no result yet, and writes the "
+        "report of a cluster, or of all of them. `counterpoise snapshot --cluster NAME` adds to the history.",
     )
-    parser.add_argument("--cluster", required=True, metavar="NAME", help="a cluster of config/clusters.yaml")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    which.add_argument("--fleet", action="store_true", help="all clusters of config/clusters.yaml")
+    parser.add_argument("--last", default="30d", metavar="TIME", help="how far back, like 12h or 90d (default: 30d)")
+    parser.add_argument(
+        "--until", metavar="TIME", help="the end of that, like 2026-01-31T12:00, UTC (default: the newest snapshot)"
+    )
     add_json_argument(parser)
+    parser.add_argument("--csv", action="store_true", help="print CSV: a row for each snapshot, or for each cluster")
     parser.set_defaults(run=_report)
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:
+    period = parse_duration(arguments.last, where="--last")
+    until = parse_moment(arguments.until, where="--until") if arguments.until else None
     with open_site() as site:
-        site.cluster(arguments.cluster)
-        progress = Console(stderr=True)
-        pipeline.analyse(
-            site, f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}", lambda line: progress.print(line, markup=False)
-        )
-        if not queries.has_results(site, arguments.cluster):
-            hint = f"counterpoise snapshot --cluster {arguments.cluster}"
-            raise RefusedError(f"cluster {arguments.cluster} has no snapshot yet; take one: {hint}")
-        page = pipeline.report_balance(site, arguments.cluster)
-        name = f"{arguments.cluster}/leader-balance"
-        if arguments.json:
-            console.out(queries.report(site, f"{name}.json"), end="")
+        if arguments.cluster:
+            site.cluster(arguments.cluster)
+        elif until:
+            raise InputError("--until goes with --cluster; the fleet is reported as it is now")
+        _analyse(site)
+        if arguments.fleet:
+            page, name = pipeline.report_fleet(site), "fleet"
+        else:
+            page = pipeline.report_balance(site, arguments.cluster, period=period, until=until)
+            name = f"{arguments.cluster}/leader-balance"
+        if arguments.json or arguments.csv:
+            console.out(queries.report(site, f"{name}.{'json' if arguments.json else 'csv'}"), end="")
         else:
             tables.print_markdown(console, queries.report(site, f"{name}.md"))
             console.print(f"report: {page}", markup=False)
     return 0
+
+
+def _analyse(site: Site) -> None:
+    progress = Console(stderr=True)
+    round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    pipeline.analyse(site, round_id, lambda line: progress.print(line, markup=False))

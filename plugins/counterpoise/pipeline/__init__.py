@@ -7,6 +7,7 @@ Dags and the command line call these; each may be repeated. What a stage hands o
 and the plan's fingerprint; the plan itself is read from the store each time and has to match.
 """
 
+from counterpoise.pipeline.analysing import analyse, rebuild_series
 from counterpoise.pipeline.approving import (
     ApprovalQuestion,
     approval_question,
@@ -14,8 +15,10 @@ from counterpoise.pipeline.approving import (
     second_approval_question,
     validate,
 )
-from counterpoise.pipeline.observing import analyse, due_clusters, photograph, propose, report_balance, snapshot
+from counterpoise.pipeline.compacting import CompactionReport, compact
+from counterpoise.pipeline.observing import due_clusters, photograph, snapshot
 from counterpoise.pipeline.planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
+from counterpoise.pipeline.proposing import propose, report_balance, report_fleet
 from counterpoise.pipeline.running import (
     execute_step,
     execution,
@@ -33,10 +36,12 @@ from counterpoise.pipeline.watching import WatchReport, watch_throttles
 
 __all__ = [
     "ApprovalQuestion",
+    "CompactionReport",
     "PlannedRun",
     "WatchReport",
     "analyse",
     "approval_question",
+    "compact",
     "due_clusters",
     "execute_step",
     "execution",
@@ -49,8 +54,10 @@ __all__ = [
     "plan_of_assignment",
     "preflight",
     "propose",
+    "rebuild_series",
     "removal_verdict",
     "report_balance",
+    "report_fleet",
     "report_run",
     "second_approval_question",
     "settle_step",

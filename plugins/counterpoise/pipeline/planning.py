@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from counterpoise import analysis
 from counterpoise.errors import RefusedError, StalePlanError, StoreError
+from counterpoise.history import HistoryError
 from counterpoise.installation import Site
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import RebalancePlan
@@ -24,6 +25,7 @@ from counterpoise.validation import find_violations
 
 _LOGGER = logging.getLogger(__name__)
 _OLDEST_FOR_INFLOW = timedelta(days=1)
+_ROWS_FOR_INFLOW = 5_000_000  # a day of hourly snapshots of 200,000 partitions
 _RULES_THAT_A_PERSON_MAY_BREAK = ("racks_not_worse", "min_isr_reachable")
 
 
@@ -38,7 +40,7 @@ class PlannedRun(TypedDict):
 def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedRun | None:
     """Plans from a photograph taken now and opens a run for it; None when nothing needs to move."""
     earlier = site.ledger.last_snapshot_id(cluster)
-    photographed = _with_inflow(site, photograph(site, cluster, site.clock()), earlier)
+    photographed = _with_traffic(site, photograph(site, cluster, site.clock()), earlier)
     keep(site, photographed)  # as it was planned from: `validate` reads it again
     made = plan_from(photographed, wish, site.cluster(cluster).policy.balance)
     for warning in made.warnings:
@@ -49,18 +51,23 @@ def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedR
     return submit_plan(site, made, requested_by=requested_by)
 
 
-def _with_inflow(site: Site, photographed: ClusterSnapshot, earlier_id: str | None) -> ClusterSnapshot:
-    """The photograph with what producers wrote since the one before it, if that is not too old or lost."""
+def _with_traffic(site: Site, photographed: ClusterSnapshot, earlier_id: str | None) -> ClusterSnapshot:
+    """The photograph with what producers write: what is usual by the history, else since the photograph before."""
+    now = photographed.observed_at
+    if now is None:
+        return photographed
+    since, most = now - _OLDEST_FOR_INFLOW, max(1, _ROWS_FOR_INFLOW // max(1, photographed.partitions.num_rows))
+    recent = site.results.newest(photographed.cluster, since, most)
+    usual = analysis.typical_bytes_in(site.results.table("partition_load", recent), photographed.partitions)
+    photographed = analysis.with_inflow(photographed, usual)
     if earlier_id is None or earlier_id == photographed.snapshot_id:
         return photographed
     try:
         earlier = site.archive.read_snapshot(photographed.cluster, earlier_id)
-    except StoreError as error:
-        _LOGGER.warning("the plan knows no traffic, since the photograph before it cannot be read: %s", error)
+    except (HistoryError, StoreError) as error:
+        _LOGGER.warning("the plan knows less of the traffic, the photograph before it cannot be read: %s", error)
         return photographed
-    if not earlier.observed_at or not photographed.observed_at:
-        return photographed
-    if photographed.observed_at - earlier.observed_at > _OLDEST_FOR_INFLOW:
+    if not earlier.observed_at or now - earlier.observed_at > _OLDEST_FOR_INFLOW:
         return photographed
     return analysis.with_inflow(photographed, analysis.observed_inflow(earlier, photographed))
 

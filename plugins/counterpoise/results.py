@@ -1,0 +1,143 @@
+"""What the Spark jobs made of the history, and the views on it: which rounds there were, and where their tables lie.
+
+    results = Results(store)
+    results.finish_round(name, finished_at, rows)          # after the jobs' own files: without this it never happened
+    results.table("leader_changes", {"demo-20260131T120000Z"})
+    results.write_series("demo", series)                   # one file for all that is drawn over time
+
+Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last counts.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from counterpoise.errors import StoreError
+from counterpoise.history import scheduled_at_of
+from counterpoise.model.balance import LeftOut
+from counterpoise.model.result_tables import RESULT_TABLES, SERIES
+from counterpoise.storage import Store
+
+ROUNDS: Final = "results/rounds"
+_LEFT_OUT: Final = "left-out.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A snapshot that has results."""
+
+    snapshot_id: str
+    cluster: str
+    previous_snapshot_id: str | None  # what it was compared with
+    round_id: str
+
+
+class Results:
+    """Reads the list of rounds once; make a new one after a round."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @cached_property
+    def analysed(self) -> Mapping[str, Analysed]:
+        """By snapshot id."""
+        rounds = sorted(self._rounds(), key=lambda document: (document.get("finished_at") or "", document["round"]))
+        return {
+            row["snapshot_id"]: Analysed(
+                row["snapshot_id"], row["cluster"], row.get("previous_snapshot_id"), document["round"]
+            )
+            for document in rounds
+            for row in document["snapshots"]
+        }
+
+    def of_cluster(self, cluster: str) -> frozenset[str]:
+        """The ids of its analysed snapshots."""
+        return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
+
+    def finish_round(self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]) -> None:
+        names = ("snapshot_id", "cluster", "previous_snapshot_id")
+        document = {
+            "round": round_id,
+            "finished_at": finished_at.isoformat(),
+            "snapshots": [{name: row[name] for name in names} for row in rows],
+        }
+        self._store.write_text(f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+    def newest(self, cluster: str, since: datetime, most: int) -> tuple[str, ...]:
+        """Ids of analysed snapshots that were scheduled at `since` or later, newest first."""
+        ids = sorted(self.of_cluster(cluster), key=scheduled_at_of, reverse=True)
+        return tuple(i for i in ids[:most] if scheduled_at_of(i) >= since)
+
+    def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
+        """The rows of one table of RESULT_TABLES for these snapshots, as far as they have results."""
+        schema = RESULT_TABLES[name]
+        by_round: dict[str, list[str]] = {}
+        for snapshot_id in sorted(snapshot_ids):
+            if found := self.analysed.get(snapshot_id):
+                by_round.setdefault(found.round_id, []).append(snapshot_id)
+        tables = [
+            table.filter(pc.is_in(table["snapshot_id"], value_set=pa.array(wanted, pa.string())))
+            for round_id, wanted in sorted(by_round.items())
+            for table in self._files(name, round_id, schema)
+        ]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def write_series(self, cluster: str, series: pa.Table) -> None:
+        self._store.write_table(_series_path(cluster), series)
+
+    def series(self, cluster: str) -> pa.Table | None:
+        """None where there is none yet, or one of an older shape: it can be made anew from the rounds."""
+        if _series_path(cluster) not in self._store.list(f"views/{cluster}", suffix=".parquet"):
+            return None
+        series = self._store.read_table(_series_path(cluster))
+        if any(name not in series.column_names for name in SERIES.names):
+            return None
+        return series.select(SERIES.names).cast(SERIES)
+
+    def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
+        """The snapshots that cannot be analysed as things are now; an empty list takes the earlier ones back."""
+        rows = [{"snapshot_id": one.snapshot_id, "reason": one.reason} for one in left_out]
+        if not rows and not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
+            return
+        self._store.write_text(f"views/{cluster}/{_LEFT_OUT}", json.dumps(rows, indent=1) + "\n")
+
+    def left_out(self, cluster: str) -> tuple[LeftOut, ...]:
+        if not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
+            return ()
+        rows = json.loads(self._store.read_text(f"views/{cluster}/{_LEFT_OUT}"))
+        return tuple(LeftOut(row["snapshot_id"], row["reason"]) for row in rows)
+
+    def _rounds(self) -> Iterable[dict[str, Any]]:
+        for path in self._store.list(ROUNDS, suffix=".json"):
+            try:
+                document = json.loads(self._store.read_text(path))
+                is_round = {"round", "snapshots"} <= document.keys()
+            except (ValueError, AttributeError):
+                is_round = False
+            if not is_round:
+                raise StoreError(
+                    f"{self._store.uri(path)} is no list of analysed snapshots; delete it, and its snapshots are "
+                    "analysed again"
+                )
+            yield document
+
+    def _files(self, name: str, round_id: str, schema: pa.Schema) -> Iterable[pa.Table]:
+        """Columns that came later are null in older files."""
+        for path in self._store.list(f"results/{name}/round={round_id}", suffix=".parquet"):
+            table = self._store.read_table(path)
+            missing = [field for field in schema if field.name not in table.column_names]
+            if unfilled := [field.name for field in missing if not field.nullable]:
+                raise StoreError(f"{self._store.uri(path)} lacks the column(s) {', '.join(unfilled)}")
+            for field in missing:
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+            yield table.select(schema.names).cast(schema)
+
+
+def _series_path(cluster: str) -> str:
+    return f"views/{cluster}/series.parquet"
