@@ -9,9 +9,9 @@ The arguments are explained in rounds.py, the tables in the two jobs. The histor
 import sys
 from collections.abc import Sequence
 
-from leader_balance import COMPARED_COLUMNS, with_change, write_balance_tables
+from leader_balance import COMPARED_COLUMNS, build_balance_tables, with_change
 from pairs import read_held, read_pairs
-from partition_load import LOAD_COLUMNS, with_load, write_load_tables
+from partition_load import LOAD_COLUMNS, build_load_tables, with_load
 from rounds import Round, run_job
 
 _COLUMNS = tuple(dict.fromkeys((*COMPARED_COLUMNS, *LOAD_COLUMNS)))
@@ -20,11 +20,11 @@ _COLUMNS = tuple(dict.fromkeys((*COMPARED_COLUMNS, *LOAD_COLUMNS)))
 def write_analysis(round_: Round) -> None:
     """Every table of RESULT_TABLES."""
     pairs, brokers = read_pairs(round_), round_.read("brokers")
-    compared = with_load(with_change(pairs, brokers), round_.snapshots()).select(*_COLUMNS).persist()
+    compared = with_load(with_change(pairs, brokers), round_.snapshots).select(*_COLUMNS).persist()
     held = read_held(round_).persist()
     try:
-        write_balance_tables(round_, compared, held)
-        write_load_tables(round_, compared, held)
+        compared.count()  # kept before the tables are made of it, several at once
+        round_.write(build_balance_tables(round_, compared, held) | build_load_tables(round_, compared, held))
     finally:
         compared.unpersist()
         held.unpersist()

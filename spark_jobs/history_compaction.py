@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
@@ -47,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         plan = load_plan(arguments.plan)
         compact(open_session(), store_root(arguments.store), arguments.work, plan)
-    except (JobInputError, PySparkException) as error:
+    except (JobInputError, PySparkException, Py4JJavaError) as error:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{_JOB}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED

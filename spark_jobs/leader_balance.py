@@ -200,18 +200,21 @@ def write_leader_balance(round_: Round) -> None:
     """All four tables of the round."""
     compared = build_compared(read_pairs(round_), round_.read("brokers")).persist()
     try:
-        write_balance_tables(round_, compared, read_held(round_))
+        compared.count()  # kept before the tables are made of it, several at once
+        round_.write(build_balance_tables(round_, compared, read_held(round_)))
     finally:
         compared.unpersist()
 
 
-def write_balance_tables(round_: Round, compared: DataFrame, held: DataFrame) -> None:
-    """The same from what is at hand; see `build_compared` and `build_held`."""
-    snapshots, brokers, topics = round_.snapshots(), round_.read("brokers"), round_.read("topics")
-    round_.write("leader_changes", build_leader_changes(snapshots, compared))
-    round_.write("snapshot_changes", build_snapshot_changes(snapshots, topics, compared))
-    round_.write("topic_balance", build_topic_balance(snapshots, brokers, compared))
-    round_.write("broker_balance", build_broker_balance(snapshots, brokers, held))
+def build_balance_tables(round_: Round, compared: DataFrame, held: DataFrame) -> dict[str, DataFrame]:
+    """The same by name, from what is at hand; see `build_compared` and `build_held`."""
+    snapshots, brokers, topics = round_.snapshots, round_.read("brokers"), round_.read("topics")
+    return {
+        "leader_changes": build_leader_changes(snapshots, compared),
+        "snapshot_changes": build_snapshot_changes(snapshots, topics, compared),
+        "topic_balance": build_topic_balance(snapshots, brokers, compared),
+        "broker_balance": build_broker_balance(snapshots, brokers, held),
+    }
 
 
 def main(argv: Sequence[str]) -> int:

@@ -10,16 +10,16 @@ Limits: what is special about topics (compacted, recreated) is sent to every tas
 snapshot.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round
 
+_PLACE: Final = ("snapshot", "topic", "partition")
 _SHUFFLED: Final = (
-    "snapshot",
-    "topic",
-    "partition",
+    *_PLACE,
     "leader",
     "leader_epoch",
     "replicas",
@@ -34,37 +34,49 @@ _BEFORE: Final = ("leader", "leader_epoch", "replicas", "size_bytes", "earliest_
 
 
 def read_pairs(round_: Round) -> DataFrame:
-    """The pairs of a round."""
-    return build_pairs(round_.snapshots(), round_.read("partitions"), round_.read("topics"), tasks=round_.tasks)
+    """The pairs of a round. Where most snapshots are on both sides, they are read and shuffled once for both."""
+    if round_.new & round_.befores:
+        now = before = placed(round_.read("partitions"), _SHUFFLED, round_.tasks)
+    else:
+        now = placed(round_.read("partitions", round_.new), _SHUFFLED, round_.tasks)
+        before = placed(round_.read("partitions", round_.befores), (*_PLACE, *_BEFORE), round_.tasks)
+    return build_pairs(round_.snapshots, now, before, round_.read("topics"))
 
 
 def read_held(round_: Round) -> DataFrame:
     """What brokers and log dirs hold in the snapshots of a round."""
-    return build_held(round_.snapshots(), round_.read("replicas"))
+    return build_held(round_.read("replicas", round_.new))
 
 
-def build_pairs(snapshots: DataFrame, partitions: DataFrame, topics: DataFrame, *, tasks: int) -> DataFrame:
+def placed(partitions: DataFrame, columns: Sequence[str], tasks: int) -> DataFrame:
+    """These columns of the table partitions, so that the same partition of all snapshots lies in the same task."""
+    is_placed = F.col("topic").isNotNull() & F.col("partition").isNotNull() & F.col("snapshot").isNotNull()
+    return partitions.where(is_placed).transform(with_state).select(*columns).repartition(tasks, "topic", "partition")
+
+
+def build_pairs(snapshots: DataFrame, now: DataFrame, before: DataFrame, topics: DataFrame) -> DataFrame:
     """A row for each partition of each snapshot that is no context, with `<column>_before` of the one compared with.
 
-    `is_known_before`: the snapshot before has a partition of that name. `fate` of its topic since then: same,
-    recreated (the same name with another id), unknown (one of the two ids is not known). `cleanup_policy` may be null.
+    `now` and `before` are `placed`; they may be the same. `is_known_before`: the snapshot before has a partition of
+    that name. `fate` of its topic since then: same, recreated (the same name with another id), unknown (one of the two
+    ids is not known). `cleanup_policy` may be null.
     """
-    place = ["topic", "partition"]
-    is_placed = F.col("topic").isNotNull() & F.col("partition").isNotNull() & F.col("snapshot").isNotNull()
-    shuffled = partitions.where(is_placed).transform(with_state).select(*_SHUFFLED).repartition(tasks, *place)
     new = snapshots.where(~F.col("is_context")).select("snapshot", "compared_with")
     befores = snapshots.where(F.col("compared_with").isNotNull()).select(F.col("compared_with").alias("snapshot"))
-    # Both sides use every column and drop no other rows, so that they are one and the same shuffle, which is made once.
-    is_there = F.hash("isr", "is_under_replicated", "is_reassigning") >= F.lit(-(2**31))
-    before = shuffled.join(F.broadcast(befores.distinct()), on="snapshot", how="inner").select(
+    is_there = F.col("snapshot").isNotNull()
+    if now is before:
+        # Both sides use every column and drop no other rows, so that they are one and the same shuffle, made once.
+        is_there = F.hash("isr", "is_under_replicated", "is_reassigning") >= F.lit(-(2**31))
+    earlier = before.join(F.broadcast(befores.distinct()), on="snapshot", how="inner").select(
         F.col("snapshot").alias("compared_with"),
-        *place,
+        "topic",
+        "partition",
         *(F.col(name).alias(f"{name}_before") for name in _BEFORE),
         is_there.alias("is_known_before"),
     )
     return (
-        shuffled.join(F.broadcast(new), on="snapshot", how="inner")
-        .join(before.hint("shuffle_hash"), on=["compared_with", *place], how="left")
+        now.join(F.broadcast(new), on="snapshot", how="inner")
+        .join(earlier.hint("shuffle_hash"), on=["compared_with", "topic", "partition"], how="left")
         .join(F.broadcast(build_special_topics(snapshots, topics)), on=["snapshot", "topic"], how="left")
         .withColumn("is_known_before", F.coalesce("is_known_before", F.lit(False)))
         .withColumn("fate", F.coalesce("fate", F.lit("same")))
@@ -114,18 +126,13 @@ def build_special_topics(snapshots: DataFrame, topics: DataFrame) -> DataFrame:
     return build_topic_pairs(snapshots, topics).where(~is_usual).withColumn("is_special", F.lit(True))
 
 
-def build_held(snapshots: DataFrame, replicas: DataFrame) -> DataFrame:
+def build_held(replicas: DataFrame) -> DataFrame:
     """Per snapshot, broker and log dir (null: not known): replicas, bytes, leaders; few rows."""
-    new = snapshots.where(~F.col("is_context")).select("snapshot")
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    return (
-        replicas.join(F.broadcast(new), on="snapshot", how="left_semi")
-        .groupBy("snapshot", "broker_id", "log_dir")
-        .agg(
-            F.count_if(is_leader).alias("leaders"),
-            F.count_if(is_first).alias("preferred_leaders"),
-            F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
-            F.count(F.lit(1)).alias("replicas"),
-            F.sum("size_bytes").alias("bytes"),
-        )
+    return replicas.groupBy("snapshot", "broker_id", "log_dir").agg(
+        F.count_if(is_leader).alias("leaders"),
+        F.count_if(is_first).alias("preferred_leaders"),
+        F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
+        F.count(F.lit(1)).alias("replicas"),
+        F.sum("size_bytes").alias("bytes"),
     )

@@ -174,20 +174,23 @@ def build_topic_load(snapshots: DataFrame, loads: DataFrame) -> DataFrame:
 
 def write_partition_load(round_: Round) -> None:
     """All four tables of the round."""
-    loads = build_loads(round_.snapshots(), read_pairs(round_)).persist()
+    loads = build_loads(round_.snapshots, read_pairs(round_)).persist()
     try:
-        write_load_tables(round_, loads, read_held(round_))
+        loads.count()  # kept before the tables are made of it, several at once
+        round_.write(build_load_tables(round_, loads, read_held(round_)))
     finally:
         loads.unpersist()
 
 
-def write_load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> None:
-    """The same from what is at hand; see `build_loads` and `build_held`."""
-    snapshots = round_.snapshots()
-    round_.write("partition_load", build_partition_load(snapshots, loads))
-    round_.write("broker_load", build_broker_load(snapshots, round_.read("brokers"), loads))
-    round_.write("topic_load", build_topic_load(snapshots, loads))
-    round_.write("log_dir_load", build_log_dir_load(snapshots, round_.read("log_dirs"), held))
+def build_load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> dict[str, DataFrame]:
+    """The same by name, from what is at hand; see `build_loads` and `build_held`."""
+    snapshots = round_.snapshots
+    return {
+        "partition_load": build_partition_load(snapshots, loads),
+        "broker_load": build_broker_load(snapshots, round_.read("brokers"), loads),
+        "topic_load": build_topic_load(snapshots, loads),
+        "log_dir_load": build_log_dir_load(snapshots, round_.read("log_dirs", round_.new), held),
+    }
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,7 +5,7 @@
 
     def write_leader_balance(round_: Round) -> None:
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
-        round_.write("broker_balance", ...)     # to results/broker_balance/round=<ROUND>/
+        round_.write({"broker_balance": ...})   # to results/broker_balance/round=<ROUND>/
 
 `--snapshots FILE` is a JSON list of manifest rows (history.manifests_json writes it), each with two more keys:
 `previous_snapshot_id`, the snapshot of the list to compare with, or null; and `is_context`, true for one that is only
@@ -23,8 +23,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -44,6 +46,7 @@ _MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
 _FEWEST_TASKS: Final = 2
+_WRITTEN_AT_ONCE: Final = 4
 _READ_AT_ONCE: Final = "32m"  # of files, by a task: compressed they hold far more rows than their size tells
 
 # How Spark begins what it says of a file that cannot be read, and of our own complaints about one.
@@ -55,7 +58,7 @@ class JobInputError(Exception):
     """An argument, the list of snapshots or a file cannot be used; the message says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Round:
     """One round: which snapshots to analyse, where they lie, and where the results go."""
 
@@ -63,6 +66,7 @@ class Round:
     store: str  # as Hadoop names it
     name: str
     manifests: Sequence[Mapping[str, Any]]
+    _tables: dict[tuple[str, frozenset[int]], DataFrame] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def row_count(self) -> int:
@@ -74,16 +78,42 @@ class Round:
         """How many parts a shuffle of all partitions has."""
         return max(_FEWEST_TASKS, -(-self.row_count // _ROWS_PER_TASK))
 
+    @cached_property
     def snapshots(self) -> DataFrame:
         """A row for each snapshot of the list; see `snapshots_frame`."""
         return snapshots_frame(self.spark, self.manifests)
 
-    def read(self, table: str) -> DataFrame:
-        return read_table(self.spark, self.store, table, self.manifests)
+    @cached_property
+    def new(self) -> frozenset[int]:
+        """The snapshots to analyse, by number."""
+        return frozenset(number for number, row in enumerate(self.manifests) if not row["is_context"])
 
-    def write(self, table: str, result: DataFrame) -> None:
-        """Replaces what an earlier try of the round left there."""
-        result.write.mode("overwrite").parquet(self.path(table))
+    @cached_property
+    def befores(self) -> frozenset[int]:
+        """The snapshots that others are compared with, by number."""
+        names = {row["previous_snapshot_id"] for row in self.manifests if not row["is_context"]}
+        return frozenset(number for number, row in enumerate(self.manifests) if row["snapshot_id"] in names)
+
+    def read(self, table: str, numbers: frozenset[int] | None = None) -> DataFrame:
+        """A table of the history, of all snapshots of the list or of those with these numbers."""
+        wanted = frozenset(range(len(self.manifests))) if numbers is None else numbers
+        if (table, wanted) not in self._tables:
+            listed = {number: self.manifests[number] for number in sorted(wanted)}
+            self._tables[table, wanted] = read_table(self.spark, self.store, table, listed)
+        return self._tables[table, wanted]
+
+    def write(self, results: Mapping[str, DataFrame]) -> None:
+        """By table; replaces what an earlier try of the round left there.
+
+        Several at once: most of them are small, and while one is planned another one is computed.
+        """
+
+        def write_one(table: str) -> None:
+            results[table].write.mode("overwrite").parquet(self.path(table))
+
+        with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:
+            for _ in pool.map(write_one, results):
+                pass
 
     def path(self, table: str) -> str:
         return f"{self.store}/results/{table}/round={self.name}"
@@ -212,18 +242,18 @@ def snapshots_frame(spark: SparkSession, manifests: Sequence[Mapping[str, Any]])
     return spark.createDataFrame(table)
 
 
-def read_table(spark: SparkSession, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """One table of all the snapshots, in one read, with their numbers as `snapshot`.
+def read_table(spark: SparkSession, store: str, name: str, manifests: Mapping[int, Mapping[str, Any]]) -> DataFrame:
+    """One table of all the snapshots, which are given by number, with their numbers as `snapshot`.
 
     Columns that an old file lacks come as nulls; one that must be there fails the job when it is used, naming file and
     column. A table that is younger than a snapshot is empty for it.
     """
     schema = spark_schema(SNAPSHOT_TABLES[name])
-    paths = {n: path for n, row in enumerate(manifests) if (path := _path_of(row, name)) is not None}
+    paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
         return spark.createDataFrame([], T.StructType([*schema, T.StructField("snapshot", T.IntegerType())]))
-    distinct = sorted(set(paths.values()))
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
+    distinct = sorted(set(paths.values()))
     read = spark.read.schema(held).parquet(*(f"{store}/{path}" for path in distinct))
     places = _places(paths, manifests, name)
     return with_snapshot(read, spark.createDataFrame(places)).transform(lambda df: with_required(df, schema))
@@ -254,7 +284,7 @@ def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
     return table.select(*columns, "snapshot")
 
 
-def _places(paths: Mapping[int, str], manifests: Sequence[Mapping[str, Any]], table: str) -> pa.Table:
+def _places(paths: Mapping[int, str], manifests: Mapping[int, Mapping[str, Any]], table: str) -> pa.Table:
     """Which rows of which file are of which snapshot. Rows that name no snapshot are of the only one of their file."""
     files = {number: path.rpartition("/")[2] for number, path in paths.items()}
     if len(set(files.values())) < len(set(paths.values())):

@@ -28,6 +28,10 @@ def file_of(manifest: dict[str, Any], table: str) -> str:
     return str(next(file["path"] for file in manifest["files"] if file["table"] == table))
 
 
+def numbered(*manifests: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return dict(enumerate(manifests))
+
+
 def arguments(store: Path, manifests: list[dict[str, Any]]) -> list[str]:
     (store / "list.json").write_text(json.dumps(manifests))
     return ["--store", str(store), "--round", "r1", "--snapshots", str(store / "list.json")]
@@ -39,7 +43,7 @@ def test_reads_exactly_the_named_rows(
 ) -> None:
     store = tmp_path / "a store"
     listed = make(store, write_history(store, HISTORY))  # the second snapshot lies beside the others, or among them
-    read = rounds.read_table(spark, f"file://{store}", "partitions", [listed[2], listed[0]])
+    read = rounds.read_table(spark, f"file://{store}", "partitions", numbered(listed[2], listed[0]))
     assert sorted((row.snapshot, row.topic) for row in read.collect()) == [(0, "orders"), (1, "orders")]
 
 
@@ -50,7 +54,7 @@ def test_a_snapshot_in_a_compacted_file_too_is_read_from_the_file_that_its_manif
     kept = pq.read_table(tmp_path / file_of(single[2], "brokers"), partitioning=None)
     many = compacted(tmp_path, single)
     pq.write_table(kept, tmp_path / file_of(single[2], "brokers"))
-    read = rounds.read_table(spark, f"file://{tmp_path}", "brokers", [many[0], single[2]])
+    read = rounds.read_table(spark, f"file://{tmp_path}", "brokers", numbered(many[0], single[2]))
     assert [row.snapshot for row in read.sort("snapshot").collect()] == [0, 0, 0, 1, 1, 1]
 
 
@@ -60,11 +64,11 @@ def test_an_old_snapshot_has_nulls_and_empty_tables_for_what_came_later(spark: S
     pq.write_table(pq.read_table(topics, partitioning=None).drop_columns(["cleanup_policy"]), topics)
     old = row | {"schema_version": 1, "files": [file for file in row["files"] if file["table"] != "log_dirs"]}
 
-    read = rounds.read_table(spark, f"file://{tmp_path}", "topics", [old])
+    read = rounds.read_table(spark, f"file://{tmp_path}", "topics", numbered(old))
     assert [found.cleanup_policy for found in read.collect()] == [None]
-    assert rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", [old]).count() == 0
+    assert rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(old)).count() == 0
     with pytest.raises(rounds.JobInputError, match=r"demo-20260131T120000Z names no file for the table 'log_dirs'"):
-        rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", [old | {"schema_version": 2}])
+        rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(old | {"schema_version": 2}))
 
 
 def test_a_file_that_is_not_there_is_named(
