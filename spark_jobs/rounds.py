@@ -7,7 +7,7 @@
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
         round_.write({"broker_balance": ...})   # to results/broker_balance/round=<ROUND>/
 
-`--snapshots FILE` is a JSON list of manifest rows (history.manifests_json writes it), each with two more keys:
+`--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with two more keys:
 `previous_snapshot_id`, the snapshot of the list to compare with, or null; and `is_context`, true for one that is only
 there to be compared with. Exactly the files named there are read, one read per table however many snapshots there are.
 A file may hold many snapshots; then its column `snapshot_id` tells which row is whose.

@@ -5,7 +5,6 @@ after = Photo("demo", hour=1, partitions=[part("orders", 0, [1, 2], leader=2, ep
 manifests = write_history(store, [before, after])       # each is compared with the one before it
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from counterpoise.history import history_files, manifest_of, manifests_json, snapshot_id_for
+from counterpoise.history import history_files, manifest_of, snapshot_id_for
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.tables import SNAPSHOT_TABLES
 
@@ -114,8 +113,9 @@ def write_history(store: Path, photos: Sequence[Photo]) -> list[dict[str, Any]]:
         for path, table in history_files(snapshot).items():
             (store / path).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table, store / path)
-        manifests += json.loads(manifests_json(manifest_of(snapshot)[1]))
-        manifests[-1] |= {"previous_snapshot_id": last.get(photo.cluster), "is_context": False}
+        (row,) = manifest_of(snapshot)[1].to_pylist()
+        row["observed_at"] = row["observed_at"].isoformat()
+        manifests.append(row | {"previous_snapshot_id": last.get(photo.cluster), "is_context": False})
         last[photo.cluster] = photo.snapshot_id
     return manifests
 
