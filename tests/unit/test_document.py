@@ -38,7 +38,10 @@ def test_a_document_comes_back_as_it_was() -> None:
         "cluster_id": "abc",
         "snapshot_id": "demo-1",
         "observed_at": "2026-01-31T12:00:00+00:00",
-        "topics": [{"name": "orders", "id": "topic-id", "internal": False, "min_insync_replicas": 2}],
+        "topics": [
+            {"name": "orders", "id": "topic-id", "internal": False, "min_insync_replicas": 2}
+            | {"cleanup_policy": "compact,delete", "retention_ms": 86_400_000, "retention_bytes": -1}
+        ],
         "moving": [["orders", 1, [3], [1]]],
         "throttles": [
             ["topic", "orders", "leader.replication.throttled.replicas", "0:1"],
@@ -49,7 +52,7 @@ def test_a_document_comes_back_as_it_was() -> None:
     assert to_document(from_document_text(json.dumps(once))) == once
     assert once["moving"] == full["moving"]
     assert once["throttles"] == full["throttles"][::-1]  # sorted
-    assert once["topics"][0]["id"] == "topic-id"
+    assert once["topics"] == full["topics"]
 
 
 def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:

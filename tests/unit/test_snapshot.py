@@ -57,6 +57,7 @@ def test_the_picture_comes_back_as_it_was() -> None:
         1,
         1,
     )
+    assert rows(taken.topics, "cleanup_policy", "retention_ms", "retention_bytes")[0] == ("delete", 604_800_000, -1)
     assert rows(taken.tables["listeners"], "broker_id", "security_protocol")[0] == (1, "SSL")
     assert rows(taken.tables["quorum"], "node_id", "role")[0] == (1, "leader")
     assert by_partition(taken, "latest_offset")["orders-0"] == 5
