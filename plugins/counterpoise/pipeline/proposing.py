@@ -182,8 +182,9 @@ def _plan_size(site: Site, found: Findings) -> PlanSize | None:
 def _state(site: Site, cluster: str) -> ClusterState:
     """What the fleet's report needs of one cluster; little where nothing was analysed yet."""
     left_out = site.results.left_out(cluster)
-    newest = site.ledger.last_snapshot_id(cluster)
-    age = site.clock() - history.scheduled_at_of(newest) if newest else None
+    known = {site.ledger.last_snapshot_id(cluster), *site.results.of_cluster(cluster)} - {None}
+    newest = max((history.scheduled_at_of(snapshot_id) for snapshot_id in known if snapshot_id), default=None)
+    age = site.clock() - newest if newest else None
     try:
         found = findings(site, cluster)
     except RefusedError:

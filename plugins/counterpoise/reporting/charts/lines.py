@@ -88,8 +88,8 @@ def _draw(
     room = figure.get_figwidth() * 72 / _STRETCH
     for line in lines:
         _one_line(axes, days, line, breaks, room)
-    highest = max([1e-9, *(value for line in lines for value in line.values if math.isfinite(value))])
-    axes.set_ylim(0, highest * 1.12)
+    highest = max((value for line in lines for value in line.values if math.isfinite(value)), default=0)
+    axes.set_ylim(0, highest * 1.12 or 1)
     margin = max(1e-3, (days[-1] - days[0]) * 0.01)
     axes.set_xlim(days[0] - margin, days[-1] + margin)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
