@@ -26,12 +26,12 @@ from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from benchmarks.tables import table
 from benchmarks.targets import Check
 from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.pipeline.analysing import spark_conf
 from counterpoise.spark_submit import run_job
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CHILD: Final = ROOT / "benchmarks" / "analysis_child.py"
 FULL: Final = Shape(partitions=1_000_000, snapshots=24)
-DRIVER_MEMORY: Final = "4g"
 ALL, NEWEST = "snapshots.json", "newest.json"
 HEADINGS: Final = ("step", "with", "partitions", "snapshots", "rows", "s", "rows/s", "peak MiB")
 MOST_SECONDS: Final = {"newest snapshot": 30.0, "leader_balance": 120.0, "partition_load": 120.0}
@@ -203,7 +203,8 @@ def _submitted(
 ) -> dict[str, Any]:
     lines: list[str] = []
     arguments = [task, str(of.store), name, str(of.store / listed), str(ROOT / "spark_jobs")]
-    settings = {"spark.driver.memory": DRIVER_MEMORY, **(conf or {})}
+    rows = sum(file["row_count"] for row in json.loads((of.store / listed).read_text()) for file in row["files"])
+    settings = {**spark_conf(rows), **(conf or {})}
     run_job(CHILD, arguments, master=master, conf=settings, log=lines.append)
     told: dict[str, Any] = json.loads(lines[-1])
     return told

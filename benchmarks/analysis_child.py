@@ -23,8 +23,8 @@ def main() -> None:
     from rounds import Round, load_manifests, open_round
 
     def write_broker_balance(round_: Round) -> None:
-        balance = build_broker_balance(round_.snapshots, round_.read("brokers"), read_held(round_))
-        round_.write({"broker_balance": balance})
+        brokers, held = round_.read("brokers"), read_held(round_)
+        round_.write({"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, held)})
 
     tasks = {
         "analysis_round": write_analysis,

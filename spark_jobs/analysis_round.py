@@ -9,25 +9,27 @@ The arguments are explained in rounds.py, the tables in the two jobs. The histor
 import sys
 from collections.abc import Sequence
 
-from leader_balance import COMPARED_COLUMNS, build_balance_tables, with_change
+from leader_balance import CHANGE_COLUMNS, balance_tables, only_changes, with_change
 from pairs import read_held, read_pairs
-from partition_load import LOAD_COLUMNS, build_load_tables, with_load
-from rounds import Round, run_job
+from partition_load import LOAD_COLUMNS, load_tables, with_load
+from rounds import Round, run_job, side_by_side
 
-_COLUMNS = tuple(dict.fromkeys((*COMPARED_COLUMNS, *LOAD_COLUMNS)))
+_COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 
 def write_analysis(round_: Round) -> None:
     """Every table of RESULT_TABLES."""
-    pairs, brokers = read_pairs(round_), round_.read("brokers")
-    compared = with_load(with_change(pairs, brokers), round_.snapshots).select(*_COLUMNS).persist()
-    held = read_held(round_).persist()
-    try:
-        compared.count()  # kept before the tables are made of it, several at once
-        round_.write(build_balance_tables(round_, compared, held) | build_load_tables(round_, compared, held))
-    finally:
-        compared.unpersist()
-        held.unpersist()
+    held, compared = side_by_side(
+        lambda: round_.keep(read_held(round_)),
+        lambda: round_.keep(
+            read_pairs(round_)
+            .transform(with_change, round_.read("brokers"))
+            .transform(with_load, round_.snapshots)
+            .select(*_COLUMNS)
+        ),
+    )
+    balance = balance_tables(round_, compared, only_changes(compared), held)
+    round_.write(load_tables(round_, compared, held) | balance)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -15,22 +15,21 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pairs import build_topic_pairs, read_held, read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, run_job
+from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_BALANCE, LEADER_CHANGES, SNAPSHOT_CHANGES, TOPIC_BALANCE
 
-# What the tables are counted from: a row for each snapshot and partition.
-COMPARED_COLUMNS = (
+CHANGE_COLUMNS = (
     "snapshot",
     "topic",
     "partition",
     "leader",
-    "size_bytes",
     "is_under_replicated",
     "is_reassigning",
     "leader_before",
@@ -41,31 +40,30 @@ COMPARED_COLUMNS = (
 _HELD = ("leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes")
 
 
-def build_broker_balance(snapshots: DataFrame, brokers: DataFrame, held: DataFrame) -> DataFrame:
+def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, held: DataFrame) -> DataFrame:
     """BROKER_BALANCE: one row per snapshot and registered broker; one without replicas is a row of zeros."""
     per_broker = held.groupBy("snapshot", "broker_id").agg(*(F.sum(name).alias(name) for name in _HELD))
-    return (
-        brokers.join(F.broadcast(per_broker), on=["snapshot", "broker_id"], how="left")
-        .join(F.broadcast(_new(snapshots)), on="snapshot", how="inner")
+    balance = (
+        brokers.where(~snapshots.tell("is_context"))
+        .join(F.broadcast(per_broker), on=["snapshot", "broker_id"], how="left")
         .fillna(0, subset=list(_HELD))
-        .select(*BROKER_BALANCE.names)
     )
+    return snapshots.named(balance, BROKER_BALANCE)
 
 
-def build_topic_balance(snapshots: DataFrame, brokers: DataFrame, compared: DataFrame) -> DataFrame:
+def build_topic_balance(snapshots: Snapshots, brokers: DataFrame, partitions: DataFrame) -> DataFrame:
     """TOPIC_BALANCE: one row per snapshot and topic. `fewest_leaders` is over the live brokers, idle ones included."""
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
     )
     live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_count"))
+    # Brought together once: on a large cluster each broker leads little more than one of a topic.
     led = (
-        compared.repartition(
-            "snapshot", "topic"
-        )  # once: on a large cluster each broker leads little more than one of a topic
+        partitions.repartition("snapshot", "topic")
         .groupBy("snapshot", "topic", "leader")
         .agg(F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes"))
     )
-    return (
+    balance = (
         led.join(F.broadcast(live), on=["snapshot", "leader"], how="left")
         .groupBy("snapshot", "topic")
         .agg(
@@ -76,11 +74,10 @@ def build_topic_balance(snapshots: DataFrame, brokers: DataFrame, compared: Data
             F.sum("led_bytes").alias("size_bytes"),
         )
         .join(F.broadcast(live_counts), on="snapshot", how="left")
-        .join(F.broadcast(snapshots), on="snapshot", how="inner")
         .transform(with_fewest_leaders)
         .fillna(0, subset=["most_leaders", "size_bytes"])
-        .select(*TOPIC_BALANCE.names)
     )
+    return snapshots.named(balance, TOPIC_BALANCE)
 
 
 def with_fewest_leaders(topics: DataFrame) -> DataFrame:
@@ -134,35 +131,36 @@ def with_replica_set_changed(pairs: DataFrame) -> DataFrame:
     return pairs.withColumn("is_replica_set_changed", F.coalesce(is_other, F.lit(False)))
 
 
-def build_compared(pairs: DataFrame, brokers: DataFrame) -> DataFrame:
-    """The pairs, with what all tables of this job are counted from."""
-    return with_change(pairs, brokers).select(*COMPARED_COLUMNS)
+def only_changes(compared: DataFrame) -> DataFrame:
+    """Of what `with_change` made, the few rows that say more than that a partition is well and as it was."""
+    has_changed = F.col("kind").isNotNull() | F.col("is_replica_set_changed")
+    is_unwell = F.col("leader").isNull() | F.col("is_under_replicated") | F.col("is_reassigning")
+    return compared.where(has_changed | is_unwell).select(*CHANGE_COLUMNS)
 
 
-def build_leader_changes(snapshots: DataFrame, compared: DataFrame) -> DataFrame:
+def build_leader_changes(snapshots: Snapshots, changes: DataFrame) -> DataFrame:
     """LEADER_CHANGES."""
-    return (
-        compared.where(F.col("kind").isNotNull())
-        .join(F.broadcast(snapshots), on="snapshot", how="inner")
-        .select(*LEADER_CHANGES.names)
-    )
+    return snapshots.named(changes.where(F.col("kind").isNotNull()), LEADER_CHANGES)
 
 
-def build_snapshot_changes(snapshots: DataFrame, topics: DataFrame, compared: DataFrame) -> DataFrame:
+def build_snapshot_changes(round_: Round, partitions: DataFrame, changes: DataFrame) -> DataFrame:
     """SNAPSHOT_CHANGES: one row per snapshot, one without partitions included."""
-    counts = [build_partition_counts(compared), build_topic_counts(snapshots, topics)]
-    result = _new(snapshots)
+    counts = [
+        partitions.groupBy("snapshot").agg(F.count(F.lit(1)).alias("partitions")),
+        build_change_counts(changes),
+        build_topic_counts(round_),
+    ]
+    result = round_.snapshots.new(round_.spark)
     for frame in counts:
         result = result.join(F.broadcast(frame), on="snapshot", how="left")
     numbers = [name for frame in counts for name in frame.columns if name != "snapshot"]
-    return result.fillna(0, subset=numbers).select(*SNAPSHOT_CHANGES.names)
+    return round_.snapshots.named(result.fillna(0, subset=numbers), SNAPSHOT_CHANGES)
 
 
-def build_partition_counts(compared: DataFrame) -> DataFrame:
-    """Per snapshot: how many partitions there are, in which state, and how many changed in which way."""
+def build_change_counts(changes: DataFrame) -> DataFrame:
+    """Per snapshot: how many partitions are in which state, and how many changed in which way."""
     kind = F.col("kind")
-    return compared.groupBy("snapshot").agg(
-        F.count(F.lit(1)).alias("partitions"),
+    return changes.groupBy("snapshot").agg(
         F.count_if(F.col("leader").isNull()).alias("offline_partitions"),
         F.count_if("is_under_replicated").alias("under_replicated_partitions"),
         F.count_if("is_reassigning").alias("reassigning_partitions"),
@@ -174,9 +172,9 @@ def build_partition_counts(compared: DataFrame) -> DataFrame:
     )
 
 
-def build_topic_counts(snapshots: DataFrame, topics: DataFrame) -> DataFrame:
+def build_topic_counts(round_: Round) -> DataFrame:
     """Per snapshot that is compared: topics created, deleted, recreated."""
-    compared = _new(snapshots).where(F.col("compared_with").isNotNull()).select("snapshot", "compared_with")
+    snapshots, topics = round_.snapshots, round_.read("topics")
     before = topics.groupBy(F.col("snapshot").alias("compared_with")).agg(F.count(F.lit(1)).alias("topics_before"))
     stayed = (
         build_topic_pairs(snapshots, topics)
@@ -188,7 +186,10 @@ def build_topic_counts(snapshots: DataFrame, topics: DataFrame) -> DataFrame:
         )
     )
     return (
-        compared.join(F.broadcast(before), on="compared_with", how="left")
+        snapshots.new(round_.spark)
+        .withColumn("compared_with", snapshots.tell("compared_with"))
+        .where(F.col("compared_with").isNotNull())
+        .join(F.broadcast(before), on="compared_with", how="left")
         .join(F.broadcast(stayed), on="snapshot", how="left")
         .fillna(0, subset=["topics_before", "topics_kept"])
         .withColumn("topics_deleted", F.col("topics_before") - F.col("topics_kept"))
@@ -198,32 +199,27 @@ def build_topic_counts(snapshots: DataFrame, topics: DataFrame) -> DataFrame:
 
 def write_leader_balance(round_: Round) -> None:
     """All four tables of the round."""
-    compared = build_compared(read_pairs(round_), round_.read("brokers")).persist()
-    try:
-        compared.count()  # kept before the tables are made of it, several at once
-        round_.write(build_balance_tables(round_, compared, read_held(round_)))
-    finally:
-        compared.unpersist()
+    pairs, partitions = read_pairs(round_), round_.read("partitions", round_.new)
+    changes = round_.keep(pairs.transform(with_change, round_.read("brokers")).transform(only_changes))
+    round_.write(balance_tables(round_, partitions, changes, read_held(round_)))
 
 
-def build_balance_tables(round_: Round, compared: DataFrame, held: DataFrame) -> dict[str, DataFrame]:
-    """The same by name, from what is at hand; see `build_compared` and `build_held`."""
-    snapshots, brokers, topics = round_.snapshots, round_.read("brokers"), round_.read("topics")
+def balance_tables(
+    round_: Round, partitions: DataFrame, changes: DataFrame, held: DataFrame
+) -> dict[str, Callable[[], DataFrame]]:
+    """How each is made. `partitions` of the snapshots to analyse; `only_changes` and `build_held` make the others."""
+    snapshots, brokers = round_.snapshots, round_.read("brokers")
     return {
-        "leader_changes": build_leader_changes(snapshots, compared),
-        "snapshot_changes": build_snapshot_changes(snapshots, topics, compared),
-        "topic_balance": build_topic_balance(snapshots, brokers, compared),
-        "broker_balance": build_broker_balance(snapshots, brokers, held),
+        "topic_balance": lambda: build_topic_balance(snapshots, brokers, partitions),
+        "leader_changes": lambda: build_leader_changes(snapshots, changes),
+        "broker_balance": lambda: build_broker_balance(snapshots, brokers, held),
+        "snapshot_changes": lambda: build_snapshot_changes(round_, partitions, changes),
     }
 
 
 def main(argv: Sequence[str]) -> int:
     """Analyse one round; see `run_job` for the exit status."""
     return run_job("leader_balance", __doc__, argv, write_leader_balance)
-
-
-def _new(snapshots: DataFrame) -> DataFrame:
-    return snapshots.where(~F.col("is_context"))
 
 
 def _is_compared() -> Column:

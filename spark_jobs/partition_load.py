@@ -18,12 +18,13 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pairs import read_held, read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, run_job
+from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 
@@ -35,7 +36,6 @@ LOAD_COLUMNS = (
     "partition",
     "leader",
     "replicas",
-    "seconds",
     "bytes_in_per_second",
     "growth_bytes_per_second",
     "size_bytes",
@@ -44,16 +44,11 @@ LOAD_COLUMNS = (
 _MOST_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
 
 
-def build_loads(snapshots: DataFrame, pairs: DataFrame) -> DataFrame:
-    """The pairs, with what the tables of loads are counted from."""
-    return with_load(pairs, snapshots).select(*LOAD_COLUMNS)
-
-
-def with_load(pairs: DataFrame, snapshots: DataFrame) -> DataFrame:
+def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
     """The columns of PARTITION_LOAD, but for names and times of the snapshot."""
-    ages = snapshots.select("snapshot", "seconds", "is_rebuilt", "previous_snapshot_id")
+    ages = {name: snapshots.tell(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")}
     return (
-        pairs.join(F.broadcast(ages), on="snapshot", how="inner")
+        pairs.withColumns(ages)
         .transform(with_growth)
         .transform(with_records_bytes)
         .transform(with_how)
@@ -112,13 +107,12 @@ def with_rates(pairs: DataFrame) -> DataFrame:
     )
 
 
-def build_partition_load(snapshots: DataFrame, loads: DataFrame) -> DataFrame:
+def build_partition_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
     """PARTITION_LOAD."""
-    named = snapshots.select("snapshot", "cluster", "snapshot_id", "observed_at")
-    return loads.join(F.broadcast(named), on="snapshot", how="inner").select(*PARTITION_LOAD.names)
+    return snapshots.named(loads, PARTITION_LOAD)
 
 
-def build_broker_load(snapshots: DataFrame, brokers: DataFrame, loads: DataFrame) -> DataFrame:
+def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame) -> DataFrame:
     """BROKER_LOAD: one row per snapshot and registered broker. Only live brokers follow."""
     rate, leader, broker_id = F.col("bytes_in_per_second"), F.col("leader"), F.col("broker_id")
     leads = broker_id == leader
@@ -131,65 +125,55 @@ def build_broker_load(snapshots: DataFrame, brokers: DataFrame, loads: DataFrame
         F.count(F.when(leads, rate)).alias("rates_known"),
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
     )
-    new = snapshots.where(~F.col("is_context"))
-    return (
-        brokers.join(F.broadcast(carried), on=["snapshot", "broker_id"], how="left")
-        .join(F.broadcast(new), on="snapshot", how="inner")
+    load = (
+        brokers.where(~snapshots.tell("is_context"))
+        .join(F.broadcast(carried), on=["snapshot", "broker_id"], how="left")
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=["rates_known", "rates_unknown"])
-        .select(*BROKER_LOAD.names)
     )
+    return snapshots.named(load, BROKER_LOAD)
 
 
-def build_log_dir_load(snapshots: DataFrame, log_dirs: DataFrame, held: DataFrame) -> DataFrame:
+def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame, held: DataFrame) -> DataFrame:
     """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
     place = ["snapshot", "broker_id", "log_dir"]
-    return (
+    load = (
         log_dirs.where(F.col("error").isNull())
         .join(F.broadcast(held.select(*place, F.col("bytes").alias("held_bytes"))), on=place, how="left")
-        .join(F.broadcast(snapshots.where(~F.col("is_context"))), on="snapshot", how="inner")
         .fillna(0, subset=["held_bytes"])
-        .select(*LOG_DIR_LOAD.names)
     )
+    return snapshots.named(load, LOG_DIR_LOAD)
 
 
-def build_topic_load(snapshots: DataFrame, loads: DataFrame) -> DataFrame:
+def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
     """TOPIC_LOAD: one row per snapshot and topic. Of partitions that are equally hot the first one is named."""
     rate = F.col("bytes_in_per_second")
     heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MOST_PARTITIONS))
-    return (
-        loads.groupBy("snapshot", "topic")
-        .agg(
-            F.count(F.lit(1)).alias("partition_count"),
-            F.sum(rate).alias("bytes_in_per_second"),
-            F.max_by("partition", heat).alias("hottest_partition"),
-            F.max(rate).alias("hottest_bytes_in_per_second"),
-            F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
-            F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
-        )
-        .join(F.broadcast(snapshots), on="snapshot", how="inner")
-        .select(*TOPIC_LOAD.names)
+    load = loads.groupBy("snapshot", "topic").agg(
+        F.count(F.lit(1)).alias("partition_count"),
+        F.sum(rate).alias("bytes_in_per_second"),
+        F.max_by("partition", heat).alias("hottest_partition"),
+        F.max(rate).alias("hottest_bytes_in_per_second"),
+        F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
+        F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
     )
+    return snapshots.named(load, TOPIC_LOAD)
 
 
 def write_partition_load(round_: Round) -> None:
     """All four tables of the round."""
-    loads = build_loads(round_.snapshots, read_pairs(round_)).persist()
-    try:
-        loads.count()  # kept before the tables are made of it, several at once
-        round_.write(build_load_tables(round_, loads, read_held(round_)))
-    finally:
-        loads.unpersist()
+    loads = round_.keep(read_pairs(round_).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
+    round_.write(load_tables(round_, loads, read_held(round_)))
 
 
-def build_load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> dict[str, DataFrame]:
-    """The same by name, from what is at hand; see `build_loads` and `build_held`."""
-    snapshots = round_.snapshots
+def load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> dict[str, Callable[[], DataFrame]]:
+    """How each is made, the longest work first; `with_load` and `build_held` make what from."""
+    snapshots, brokers, log_dirs = round_.snapshots, round_.read("brokers"), round_.read("log_dirs", round_.new)
     return {
-        "partition_load": build_partition_load(snapshots, loads),
-        "broker_load": build_broker_load(snapshots, round_.read("brokers"), loads),
-        "topic_load": build_topic_load(snapshots, loads),
-        "log_dir_load": build_log_dir_load(snapshots, round_.read("log_dirs", round_.new), held),
+        "partition_load": lambda: build_partition_load(snapshots, loads),
+        "topic_load": lambda: build_topic_load(snapshots, loads),
+        "broker_load": lambda: build_broker_load(snapshots, brokers, loads),
+        "log_dir_load": lambda: build_log_dir_load(snapshots, log_dirs, held),
     }
 
 

@@ -5,11 +5,12 @@
 
     def write_leader_balance(round_: Round) -> None:
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
-        round_.write({"broker_balance": ...})   # to results/broker_balance/round=<ROUND>/
+        round_.write({"broker_balance": lambda: ...})   # to results/broker_balance/round=<ROUND>/
 
 `--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with two more keys:
-`previous_snapshot_id`, the snapshot of the list to compare with, or null; and `is_context`, true for one that is only
-there to be compared with. Exactly the files named there are read, one read per table however many snapshots there are.
+`previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster that is listed before it; and
+`is_context`, true for one that is only there to be compared with. Exactly the files named there are read, one read per
+table however many snapshots there are.
 A file may hold many snapshots; then its column `snapshot_id` tells which row is whose.
 
 Inside the jobs a snapshot is a small number, its place in that list (`snapshot`): millions of rows carry it.
@@ -25,10 +26,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -37,8 +37,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
+from snapshots import Snapshots
 
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
+
+Result = TypeVar("Result")
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
@@ -46,7 +49,10 @@ _MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
 _FEWEST_TASKS: Final = 2
-_WRITTEN_AT_ONCE: Final = 4
+_AT_ONCE: Final = 4
+# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take a fraction of that, and
+# go to disk where memory ends, but packing them takes as long as finding them.
+_MOST_ROWS_KEPT_AS_THEY_ARE: Final = 3_000_000
 _READ_AT_ONCE: Final = "32m"  # of files, by a task: compressed they hold far more rows than their size tells
 
 # How Spark begins what it says of a file that cannot be read, and of our own complaints about one.
@@ -79,9 +85,8 @@ class Round:
         return max(_FEWEST_TASKS, -(-self.row_count // _ROWS_PER_TASK))
 
     @cached_property
-    def snapshots(self) -> DataFrame:
-        """A row for each snapshot of the list; see `snapshots_frame`."""
-        return snapshots_frame(self.spark, self.manifests)
+    def snapshots(self) -> Snapshots:
+        return Snapshots.of(self.manifests)
 
     @cached_property
     def new(self) -> frozenset[int]:
@@ -91,8 +96,7 @@ class Round:
     @cached_property
     def befores(self) -> frozenset[int]:
         """The snapshots that others are compared with, by number."""
-        names = {row["previous_snapshot_id"] for row in self.manifests if not row["is_context"]}
-        return frozenset(number for number, row in enumerate(self.manifests) if row["snapshot_id"] in names)
+        return frozenset(number for number in self.snapshots.told["compared_with"][1] if number is not None)
 
     def read(self, table: str, numbers: frozenset[int] | None = None) -> DataFrame:
         """A table of the history, of all snapshots of the list or of those with these numbers."""
@@ -102,21 +106,30 @@ class Round:
             self._tables[table, wanted] = read_table(self.spark, self.store, table, listed)
         return self._tables[table, wanted]
 
-    def write(self, results: Mapping[str, DataFrame]) -> None:
-        """By table; replaces what an earlier try of the round left there.
+    def keep(self, table: DataFrame) -> DataFrame:
+        """The table, computed once for all that is made of it; until Spark stops."""
+        if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
+            return table.localCheckpoint()
+        kept = table.persist()
+        kept.count()  # before it is asked for by several at once
+        return kept
 
-        Several at once: most of them are small, and while one is planned another one is computed.
-        """
+    def write(self, results: Mapping[str, Callable[[], DataFrame]]) -> None:
+        """By table; replaces what an earlier try of the round left there."""
 
         def write_one(table: str) -> None:
-            results[table].write.mode("overwrite").parquet(self.path(table))
+            results[table]().write.mode("overwrite").parquet(self.path(table), compression="zstd")
 
-        with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:
-            for _ in pool.map(write_one, results):
-                pass
+        side_by_side(*(partial(write_one, table) for table in results))
 
     def path(self, table: str) -> str:
         return f"{self.store}/results/{table}/round={self.name}"
+
+
+def side_by_side(*work: Callable[[], Result]) -> list[Result]:
+    """What each returns. Planning takes one core for seconds: meanwhile Spark computes what was planned before."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [made.result() for made in [pool.submit(one) for one in work]]
 
 
 def run_job(name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]) -> int:
@@ -204,42 +217,6 @@ def store_root(store: str) -> str:
     if scheme == "file":
         return "file://" + unquote(urlsplit(store).path).rstrip("/")
     return store.rstrip("/") if scheme else f"file://{Path(store).absolute()}"
-
-
-def snapshots_frame(spark: SparkSession, manifests: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """A row for each snapshot: its number in the list, what names it, and what it is compared with.
-
-    `compared_with` is the number of the snapshot before it, null where there is none, or where it is of another cluster
-    of the same name (`is_rebuilt`). `seconds` since the snapshot before, also where that is not compared with.
-    """
-    numbers = {row["snapshot_id"]: number for number, row in enumerate(manifests)}
-    times = [datetime.fromisoformat(row["observed_at"]) for row in manifests]
-    befores = [numbers.get(row["previous_snapshot_id"]) for row in manifests]
-    rebuilt = [
-        before is not None and manifests[before]["cluster_id"] != row["cluster_id"]
-        for row, before in zip(manifests, befores, strict=True)
-    ]
-    table = pa.table(
-        {
-            "snapshot": pa.array(range(len(manifests)), pa.int32()),
-            "snapshot_id": [row["snapshot_id"] for row in manifests],
-            "cluster": [row["cluster"] for row in manifests],
-            "cluster_id": [row["cluster_id"] for row in manifests],
-            "observed_at": pa.array(times, pa.timestamp("us", tz="UTC")),
-            "is_context": pa.array([row["is_context"] for row in manifests], pa.bool_()),
-            "previous_snapshot_id": pa.array([row["previous_snapshot_id"] for row in manifests], pa.string()),
-            "is_rebuilt": pa.array(rebuilt, pa.bool_()),
-            "compared_with": pa.array(
-                [None if other else before for before, other in zip(befores, rebuilt, strict=True)], pa.int32()
-            ),
-            "seconds": pa.array(
-                [None if b is None else (at - times[b]).total_seconds() for at, b in zip(times, befores, strict=True)],
-                pa.float64(),
-            ),
-        }
-    )
-    # Through Arrow: a list of rows would start Python workers, for a table of a few rows.
-    return spark.createDataFrame(table)
 
 
 def read_table(spark: SparkSession, store: str, name: str, manifests: Mapping[int, Mapping[str, Any]]) -> DataFrame:

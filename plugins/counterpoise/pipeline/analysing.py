@@ -28,13 +28,19 @@ from counterpoise.storage.staging import working_root
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-# A small round is mostly Spark's start: with the quick compiler only, it takes about half of the CPU time.
-_ROWS_OF_A_SMALL_ROUND: Final = 1_000_000
-_START_FAST: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-}
-_ROOM_FOR_MILLIONS: Final = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"}
+# A small round is mostly Spark's start, and up to some millions of rows, compiling well takes longer than running what was
+# compiled quickly. Memory is the heap's; the process takes about one GiB more.
+_SPARK_CONF: Final = (
+    (1_000_000, {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}),
+    (
+        12_000_000,
+        {
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+            "spark.driver.memory": "3g",
+        },
+    ),
+)
+_SPARK_CONF_OF_MANY: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC", "spark.driver.memory": "2600m"}
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
 
 
@@ -83,6 +89,11 @@ def series_of(site: Site, cluster: str) -> pa.Table:
     return rebuild_series(site, cluster) if series is None else series
 
 
+def spark_conf(row_count: int) -> Mapping[str, str]:
+    """How the driver is set up for a round that reads so many rows; the installation's own settings go over these."""
+    return next((conf for most, conf in _SPARK_CONF if row_count <= most), _SPARK_CONF_OF_MANY)
+
+
 def _run_jobs(site: Site, name: str, work: Round, log: Log) -> None:
     master = site.locations.spark_master
     inputs = {file["path"] for row in work.rows for file in row["files"]}
@@ -93,7 +104,7 @@ def _run_jobs(site: Site, name: str, work: Round, log: Log) -> None:
             site.locations.spark_jobs / "analysis_round.py",
             ["--store", root, "--round", name, "--snapshots", str(listing)],
             master=master,
-            conf={**_spark_conf(work.row_count), **site.locations.spark_conf},
+            conf={**spark_conf(work.row_count), **site.locations.spark_conf},
             log=log,
         )
 
@@ -127,10 +138,6 @@ def _work_to_do(site: Site, log: Log, *, whole: bool = False) -> _Work:
 def _tell_left_out(site: Site, work: _Work) -> None:
     for cluster in site.settings.clusters:
         site.results.write_left_out(cluster, work.left_out.get(cluster, ()))
-
-
-def _spark_conf(row_count: int) -> dict[str, str]:
-    return _START_FAST if row_count < _ROWS_OF_A_SMALL_ROUND else _ROOM_FOR_MILLIONS
 
 
 def _add_to_series(site: Site, cluster: str, snapshot_ids: Collection[str]) -> None:
