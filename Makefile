@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-in-memory test-on-brokers soak lint requirements clean
+.PHONY: setup demo test test-in-memory test-on-brokers soak lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -47,6 +47,9 @@ lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+
+docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
+	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
 
 requirements: setup  ## compile the pinned lists anew from the .in files
 	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements.in -o requirements.txt

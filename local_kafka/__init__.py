@@ -6,7 +6,7 @@
 `python -m local_kafka` starts one to play with. Limits: loopback, plaintext, KRaft, Kafka 4.x.
 """
 
-from local_kafka.broker import BrokerHome, BrokerSpec
+from local_kafka.broker import BrokerHome, BrokerSpec, Listener
 from local_kafka.cluster import LocalKafka, LocalKafkaError, brokers_in_racks, running
 from local_kafka.jars import KAFKA_VERSION, KafkaDownloadError, kafka_jars
 from local_kafka.load import SteadyProducer, TopicSpec, create_topics, fill
@@ -16,6 +16,7 @@ __all__ = [
     "BrokerHome",
     "BrokerSpec",
     "KafkaDownloadError",
+    "Listener",
     "LocalKafka",
     "LocalKafkaError",
     "SteadyProducer",

@@ -1,8 +1,10 @@
 """What one broker of a local cluster is: its place, its configuration files and its command lines.
 
     spec = BrokerSpec(4, "rack-d", properties={"num.io.threads": "2"})
+    spec = BrokerSpec(4, "rack-d", listeners=(Listener("OUTSIDE", 19092, advertised="kafka-4.example:9092"),))
 
-Limits: plaintext listeners on 127.0.0.1; brokers take their configuration from files only, so a change needs a restart.
+Limits: listeners on 127.0.0.1, the first one plaintext; brokers take their configuration from files only, so a change
+needs a restart.
 """
 
 from collections.abc import Mapping
@@ -43,6 +45,20 @@ LIGHT_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dj
 
 
 @dataclass(frozen=True, slots=True)
+class Listener:
+    """One more listener for clients; what else it needs (certificates, logins) is in `properties`."""
+
+    name: str
+    port: int
+    protocol: str = "PLAINTEXT"
+    advertised: str | None = None  # host:port; None: where it is
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSpec:
     """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data directories."""
 
@@ -50,6 +66,7 @@ class BrokerSpec:
     rack: str
     properties: Mapping[str, str] = field(default_factory=dict)
     log_dirs: int = 1
+    listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,10 @@ class BrokerHome:
         listeners = [f"PLAINTEXT://{self.address}"]
         if self.controller_port is not None:
             listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
+        more = self.spec.listeners
+        listeners += [f"{one.name}://{one.address}" for one in more]
+        advertised = [f"PLAINTEXT://{self.address}", *(f"{one.name}://{one.advertised or one.address}" for one in more)]
+        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{one.name}:{one.protocol}" for one in more)]
         return {
             "process.roles": "broker" if self.controller_port is None else "broker,controller",
             "node.id": str(self.spec.broker_id),
@@ -99,8 +120,8 @@ class BrokerHome:
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": ",".join(map(str, self.log_directories)),
         }
 

@@ -1,4 +1,4 @@
-"""What lies where in the store: snapshots, plans and reports, by their names. `results.py` has what Spark makes.
+"""What lies where in the store: snapshots, plans, audits, reports, by their names. `results.py` has what Spark makes.
 
     archive = Archive(store)
     archive.write_snapshot(snapshot)             # tables first, the manifest last
@@ -7,19 +7,23 @@
 Part of the wiring, beside `installation.py`: `pipeline` writes through it, `queries` reads.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 
 from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError
+from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.finding import AuditReport
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
 
 _TRIES = 3
+_LOGGER = logging.getLogger(__name__)
 
 
 class Archive:
@@ -53,6 +57,11 @@ class Archive:
         """The clusters that the history has, whether or not they are looked after now."""
         places = (history.place_of(path) for path in self.store.list(f"{history.ROOT}/{history.MANIFESTS}"))
         return tuple(sorted({place[0] for place in places if place is not None}))
+
+    def read_snapshot_table(self, manifest_row: Mapping[str, Any], table: str) -> pa.Table:
+        """One table of a snapshot, by its row of SNAPSHOTS, as it was written. Raises StoreError, HistoryError."""
+        path = history.files_of(manifest_row)[table]
+        return self.store.read_table(path, snapshot_id=manifest_row["snapshot_id"])
 
     def _manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
         single = history.manifest_path(cluster, snapshot_id)
@@ -103,6 +112,23 @@ class Archive:
             raise StalePlanError(f"{path} holds plan {plan.fingerprint}, not {fingerprint}; nothing was changed")
         return plan
 
+    def write_audit(self, report: AuditReport) -> str:
+        """Where it lies, relative to the store. Named by its snapshot: a retry of a scheduled run writes it again."""
+        path = f"{_audits_folder(report.cluster)}/{report.snapshot_id}.json"
+        self.store.write_text(path, to_json(report))
+        return path
+
+    def audit_before(self, cluster: str, at: datetime) -> AuditReport | None:
+        """The newest audit of a cluster that was scheduled before `at`; those that cannot be read are passed over."""
+        paths = self.store.list(_audits_folder(cluster), suffix=".json")
+        times = {path: scheduled for path in paths if (scheduled := _scheduled_at(path)) and scheduled < at}
+        for path in sorted(times, key=lambda path: times[path], reverse=True):
+            try:
+                return from_json(self.store.read_text(path), where=self.store.uri(path))
+            except (StoreError, InputError, UnicodeDecodeError) as error:
+                _LOGGER.warning("not compared with: %s", error)
+        return None
+
     def write_report(self, name: str, text: str) -> str:
         """Its URI."""
         self.store.write_text(f"reports/{name}", text)
@@ -117,6 +143,22 @@ class Archive:
 
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
         return tuple(path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix))
+
+
+def _audits_folder(cluster: str) -> str:
+    return f"audits/{cluster}"
+
+
+def _scheduled_at(path: str) -> datetime | None:
+    try:
+        return history.scheduled_at_of(path.rpartition("/")[2].removesuffix(".json"))
+    except InputError:
+        return None
+
+
+def audit_report_name(cluster: str, day: date | None = None, *, suffix: str = "html") -> str:
+    """The newest audit of a cluster, or the last one of a day."""
+    return f"{cluster}/audit{f'-{day.isoformat()}' if day else ''}.{suffix}"
 
 
 def balance_report_name(cluster: str, day: date | None = None, *, suffix: str = "html") -> str:

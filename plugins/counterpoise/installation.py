@@ -10,7 +10,7 @@ Where things lie comes from environment variables (`settings.Locations`), the sa
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.policy import ClusterPolicy
+from counterpoise.model.walk import Walk
 from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
 from counterpoise.storage import Store
@@ -108,6 +109,7 @@ class Site:
     clock: Callable[[], datetime] = now_utc
     connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None  # default: the real clients
     known_clusters: Settings | None = None  # default: the file that `locations` names
+    walk_to: Callable[[ConnectionSettings], Walk] | None = None  # default: over the network
 
     @cached_property
     def settings(self) -> Settings:
@@ -151,6 +153,25 @@ class Site:
             yield admin
         finally:
             admin.close()
+
+    def walk(self, name: str, *, topics: Sequence[str] = ()) -> Walk:
+        """From every bootstrap address to every advertised endpoint; `topics`: whose leaders each is asked for.
+
+        What is wrong there is in the values. Raises InputError for a connection that cannot be used.
+        """
+        settings = self.walk_settings(name)
+        if self.walk_to is not None:
+            return self.walk_to(settings)
+        from counterpoise.kafka_admin.walking import walk_cluster  # the clients are slow to import
+
+        return walk_cluster(settings, topics=topics)
+
+    def walk_settings(self, name: str) -> ConnectionSettings:
+        """How to reach a cluster with a bare walk, which knows more mechanisms than the calls do."""
+        connection_id = self.cluster(name).connection_id
+        return ConnectionSettings.parse_for_walk(
+            self.connections.settings_for(connection_id), where=f"connection {connection_id}"
+        )
 
     def security_protocol(self, name: str) -> str:
         return self._connection(self.cluster(name).connection_id).security_protocol

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from counterpoise import analysis, reporting
 from counterpoise.approval import people_needed, who_said_yes
-from counterpoise.archive import plan_report_name
+from counterpoise.archive import audit_report_name, plan_report_name
 from counterpoise.installation import Site
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
@@ -119,6 +119,11 @@ def list_reports(site: Site) -> list[str]:
 def report(site: Site, name: str) -> str:
     """A report's HTML. Raises InputError for one that is not there."""
     return site.archive.read_report(name)
+
+
+def audit_report(site: Site, cluster: str, *, suffix: str = "html") -> str:
+    """The newest audit of a cluster, as page (html), text (md) or document (json). Raises InputError without one."""
+    return report(site, audit_report_name(cluster, suffix=suffix))
 
 
 def plan_report(site: Site, run_id: str) -> str:

@@ -13,7 +13,14 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.hitl import HITLOperator
 
 ROOT = Path(__file__).parents[2]
-DAG_IDS = {"history_compaction", "kafka_snapshot", "kafka_leader_balance", "kafka_rebalance", "kafka_throttle_watch"}
+DAG_IDS = {
+    "history_compaction",
+    "kafka_audit",
+    "kafka_leader_balance",
+    "kafka_rebalance",
+    "kafka_snapshot",
+    "kafka_throttle_watch",
+}
 MOST_LINES = 120
 HEAVY = ("great_expectations", "pyspark", "matplotlib", "ortools", "confluent_kafka", "kafka", "counterpoise.pipeline")
 

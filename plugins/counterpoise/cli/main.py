@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from counterpoise.cli import controlling, history, planning, reports, running, status, stopping
+from counterpoise.cli import audit, controlling, doctor, history, planning, reports, running, status, stopping
 from counterpoise.errors import CounterpoiseError
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for room in (planning, running, status, controlling, stopping, reports, history):
+    for room in (planning, running, status, controlling, stopping, reports, history, doctor, audit):
         room.add_commands(commands)
     return parser
 

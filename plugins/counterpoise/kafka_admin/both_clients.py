@@ -12,12 +12,13 @@ Limits: Kafka 2.8 and later.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from counterpoise.kafka_admin import altering, configs, offsets, permissions, reading
+from counterpoise.kafka_admin import altering, configs, eligible, groups, offsets, permissions, quorum, reading
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.probe import Attempt
 from counterpoise.kafka_admin.wire import Wire
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
 from counterpoise.model.kafka import (
     BrokerVersion,
     CallResults,
@@ -68,11 +69,23 @@ class BothClients(ClusterAdmin):
     def describe_quorum(self) -> tuple[QuorumNode, ...]:
         return reading.describe_quorum(self._wire)
 
+    def describe_quorum_state(self) -> Quorum | None:
+        return quorum.describe_quorum_state(self._wire)
+
     def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
         return reading.describe_versions(self._wire, broker_ids)
 
+    def describe_features(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, Mapping[str, FeatureLevel]]:
+        return reading.describe_features(self._wire, broker_ids)
+
+    def list_eligible_leaders(self, topics: Sequence[str]) -> Mapping[TopicPartition, tuple[int, ...]]:
+        return eligible.list_eligible_leaders(self._wire, topics)
+
+    def describe_groups(self) -> tuple[GroupMembers, ...]:
+        return groups.describe_groups(self._wire)
+
     def describe_configs(
-        self, resources: Iterable[ConfigResource], keys: Sequence[str], *, via_broker: int | None = None
+        self, resources: Iterable[ConfigResource], keys: Sequence[str] | None, *, via_broker: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         return configs.describe_configs(self._wire, resources, keys, via_broker)
 

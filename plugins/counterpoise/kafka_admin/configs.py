@@ -19,6 +19,7 @@ from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS
 from counterpoise.kafka_admin.port import NO_ANSWER
 from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words, write_deadline
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     CallResults,
     ConfigChange,
     ConfigOperation,
@@ -52,7 +53,7 @@ _TOPICS_PER_REQUEST: Final = 2000
 
 
 def describe_configs(
-    wire: Wire, resources: Iterable[ConfigResource], keys: Sequence[str], via_broker: int | None
+    wire: Wire, resources: Iterable[ConfigResource], keys: Sequence[str] | None, via_broker: int | None
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """See `ClusterReader.describe_configs`. All brokers are asked side by side."""
     wanted = list(dict.fromkeys(resources))
@@ -76,25 +77,30 @@ def describe_configs(
 
 
 def _describe_asks(
-    resources: Sequence[ConfigResource], keys: Sequence[str], via_broker: int | None
+    resources: Sequence[ConfigResource], keys: Sequence[str] | None, via_broker: int | None
 ) -> list[tuple[bool, Ask]]:
     """What to ask whom, and whether it is about a broker."""
     brokers = [r for r in resources if r.type is ConfigResourceType.BROKER]
     topics = [r for r in resources if r.type is ConfigResourceType.TOPIC]
     asks = [
-        (True, Ask(int(broker.name), _describe_request([broker], keys), SILENT_AFTER_SECONDS)) for broker in brokers
+        (True, Ask(int(broker.name), _describe_request([broker], keys), SILENT_AFTER_SECONDS))
+        for broker in brokers
+        if broker != EVERY_BROKER
     ]
+    if EVERY_BROKER in brokers:
+        asks.append((False, Ask(None, _describe_request([EVERY_BROKER], keys))))
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         request = _describe_request(topics[start : start + _TOPICS_PER_REQUEST], keys)
         asks.append((False, Ask(via_broker, request, None if via_broker is None else SILENT_AFTER_SECONDS)))
     return asks
 
 
-def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str]) -> Any:
+def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | None) -> Any:
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
+    asked = None if keys is None else list(keys)
     return DescribeConfigsRequest(
         resources=[
-            resource_type(resource_type=_TYPES[r.type], resource_name=r.name, configuration_keys=list(keys))
+            resource_type(resource_type=_TYPES[r.type], resource_name=r.name, configuration_keys=asked)
             for r in resources
         ],
         include_synonyms=False,

@@ -20,10 +20,11 @@ from counterpoise.errors import ConfigurationError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+LIBRDKAFKA_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER")  # enough for a walk, not for calls
 
 # librdkafka knows some settings under two names.
 _SAME_AS: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
-_SECRETS: Final = ("sasl.password", "ssl.key.password")
+_SECRETS: Final = re.compile(r"password|secret|passphrase|key\.pem|sasl\.oauthbearer\.config")
 _SASL: Final = ("sasl.mechanism", "sasl.username", "sasl.password")
 _SSL: Final = (
     "ssl.ca.location",
@@ -69,6 +70,21 @@ class ConnectionSettings:
         known = {key: value for key, value in settings.items() if key in (*_SASL, *_SSL, *_OTHERS)}
         return cls(addresses, {"security.protocol": _protocol(settings), **known})
 
+    @classmethod
+    def parse_for_walk(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
+        """As `parse`, and with every mechanism of SASL that librdkafka has: a walk needs no other client.
+
+        Settings of those other mechanisms are checked by librdkafka itself.
+        """
+        texts = _as_texts(extra, [])
+        protocol = _protocol(texts)
+        if not protocol.startswith("SASL") or texts.get("sasl.mechanism") not in LIBRDKAFKA_MECHANISMS:
+            return cls.parse(extra, where=where)
+        theirs = {key: value for key, value in texts.items() if key.startswith(("sasl.", "enable.sasl", "https."))}
+        ours: dict[str, object] = {key: value for key, value in texts.items() if key not in theirs}
+        parsed = cls.parse({**ours, "security.protocol": "SSL" if "SSL" in protocol else "PLAINTEXT"}, where=where)
+        return cls(parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **theirs})
+
     @property
     def security_protocol(self) -> str:
         """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
@@ -81,8 +97,8 @@ class ConnectionSettings:
 
     def without_secrets(self, text: str) -> str:
         """`text` of a client, fit for messages and logs."""
-        for key in _SECRETS:
-            if secret := self.librdkafka.get(key):
+        for key, secret in self.librdkafka.items():
+            if secret and _SECRETS.search(key):
                 text = text.replace(secret, "***")
         return text
 
@@ -114,11 +130,11 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
         arguments["sasl_plain_username"] = given["sasl.username"]
         arguments["sasl_plain_password"] = given["sasl.password"]
     if settings.security_protocol.endswith("SSL"):
-        arguments["ssl_context"] = _ssl_context(given)
+        arguments["ssl_context"] = ssl_context(given)
     return arguments
 
 
-def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
     """The context that obeys the same settings as librdkafka; kafka-python's own arguments cannot say all of them."""
     context = ssl.create_default_context()
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != "none"

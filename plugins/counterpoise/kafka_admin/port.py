@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
 from counterpoise.model.kafka import (
     BrokerVersion,
     CallResults,
@@ -60,6 +61,10 @@ class ClusterReader(Protocol):
         """The metadata quorum (KIP-595), the active controller first."""
         ...
 
+    def describe_quorum_state(self) -> Quorum | None:
+        """The same with all that its leader tells (KIP-836, KIP-853); None on a cluster that still has ZooKeeper."""
+        ...
+
     def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
         """What each live broker (or each of the named ones) speaks, asked of itself, side by side.
 
@@ -67,12 +72,28 @@ class ClusterReader(Protocol):
         """
         ...
 
+    def describe_features(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, Mapping[str, FeatureLevel]]:
+        """Levels by feature (KIP-584), asked as `describe_versions` does."""
+        ...
+
+    def list_eligible_leaders(self, topics: Sequence[str]) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """Replicas outside the ISR that may still lead without loss (KIP-966); partitions without any are left out.
+
+        Raises ClusterError where brokers do not tell (before 3.8).
+        """
+        ...
+
+    def describe_groups(self) -> tuple[GroupMembers, ...]:
+        """The consumer groups of the brokers that answer, by name. Empty groups have no topics."""
+        ...
+
     def describe_configs(
-        self, resources: Iterable[ConfigResource], keys: Sequence[str], *, via_broker: int | None = None
+        self, resources: Iterable[ConfigResource], keys: Sequence[str] | None, *, via_broker: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         """The named keys of each resource; an unset key without a default is absent. Unknown topics are left out.
 
-        A broker's configs are asked of that broker, and one that gives no answer (dead, frozen) is left out, too.
+        None is every key; secrets have no value. EVERY_BROKER is the dynamic default of all brokers. A broker's configs
+        are asked of that broker, and one that gives no answer (dead, frozen) is left out, too.
         `via_broker` pins topic configs to the broker that acts on them, since another one's metadata may be older;
         BrokerSilentError is raised when that one gives no answer.
         """

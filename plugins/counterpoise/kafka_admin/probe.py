@@ -23,12 +23,15 @@ from confluent_kafka.admin import AdminClient
 
 from counterpoise.errors import ConfigurationError
 from counterpoise.kafka_admin.connection import ConnectionSettings, librdkafka_arguments, split_address
+from counterpoise.model.kafka import BrokerDescription
+from counterpoise.model.walk import MetadataAnswer
 
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
 HANDSHAKE_TIMEOUT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _SASL_HANDSHAKE: Final = 17  # the number of the request
 _UNSUPPORTED_MECHANISM: Final = 33
+_FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 # An address is `host:port/bootstrap` in librdkafka's errors; brokers that it told about have their id instead.
 _OF_ANOTHER_BROKER: Final = re.compile(r"\S+/\d+: ")
@@ -67,12 +70,26 @@ def librdkafka_client(settings: ConnectionSettings, **extra: Any) -> AdminClient
         raise ConfigurationError("connection", (f"librdkafka refuses the settings: {reason}",)) from None
 
 
+def resolve(host: str, port: int, family: str = "any") -> tuple[str, ...]:
+    """All addresses of a name, in the resolver's order; `family` is any, v4 or v6. Raises OSError with the reason."""
+    try:
+        split_address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")  # what brokers advertise is any text
+        if not host.isprintable():
+            raise ValueError("it has characters that no name has")
+        found = socket.getaddrinfo(host, port, _FAMILIES.get(family, socket.AF_UNSPEC), socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(None, f'the name "{host}" does not resolve ({error.strerror})') from None
+    except ValueError as error:  # a label that is too long, for one
+        raise OSError(None, f'"{host}" and port {port} cannot be an address ({error})') from None
+    return tuple(dict.fromkeys(str(one[4][0]) for one in found))
+
+
 def _tcp_reason(address: str) -> str:
     host, port = split_address(address)
     try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolve(host, port)
     except OSError as error:
-        return f'the name "{host}" does not resolve ({error.strerror})'
+        return str(error.strerror)
     try:
         socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS).close()
     except TimeoutError:
@@ -80,6 +97,25 @@ def _tcp_reason(address: str) -> str:
     except OSError as error:
         return f"TCP: {error.strerror or error}"
     return ""
+
+
+def librdkafka_walk(address: str, settings: ConnectionSettings) -> MetadataAnswer | str:
+    """What librdkafka is told at an address that takes connections, or why it is told nothing.
+
+    For the mechanisms of SASL that only librdkafka knows. Raises ConfigurationError when it refuses the settings.
+    """
+    if reason := _handshake_reason(address, settings):
+        return settings.without_secrets(reason)
+    client = librdkafka_client(ConnectionSettings((address,), settings.librdkafka))
+    answer: Future[Any] = client.describe_cluster(request_timeout=HANDSHAKE_TIMEOUT_SECONDS)
+    while not answer.done():
+        client.poll(_POLL_SECONDS)  # it fetches tokens in here
+    try:
+        told = answer.result()
+    except KafkaException as error:
+        return settings.without_secrets(str(error.args[0].str()))
+    brokers = [BrokerDescription(node.id, node.host, node.port, node.rack, is_fenced=False) for node in told.nodes]
+    return MetadataAnswer(told.cluster_id or "", tuple(sorted(brokers, key=lambda b: b.broker_id)))
 
 
 def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
@@ -108,9 +144,9 @@ def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
     # "All brokers down" follows every reason; alone, it means that the other side hung up or kept silent. A response
     # of an invalid size is one in another language, whose first four bytes were taken for a length.
     telling = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN and "Invalid response" not in e.str()]
-    if settings.security_protocol.endswith("SSL") and _speaks_tls(address) is False:
+    if settings.security_protocol.endswith("SSL") and speaks_tls(address) is False:
         return f'it does not speak TLS, but "security.protocol" is {settings.security_protocol}'
-    return _in_words(telling[0], settings) if telling else _silence_reason(address, settings)
+    return _in_words(telling[0], settings) if telling else silence_reason(address, settings)
 
 
 def _tell_of_brokers(statistics: list[str]) -> bool:
@@ -127,10 +163,10 @@ def _in_words(error: KafkaError, settings: ConnectionSettings) -> str:
     return said
 
 
-def _silence_reason(address: str, settings: ConnectionSettings) -> str:
+def silence_reason(address: str, settings: ConnectionSettings) -> str:
     protocol = settings.security_protocol
     uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
-    if not uses_tls and _speaks_tls(address):
+    if not uses_tls and speaks_tls(address):
         return f'it speaks TLS, but "security.protocol" is {protocol}; set SSL or SASL_SSL'
     if not uses_sasl and (mechanisms := _sasl_mechanisms(address, uses_tls)):
         wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
@@ -146,7 +182,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def _speaks_tls(address: str) -> bool | None:
+def speaks_tls(address: str) -> bool | None:
     """Whether a TLS handshake is understood there; None when there is no answer to it."""
     try:
         with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:

@@ -8,7 +8,7 @@ other kind of metadata request is used.
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import (
@@ -29,6 +29,7 @@ from counterpoise.kafka_admin.wire import (
     error_in_words,
 )
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import FeatureLevel
 from counterpoise.model.kafka import (
     BrokerDescription,
     BrokerVersion,
@@ -46,10 +47,18 @@ _INVALID_TOPIC: Final = 17
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def describe_cluster(wire: Wire) -> ClusterDescription:
+class Asker(Protocol):
+    """Whoever carries a request to a broker that answers: `Wire` to any, `walking.OneAddress` to one address."""
+
+    def read(self, request: Any, what: str) -> Any: ...
+
+    def pause(self, attempt: int) -> None: ...
+
+
+def describe_cluster(wire: Asker) -> ClusterDescription:
     """Registered brokers by id. Brokers before 4.0 do not tell about fenced ones (KIP-1073), which are then absent."""
     answer = wire.read(DescribeClusterRequest(include_fenced_brokers=True), "the brokers")
-    _raise_for(answer.error_code, answer.error_message, "the brokers")
+    raise_for(answer.error_code, answer.error_message, "the brokers")
     brokers = [
         BrokerDescription(b.broker_id, b.host, b.port, b.rack, bool(getattr(b, "is_fenced", False)))
         for b in answer.brokers
@@ -57,7 +66,7 @@ def describe_cluster(wire: Wire) -> ClusterDescription:
     return ClusterDescription(answer.cluster_id, tuple(sorted(brokers, key=lambda b: b.broker_id)))
 
 
-def describe_topics(wire: Wire, names: Sequence[str] | None) -> tuple[TopicDescription, ...]:
+def describe_topics(wire: Asker, names: Sequence[str] | None) -> tuple[TopicDescription, ...]:
     """Topics by name. A name that one broker does not know yet is asked for again, then left out."""
     if names is None:
         return _sorted_topics(_metadata(wire, None))
@@ -69,7 +78,7 @@ def describe_topics(wire: Wire, names: Sequence[str] | None) -> tuple[TopicDescr
     return _sorted_topics(list(found.values()))
 
 
-def _metadata(wire: Wire, names: Sequence[str] | None) -> list[Any]:
+def _metadata(wire: Asker, names: Sequence[str] | None) -> list[Any]:
     topic_type = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [topic_type(name=name) for name in names]
     answer = wire.read(MetadataRequest(topics=topics, allow_auto_topic_creation=False), "the topics")
@@ -78,7 +87,7 @@ def _metadata(wire: Wire, names: Sequence[str] | None) -> list[Any]:
         if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
             continue
         if topic.error_code != _LEADER_NOT_AVAILABLE:
-            _raise_for(topic.error_code, None, f"topic {topic.name}")
+            raise_for(topic.error_code, None, f"topic {topic.name}")
         known.append(topic)
     return known
 
@@ -87,7 +96,8 @@ def _sorted_topics(topics: Sequence[Any]) -> tuple[TopicDescription, ...]:
     return tuple(_topic(topic) for topic in sorted(topics, key=lambda topic: str(topic.name)))
 
 
-def _topic(topic: Any) -> TopicDescription:
+def partitions_of(topic: Any) -> tuple[PartitionDescription, ...]:
+    """The partitions of a topic in an answer to a metadata request, by number."""
     partitions = [
         PartitionDescription(
             partition=p.partition_index,
@@ -98,11 +108,15 @@ def _topic(topic: Any) -> TopicDescription:
         )
         for p in topic.partitions
     ]
+    return tuple(sorted(partitions, key=lambda p: p.partition))
+
+
+def _topic(topic: Any) -> TopicDescription:
     return TopicDescription(
         topic=topic.name,
         topic_id=str(topic.topic_id),
         is_internal=bool(topic.is_internal),
-        partitions=tuple(sorted(partitions, key=lambda p: p.partition)),
+        partitions=partitions_of(topic),
     )
 
 
@@ -111,7 +125,7 @@ def list_reassignments(wire: Wire) -> dict[TopicPartition, Reassignment]:
     timeout_ms = int(wire.request_timeout_seconds * 1000)
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
     answer = wire.read(request, "the reassignments", wire.taker_id())
-    _raise_for(answer.error_code, answer.error_message, "the reassignments")
+    raise_for(answer.error_code, answer.error_message, "the reassignments")
     return {
         TopicPartition(topic.name, p.partition_index): Reassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -126,19 +140,17 @@ def describe_log_dirs(wire: Wire, broker_ids: Sequence[int] | None) -> tuple[Log
     asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else set(broker_ids))
     answers = wire.read_each([Ask(broker_id, DescribeLogDirsRequest(topics=None), knocks=True) for broker_id in asked])
     found: list[LogDirDescription] = []
-    for broker_id, answer in _told(asked, answers, "the log dirs"):
-        _raise_for(getattr(answer, "error_code", 0) or 0, None, f"the log dirs of broker {broker_id}")
+    for broker_id, answer in told(asked, answers, "the log dirs"):
+        raise_for(getattr(answer, "error_code", 0) or 0, None, f"the log dirs of broker {broker_id}")
         found += [_log_dir(broker_id, result) for result in answer.results]
     return tuple(sorted(found, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
 
 
 def describe_versions(wire: Wire, broker_ids: Sequence[int] | None = None) -> dict[int, BrokerVersion]:
     """What each live broker speaks, by its own word (KIP-511, KIP-584); one that gives no answer is left out."""
-    asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else broker_ids)
-    answers = wire.read_each([Ask(broker_id, versions_request(), SILENT_AFTER_SECONDS) for broker_id in asked])
     found: dict[int, BrokerVersion] = {}
-    for broker_id, answer in _told(asked, answers, "the versions"):
-        _raise_for(answer.error_code, None, f"the versions of broker {broker_id}")
+    for broker_id, answer in told(*_versions(wire, broker_ids), "the versions"):
+        raise_for(answer.error_code, None, f"the versions of broker {broker_id}")
         ranges = sorted((api.api_key, api.min_version, api.max_version) for api in answer.api_keys)
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
         digest = hashlib.sha256(repr(ranges).encode()).hexdigest()[:12]
@@ -146,7 +158,26 @@ def describe_versions(wire: Wire, broker_ids: Sequence[int] | None = None) -> di
     return found
 
 
-def _told(asked: Sequence[int], answers: Sequence[Any], what: str) -> Iterator[tuple[int, Any]]:
+def describe_features(wire: Wire, broker_ids: Sequence[int] | None = None) -> dict[int, dict[str, FeatureLevel]]:
+    """Each live broker's features (KIP-584), by its own word; one that gives no answer is left out."""
+    return {broker_id: _features(answer) for broker_id, answer in told(*_versions(wire, broker_ids), "the features")}
+
+
+def _features(answer: Any) -> dict[str, FeatureLevel]:
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+    return {
+        feature.name: FeatureLevel(finalized.get(feature.name), feature.min_version, feature.max_version)
+        for feature in answer.supported_features or ()
+    }
+
+
+def _versions(wire: Wire, broker_ids: Sequence[int] | None) -> tuple[list[int], list[Any]]:
+    """The live brokers, or the named ones, and what each answers about its versions."""
+    asked = sorted(describe_cluster(wire).live_broker_ids if broker_ids is None else broker_ids)
+    return asked, wire.read_each([Ask(broker_id, versions_request(), SILENT_AFTER_SECONDS) for broker_id in asked])
+
+
+def told(asked: Sequence[int], answers: Sequence[Any], what: str) -> Iterator[tuple[int, Any]]:
     """The brokers that answered, with their answers. Raises ClusterError for one that refuses to."""
     for broker_id, answer in zip(asked, answers, strict=True):
         if not isinstance(answer, Failure):
@@ -160,8 +191,8 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
         broker_id=broker_id,
         path=result.log_dir,
         error=error_in_words(result.error_code, None) or None,
-        total_bytes=_or_none(getattr(result, "total_bytes", None)),
-        usable_bytes=_or_none(getattr(result, "usable_bytes", None)),
+        total_bytes=or_none(getattr(result, "total_bytes", None)),
+        usable_bytes=or_none(getattr(result, "usable_bytes", None)),
         # A "future" replica is one on its way to another dir of the same broker: it will take the place of this one.
         sizes={
             TopicPartition(topic.name, p.partition_index): p.partition_size
@@ -174,33 +205,42 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
 
 def describe_quorum(wire: Wire) -> tuple[QuorumNode, ...]:
     """Leader, voters, observers (KIP-595); nothing on a cluster that still has ZooKeeper."""
-    topic_type = DescribeQuorumRequest.TopicData
-    partition = topic_type.PartitionData(partition_index=0)
-    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
-    try:
-        answer = wire.read(request, "the metadata quorum")
-    except UnsupportedRequestError:
+    answer = quorum_answer(wire)
+    if answer is None:
         return ()
-    _raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")
     state = answer.topics[0].partitions[0]
-    _raise_for(state.error_code, getattr(state, "error_message", None), "the metadata quorum")
     voters = [_node(v, "leader" if v.replica_id == state.leader_id else "voter") for v in state.current_voters]
     nodes = voters + [_node(observer, "observer") for observer in state.observers]
     order = ("leader", "voter", "observer")
     return tuple(sorted(nodes, key=lambda node: (order.index(node.role), node.node_id)))
 
 
+def quorum_answer(wire: Wire) -> Any:
+    """What the quorum's leader tells of itself (KIP-595, KIP-853); None on a cluster that still has ZooKeeper."""
+    topic_type = DescribeQuorumRequest.TopicData
+    partition = topic_type.PartitionData(partition_index=0)
+    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    try:
+        answer = wire.read(request, "the metadata quorum")
+    except UnsupportedRequestError:
+        return None
+    raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")
+    state = answer.topics[0].partitions[0]
+    raise_for(state.error_code, getattr(state, "error_message", None), "the metadata quorum")
+    return answer
+
+
 def _node(replica: Any, role: str) -> QuorumNode:
-    caught_up = _or_none(getattr(replica, "last_caught_up_timestamp", None))
+    caught_up = or_none(getattr(replica, "last_caught_up_timestamp", None))
     return QuorumNode(replica.replica_id, role, replica.log_end_offset, caught_up)
 
 
-def _or_none(number: int | None) -> int | None:
+def or_none(number: int | None) -> int | None:
     """Kafka says -1 where it does not know."""
     return None if number is None or number < 0 else number
 
 
-def _raise_for(code: int, message: str | None, what: str) -> None:
+def raise_for(code: int, message: str | None, what: str) -> None:
     if code:
         retry = "; try again" if kafka_errors.for_code(code).retriable else ""
         raise ClusterError(f"{what}: {error_in_words(code, message)}{retry}")

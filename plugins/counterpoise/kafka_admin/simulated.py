@@ -17,9 +17,11 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from counterpoise.errors import BrokerSilentError, ClusterUnreachableError, UnknownOutcomeError
 from counterpoise.kafka_admin.port import NO_ANSWER, ClusterAdmin
-from counterpoise.kafka_admin.simulated_world import VERSION, SimulatedWorld
+from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     BrokerDescription,
     BrokerVersion,
     CallResults,
@@ -154,13 +156,30 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return tuple(QuorumNode(b, role, len(self.calls), int(self.now * 1000)) for b, role in rows)
 
     @_call
+    def describe_quorum_state(self) -> Quorum | None:
+        return self.quorum_now()
+
+    @_call
+    def describe_features(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, Mapping[str, FeatureLevel]]:
+        asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
+        return {b: self.features.get(b, FEATURES) for b in asked if self.answers(b)}
+
+    @_call
+    def list_eligible_leaders(self, topics: Sequence[str]) -> Mapping[TopicPartition, tuple[int, ...]]:
+        return {key: ids for key, ids in sorted(self.eligible_leaders.items()) if key.topic in set(topics)}
+
+    @_call
+    def describe_groups(self) -> tuple[GroupMembers, ...]:
+        return tuple(sorted(self.groups, key=lambda group: group.group))
+
+    @_call
     def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
         asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
         return {b: self.versions.get(b, VERSION) for b in asked if self.answers(b)}
 
     @_call
     def describe_configs(
-        self, resources: Iterable[ConfigResource], keys: Sequence[str], *, via_broker: int | None = None
+        self, resources: Iterable[ConfigResource], keys: Sequence[str] | None, *, via_broker: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         if via_broker is not None and not self.answers(via_broker):
             raise BrokerSilentError(f"the configs: broker {via_broker} gives no answer: {_NOT_LIVE}")
@@ -253,7 +272,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     def _is_told(self, resource: ConfigResource) -> bool:
         if resource.type is ConfigResourceType.TOPIC:
             return resource.name in self.topic_ids
-        return self.answers(int(resource.name))
+        return resource == EVERY_BROKER or self.answers(int(resource.name))
 
 
 def _results(outcome: Mapping[S, str]) -> CallResults[S]:

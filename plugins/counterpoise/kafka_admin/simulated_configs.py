@@ -11,11 +11,12 @@ any text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
     LIST_KEYS,
@@ -29,7 +30,9 @@ from counterpoise.model.kafka import (
 )
 
 MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
 
+_ALSO_OF_BROKERS: Final = (MIN_ISR, UNCLEAN)
 _RATES: Final = (*RATE_KEYS, "replica.alter.log.dirs.io.max.bytes.per.second")
 _DEFAULTS: Final = {
     ConfigResourceType.TOPIC: {
@@ -39,8 +42,18 @@ _DEFAULTS: Final = {
         "cleanup.policy": "delete",
         "retention.ms": "604800000",
         "retention.bytes": "-1",
+        UNCLEAN: "false",
     },
-    ConfigResourceType.BROKER: {MIN_ISR: "1"},
+    # As Kafka ships them; a test that wants others fills `static`.
+    ConfigResourceType.BROKER: {
+        MIN_ISR: "1",
+        UNCLEAN: "false",
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "auto.create.topics.enable": "true",
+        "auto.leader.rebalance.enable": "true",
+    },
 }
 _LIST: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
 
@@ -53,21 +66,30 @@ class SimulatedConfigs:
     broker_defaults: dict[str, str] = field(default_factory=dict)  # the cluster-wide dynamic default of brokers
     static: dict[int, dict[str, str]] = field(default_factory=dict)  # the broker's own file
 
-    def describe(self, resource: ConfigResource, keys: Sequence[str]) -> dict[str, ConfigValue]:
-        """The named keys, each with the level that wins; unset ones without a default are absent."""
-        values = {key: self._value(resource, key) for key in keys}
+    def describe(self, resource: ConfigResource, keys: Sequence[str] | None) -> dict[str, ConfigValue]:
+        """The named keys (None: all), each with the level that wins; unset ones without a default are absent."""
+        levels = self._levels(resource)
+        wanted = dict.fromkeys(key for level, _ in levels for key in level) if keys is None else keys
+        values = {key: _value(levels, key) for key in wanted}
         return {key: value for key, value in values.items() if value is not None}
 
-    def _value(self, resource: ConfigResource, key: str) -> ConfigValue | None:
-        is_topic = resource.type is ConfigResourceType.TOPIC
-        own = ConfigSource.DYNAMIC_TOPIC if is_topic else ConfigSource.DYNAMIC_BROKER
-        levels = [(self.dynamic.get(resource, {}), own)]
-        if not is_topic or key == MIN_ISR:  # of the topic keys here, only this one has a broker-level counterpart
-            levels.append((self.broker_defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER))
-        if not is_topic:
-            levels.append((self.static.get(int(resource.name), {}), ConfigSource.STATIC_BROKER))
-        levels.append((_DEFAULTS[resource.type], ConfigSource.DEFAULT))
-        return next((ConfigValue(level[key], source) for level, source in levels if key in level), None)
+    def _levels(self, resource: ConfigResource) -> list[tuple[Mapping[str, str], ConfigSource]]:
+        """The winning one first."""
+        of_all = (self.broker_defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        if resource == EVERY_BROKER:
+            return [of_all]
+        defaults = (_DEFAULTS[resource.type], ConfigSource.DEFAULT)
+        dynamic = self.dynamic.get(resource, {})
+        if resource.is_broker:
+            static = (self.static.get(int(resource.name), {}), ConfigSource.STATIC_BROKER)
+            return [(dynamic, ConfigSource.DYNAMIC_BROKER), of_all, static, defaults]
+        # Of the topic keys here, only these have a broker-level counterpart of the same name.
+        static_of_one = self.static[min(self.static)] if self.static else {}
+        shared: list[tuple[Mapping[str, str], ConfigSource]] = [
+            ({key: level[key] for key in _ALSO_OF_BROKERS if key in level}, source)
+            for level, source in (of_all, (static_of_one, ConfigSource.STATIC_BROKER))
+        ]
+        return [(dynamic, ConfigSource.DYNAMIC_TOPIC), *shared, defaults]
 
     def alter(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         """Apply all changes of one resource, or none; "" or the refusal."""
@@ -105,6 +127,10 @@ class SimulatedConfigs:
         """Whether the list of the topic names this replica."""
         listed = self.dynamic.get(ConfigResource(ConfigResourceType.TOPIC, topic), {}).get(key, "")
         return listed == "*" or f"{partition}:{broker_id}" in listed.split(",")
+
+
+def _value(levels: Sequence[tuple[Mapping[str, str], ConfigSource]], key: str) -> ConfigValue | None:
+    return next((ConfigValue(level[key], source) for level, source in levels if key in level), None)
 
 
 def _merged(before: str, change: ConfigChange) -> str:

@@ -18,11 +18,13 @@ from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
 from counterpoise.kafka_admin.simulated_copying import Transfer, speeds, transfers
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum, QuorumVoter
 from counterpoise.model.kafka import BrokerVersion, ConfigResource, ConfigResourceType
 from counterpoise.model.tables import TOPIC_CONFIGS
 
 FULL_SPEED_BYTES_PER_SECOND: Final = 100_000_000
 SESSION_TIMEOUT_SECONDS: Final = 9.0
+FEATURES: Final = {"metadata.version": FeatureLevel(29, 7, 29)}  # the same
 VERSION: Final = BrokerVersion("simulated", 29)  # what every broker speaks unless a test says otherwise
 
 
@@ -49,6 +51,10 @@ class SimulatedWorld:
     partitions: dict[TopicPartition, SimulatedPartition] = field(default_factory=dict)
     configs: SimulatedConfigs = field(default_factory=SimulatedConfigs)
     versions: dict[int, BrokerVersion] = field(default_factory=dict)
+    features: dict[int, dict[str, FeatureLevel]] = field(default_factory=dict)  # of brokers that differ from FEATURES
+    quorum: Quorum | None = None  # None: the first three brokers vote
+    eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    groups: list[GroupMembers] = field(default_factory=list)
 
     # -- building
 
@@ -148,6 +154,19 @@ class SimulatedWorld:
         """Whether it is up, and not frozen."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_up and not broker.is_frozen
+
+    def quorum_now(self) -> Quorum:
+        """What the quorum's leader tells: `quorum`, or that of brokers, of which the first three vote."""
+        if self.quorum is not None:
+            return self.quorum
+        now_ms, voters = int(self.now * 1000), sorted(self.brokers)[:3]
+        leader = min(self.live_broker_ids)
+        nodes = [
+            QuorumVoter(b, b in voters or b == leader, now_ms, seen, seen)
+            for b in sorted(self.brokers)
+            for seen in (now_ms if self.answers(b) else None,)
+        ]
+        return Quorum(leader, 1, now_ms, tuple(sorted(nodes, key=lambda node: not node.is_voter)))
 
     # -- time
 

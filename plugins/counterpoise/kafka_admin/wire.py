@@ -17,7 +17,6 @@ Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and 
 4.0) changes of the whole cluster have to go to the controller, frozen or not.
 """
 
-import logging
 import math
 import threading
 import time
@@ -31,6 +30,7 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
+from counterpoise.kafka_admin.bare import keep_secrets_out_of_logs
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
 from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS, Knocking
 from counterpoise.kafka_admin.probe import Attempt, probe
@@ -214,10 +214,7 @@ class Wire:
 
     def _open(self) -> KafkaAdminClient:
         """A client for the first address that answers; the others are not given to it, since it picks at random."""
-        # At DEBUG kafka-python writes its configuration and SASL's tokens to the log, at INFO every connection.
-        for name in ("kafka.admin.client", "kafka.net.connection", "kafka.net.sasl", "kafka.protocol"):
-            logger = logging.getLogger(name)
-            logger.setLevel(max(logger.level, logging.WARNING))
+        keep_secrets_out_of_logs()
         attempts: list[Attempt] = []
         for address in self.settings.bootstrap_servers:
             attempt = probe(address, self.settings)

@@ -124,7 +124,7 @@ class ConfigSource(StrEnum):
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
     type: ConfigResourceType
-    name: str  # a topic, or a broker id in decimal
+    name: str  # a topic, or a broker id in decimal; "" is the default of all brokers
 
     @property
     def is_topic(self) -> bool:
@@ -133,6 +133,9 @@ class ConfigResource:
     @property
     def is_broker(self) -> bool:
         return self.type is ConfigResourceType.BROKER
+
+
+EVERY_BROKER: Final = ConfigResource(ConfigResourceType.BROKER, "")  # their dynamic default; never written
 
 
 @dataclass(frozen=True, slots=True)

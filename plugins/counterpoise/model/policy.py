@@ -5,9 +5,12 @@ ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import time, timedelta
 from enum import StrEnum
+
+from counterpoise.model.severity import Severity, Waiver
 
 
 class LeaderWeight(StrEnum):
@@ -116,8 +119,19 @@ class HistoryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditPolicy:
+    """What rules are measured against, what a team already knows, and what makes an audit fail."""
+
+    thresholds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by rule, then by name
+    waivers: tuple[Waiver, ...] = ()
+    controller_racks: Mapping[int, str] = field(default_factory=dict)  # of controllers that are no brokers
+    fails_at: Severity | None = None  # the Dag run, when a finding that nobody waived is this bad
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPolicy:
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
+    audit: AuditPolicy = field(default_factory=AuditPolicy)

@@ -15,6 +15,7 @@ from counterpoise.pipeline.approving import (
     second_approval_question,
     validate,
 )
+from counterpoise.pipeline.auditing import audit, audit_page, failure_of, open_at
 from counterpoise.pipeline.compacting import CompactionReport, compact
 from counterpoise.pipeline.observing import due_clusters, photograph, snapshot
 from counterpoise.pipeline.planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
@@ -41,11 +42,15 @@ __all__ = [
     "WatchReport",
     "analyse",
     "approval_question",
+    "audit",
+    "audit_page",
     "compact",
     "due_clusters",
     "execute_step",
     "execution",
+    "failure_of",
     "find_problems",
+    "open_at",
     "open_run",
     "opened_run",
     "photograph",

@@ -8,6 +8,7 @@ pages hold no script, and a Content-Security-Policy that would stop one. Same va
 Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one thread at a time.
 """
 
+from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
 from counterpoise.reporting.balance_text import (
     brokers_csv,
     leader_balance_csv,
@@ -22,6 +23,9 @@ from counterpoise.reporting.run_page import run_report
 from counterpoise.reporting.text import plan_markdown, progress_line
 
 __all__ = [
+    "audit_json",
+    "audit_markdown",
+    "audit_report",
     "brokers_csv",
     "fleet_csv",
     "fleet_json",

@@ -21,6 +21,7 @@ from counterpoise.model.policy import (
     MaintenanceWindow,
     MovementPolicy,
 )
+from counterpoise.settings.audits import read_audit
 from counterpoise.settings.sections import (
     Section,
     amount,
@@ -51,6 +52,7 @@ def read_policy(section: Section | None) -> ClusterPolicy:
         movement=_movement(section.section("movement")),
         approval=_approval(section.section("approval")),
         history=_history(section.section("history")),
+        audit=read_audit(section.section("audit")),
     )
     section.finish()
     return policy

@@ -1,0 +1,1 @@
+"""The rules, a file for each area."""

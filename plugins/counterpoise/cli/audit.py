@@ -1,0 +1,104 @@
+"""`audit`: what will bite, worst first, with the exact fix in the report that is written beside it."""
+
+import argparse
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from counterpoise import pipeline, queries
+from counterpoise.cli import tables
+from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json, site_for, write_text
+from counterpoise.errors import StoreError
+from counterpoise.model.finding import AuditReport, Seen
+from counterpoise.model.severity import Severity
+
+_FOUND: Final = 1
+_FAILING: Final = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+_STYLES: Final = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.UNKNOWN: "dim"}
+_SUFFIXES: Final = ("html", "md", "json")
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="what will bite this cluster, with evidence and the fix; reads only",
+        description="Photographs a cluster, walks to its endpoints, asks for configs, quorum, groups and rights, looks "
+        "into the history, and says what is wrong, the worst first. Changes nothing on the cluster. The report (HTML, "
+        "Markdown, JSON) goes to the store, with what is new since the last audit. docs/audit-rules.md has the rules.",
+        epilog="exit codes: 0 nothing so bad as --fail-at, but for what is waived; 1 findings; 2 usage, or a policy "
+        "that names unknown rules; 3 cluster trouble",
+    )
+    add_cluster_arguments(parser)
+    parser.add_argument(
+        "--fail-at",
+        choices=[str(severity) for severity in _FAILING],
+        help="exit 1 for findings as bad as this (default: fails_at of the cluster's policy, else critical)",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="also write audit.html, audit.md and audit.json there")
+    add_json_argument(parser)
+    parser.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace, console: Console) -> int:
+    site, name = site_for(arguments)
+    with closing(site):
+        fails_at = _fails_at(arguments.fail_at, site.cluster(name).policy.audit.fails_at)
+        report = pipeline.audit(site, name, site.clock())
+        texts = {suffix: queries.audit_report(site, name, suffix=suffix) for suffix in _SUFFIXES}
+        page = pipeline.audit_page(site, name)
+    if arguments.out:
+        page = _write(arguments.out, texts)
+    if arguments.json:
+        print_json(json.loads(texts["json"]))
+    else:
+        _print(console, report, page)
+    return _FOUND if pipeline.open_at(report, fails_at) else 0
+
+
+def _fails_at(asked: str | None, policy: Severity | None) -> Severity:
+    return Severity(asked) if asked else policy or Severity.CRITICAL
+
+
+def _write(folder: Path, texts: dict[str, str]) -> str:
+    """Where the page lies now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"--out {folder}: cannot be made ({error.strerror})") from None
+    for suffix, text in texts.items():
+        write_text(folder / f"audit.{suffix}", text, "report")
+    return str(folder / "audit.html")
+
+
+def _print(console: Console, report: AuditReport, page: str) -> None:
+    waived = len(report.found) - len(report.open)
+    if report.open:
+        rows = tables.table("severity", "rule", "subject", "seen", "since")
+        for one in report.open:
+            rows.add_row(*_row(one, report))
+        console.print(rows)
+    else:
+        console.print("nothing was found" + (" that nobody waived" if waived else ""))
+    for command in dict.fromkeys(one.finding.plan.command(report.cluster) for one in report.open if one.finding.plan):
+        console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
+    if report.previous_at:
+        new = sum(one.is_new for one in report.open)
+        console.print(f"since {report.previous_at:%Y-%m-%d %H:%M} UTC: {new} new, {len(report.gone)} gone")
+    console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
+    console.print(f"what to do, and the lines to paste: {page}", markup=False, soft_wrap=True)
+
+
+def _row(one: Seen, report: AuditReport) -> list[Text]:
+    finding = one.finding
+    since = "new" if one.is_new and report.previous_at else f"{one.first_seen:%Y-%m-%d}"
+    severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
+    return [severity, *(Text(_shown(words)) for words in (finding.rule, finding.subject, finding.seen, since))]
+
+
+def _shown(text: str) -> str:
+    """Text from outside may hold what moves a terminal's cursor."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

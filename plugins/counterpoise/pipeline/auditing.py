@@ -1,0 +1,128 @@
+"""An audit of one cluster: photograph, walk, inspection, what the history knows; then rules, comparison and report.
+
+    report = audit(site, "orders-eu", scheduled_at)
+    report.worst                                       # of what nobody waived
+    audit_page(site, "orders-eu")                      # where its page lies
+
+What cannot be read is noted and holds up nothing: rules that need it say "unknown". Only a cluster that does not answer
+at all, or a policy with names that no rule has, fails an audit. Nothing is changed on the cluster.
+"""
+
+import logging
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Final
+
+from counterpoise import inspection, reporting
+from counterpoise.archive import audit_report_name
+from counterpoise.audit import RULES, auditing
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.finding import AuditReport, RuleText, Seen
+from counterpoise.model.inspection import Inspection
+from counterpoise.model.run import UNDER_WAY_STATES
+from counterpoise.model.severity import Severity
+from counterpoise.model.walk import Walk
+from counterpoise.pipeline.observing import photograph
+from counterpoise.pipeline.remembering import past_facts, usual_interval
+
+_LOGGER = logging.getLogger(__name__)
+_NAMED: Final = 20
+
+
+def audit(site: Site, cluster: str, at: datetime) -> AuditReport:
+    """Audits a cluster, keeps what was found, writes the report. `at`, the scheduled time, names what is kept.
+
+    Raises what a photograph raises (ClusterUnreachableError, ClusterError), InputError for a policy whose thresholds
+    or waivers name no rule, StoreError.
+    """
+    policy = site.cluster(cluster).policy
+    thresholds = auditing.resolve(policy.audit)
+    taken = photograph(site, cluster, at)
+    past = past_facts(site, taken)
+    facts = AuditFacts(
+        now=site.clock(),
+        snapshot=taken,
+        policy=policy,
+        thresholds=thresholds,
+        snapshot_interval=usual_interval(past.manifests) if past else None,
+        walk=_walk(site, cluster),
+        inspection=_inspect(site, cluster, taken),
+        past=past,
+        run_under_way=_run_under_way(site, cluster),
+    )
+    before = site.archive.audit_before(cluster, at)
+    report = auditing.compare(auditing.Before.of(before) if before else None, auditing.find(facts), facts)
+    site.archive.write_audit(report)
+    _write_pages(site, report, thresholds)
+    return report
+
+
+def failure_of(site: Site, report: AuditReport) -> str | None:
+    """Why this audit fails a run, with the titles of what was found; None: the policy lets it pass."""
+    fails_at = site.cluster(report.cluster).policy.audit.fails_at
+    if fails_at is None:
+        return None
+    grave = [one.finding for one in open_at(report, fails_at)]
+    if not grave:
+        return None
+    titles = {rule.id: rule.title for rule in RULES}
+    named = [f"{finding.severity}: {titles.get(finding.rule, finding.rule)} ({finding.subject})" for finding in grave]
+    more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    count = f"{len(named)} finding{'' if len(named) == 1 else 's'}"
+    return f"{report.cluster}: {count} as bad as {fails_at} or worse: {'; '.join(named[:_NAMED])}{more}"
+
+
+def open_at(report: AuditReport, severity: Severity) -> tuple[Seen, ...]:
+    """What nobody waived and is so bad, or worse."""
+    return tuple(one for one in report.open if one.finding.severity.rank >= severity.rank)
+
+
+def audit_page(site: Site, cluster: str) -> str:
+    """The URI of a cluster's newest audit page."""
+    return site.archive.store.uri(f"reports/{audit_report_name(cluster)}")
+
+
+def rule_texts(thresholds: dict[str, dict[str, int]]) -> dict[str, RuleText]:
+    """The words of every rule, by id."""
+    return {
+        rule.id: RuleText(rule.id, rule.area, rule.title, rule.why, rule.how, rule.source, thresholds.get(rule.id, {}))
+        for rule in RULES
+    }
+
+
+def _write_pages(site: Site, report: AuditReport, thresholds: dict[str, dict[str, int]]) -> None:
+    texts = rule_texts(thresholds)
+    page = reporting.audit_report(report, texts)
+    write = site.archive.write_report
+    write(audit_report_name(report.cluster, report.at.date()), page)
+    write(audit_report_name(report.cluster, suffix="md"), reporting.audit_markdown(report, texts))
+    write(audit_report_name(report.cluster, suffix="json"), reporting.audit_json(report, texts))
+    write(audit_report_name(report.cluster), page)
+
+
+def _walk(site: Site, cluster: str) -> Walk | None:
+    try:
+        return site.walk(cluster)
+    except CounterpoiseError as error:
+        _LOGGER.warning("nobody walked to the endpoints of %s: %s", cluster, error)
+        return None
+
+
+def _inspect(site: Site, cluster: str, taken: ClusterSnapshot) -> Inspection:
+    """With the operator's connection for the rights, where that one leads to the cluster."""
+    with ExitStack() as stack:
+        reader = stack.enter_context(site.reader(cluster))
+        operator: ClusterAdmin | None = None
+        try:
+            operator = stack.enter_context(site.operator(cluster))
+        except CounterpoiseError as error:
+            _LOGGER.warning("rights on %s are not known: the operator's connection: %s", cluster, error)
+        return inspection.inspect(reader, taken, operator=operator)
+
+
+def _run_under_way(site: Site, cluster: str) -> str | None:
+    return next((run.run_id for run in site.ledger.runs(cluster=cluster) if run.state in UNDER_WAY_STATES), None)

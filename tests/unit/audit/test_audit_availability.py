@@ -1,0 +1,195 @@
+"""Rules of the areas availability and racks: a broker dies, a disk fails, a replica lags, racks are left out."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from counterpoise.audit.auditing import find
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.finding import WantedPlan
+from counterpoise.model.request import Goal
+from counterpoise.model.severity import Severity
+from counterpoise.model.tables import LOG_DIRS
+from tests.audits import NOW, facts, healthy, past, photograph, seen
+from tests.pictures import cluster as picture_of
+
+
+def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
+    return [(finding.subject, finding.severity) for finding in seen(rule, found)]
+
+
+def test_a_dead_broker_is_told_once_however_many_partitions_it_holds() -> None:
+    cluster = healthy()
+    cluster.kill_broker(3)
+    found = facts(cluster)
+    fenced = seen("broker-fenced", found)[0]
+    assert (fenced.subject, fenced.severity, fenced.plan) == ("broker 3", Severity.CRITICAL, WantedPlan(Goal.REPAIR))
+    under = seen("partitions-under-replicated", found)
+    assert [finding.subject for finding in under] == ["broker 3"]
+    assert under[0].seen.startswith("21 partitions of 4 topics lack broker 3, which is not live")
+    assert subjects("partitions-at-min-isr", found) == [("cluster", Severity.WARNING)]
+    assert subjects("partitions-under-min-isr", found) == []
+    assert subjects("partitions-offline", found) == []
+
+
+def test_two_dead_brokers_leave_topics_below_min_isr() -> None:
+    cluster = healthy()
+    cluster.kill_broker(3)
+    cluster.kill_broker(2)
+    found = facts(cluster)
+    assert [subject for subject, _ in subjects("partitions-under-min-isr", found)] == [
+        "topic __consumer_offsets",
+        "topic __transaction_state",
+        "topic orders",
+        "topic payments",
+    ]
+    assert subjects("partitions-at-min-isr", found) == []
+
+
+def test_an_offline_partition_names_the_broker_it_needs() -> None:
+    cluster = healthy("lonely-0: 2\nlonely-1: 1\norders-0: 1 2 3", racks="1=a 2=b 3=c")
+    cluster.kill_broker(2)
+    finding = seen("partitions-offline", facts(cluster))[0]
+    assert (finding.subject, finding.severity) == ("topic lonely", Severity.CRITICAL)
+    assert finding.seen == "1 of 2 partitions have no leader; needed: broker 2"
+    # With KIP-966 the ISR of such a partition is empty: who may lead it is told as eligible.
+    cluster.partitions[TopicPartition("lonely", 0)].isr = set()
+    cluster.eligible_leaders = {TopicPartition("lonely", 0): (2,)}
+    assert "needed: broker 2" in seen("partitions-offline", facts(cluster))[0].seen
+    cluster.restart_broker(2)
+    cluster.partitions[TopicPartition("lonely", 0)].isr = {2}
+    cluster.partitions[TopicPartition("lonely", 0)].leader = 2
+    assert seen("partitions-offline", facts(cluster)) == ()
+
+
+def test_a_topic_that_is_always_at_its_min_isr_is_no_finding_of_availability() -> None:
+    cluster = healthy("orders-0: 1 2")
+    assert seen("partitions-at-min-isr", facts(cluster)) == ()
+    assert [finding.subject for finding in seen("min-insync-blocks", facts(cluster))] == ["topic orders"]
+
+
+def test_one_replica_that_is_there_is_enough_whatever_min_isr_asks_for() -> None:
+    """Brokers cap min.insync.replicas at the factor (tried on 4.3), although kafka-topics lists such a partition."""
+    cluster = healthy("orders-0: 1\nstock-0: 1 2")
+    cluster.configs.static[1]["min.insync.replicas"] = "3"
+    assert seen("partitions-under-min-isr", facts(cluster)) == ()
+    cluster.partitions[TopicPartition("stock", 0)].isr = {1}
+    assert subjects("partitions-under-min-isr", facts(cluster)) == [("topic stock", Severity.CRITICAL)]
+
+
+def test_a_reassignment_under_way_is_no_under_replication() -> None:
+    cluster = healthy("orders-0: 1 2 3 size=10000000000", racks="1=a 2=b 3=c 4=a")
+    cluster.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
+    cluster.advance(1.0)
+    assert seen("partitions-under-replicated", facts(cluster)) == ()
+    cluster.partitions[TopicPartition("orders", 0)].isr.discard(2)
+    assert subjects("partitions-under-replicated", facts(cluster)) == [("broker 2", Severity.WARNING)]
+
+
+def test_a_live_broker_out_of_sync_is_no_reason_for_a_repair() -> None:
+    cluster = healthy()
+    cluster.partitions[TopicPartition("orders", 0)].isr.discard(2)
+    finding = seen("partitions-under-replicated", facts(cluster))[0]
+    assert (finding.subject, finding.plan) == ("broker 2", None)
+
+
+def test_partitions_whose_isr_was_not_told_are_unknown() -> None:
+    found = facts(snapshot=picture_of("orders-0: 1 2 3", racks="1=a 2=b 3=c"))
+    assert subjects("partitions-under-replicated", found) == [("cluster", Severity.UNKNOWN)]
+
+
+def test_a_broker_that_holds_nothing_may_be_fenced_with_less_harm() -> None:
+    cluster = healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c !4=a")
+    finding = seen("broker-fenced", facts(cluster))[0]
+    assert (finding.subject, finding.severity, finding.plan) == ("broker 4", Severity.WARNING, None)
+    assert finding.fix[1] == 'kafka-cluster.sh unregister --bootstrap-server "$BOOTSTRAP" --id 4'
+
+
+def with_log_dirs(*rows: tuple[int, str, str | None]) -> AuditFacts:
+    columns = [{"broker_id": b, "log_dir": path, "error": error} for b, path, error in rows]
+    found = facts()
+    tables = {**found.snapshot.tables, "log_dirs": pa.Table.from_pylist(columns, schema=LOG_DIRS)}
+    return facts(snapshot=ClusterSnapshot("demo-now", "demo", "picture-id", NOW, tables))
+
+
+def test_offline_log_dirs_are_told_by_broker_and_silent_brokers_are_unknown() -> None:
+    rule = "log-dir-offline"
+    failed = with_log_dirs((1, "/a", None), (2, "/a", "KAFKA_STORAGE_ERROR"), (2, "/b", None), (3, "/a", None))
+    assert subjects(rule, failed) == [("broker 2", Severity.CRITICAL)]
+    assert subjects(rule, with_log_dirs((1, "/a", None), (3, "/a", None))) == [("cluster", Severity.UNKNOWN)]
+    assert seen(rule, facts()) == ()
+
+
+def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
+    """Broker 2 is out of sync in orders-0 now, and in those snapshots before that say so."""
+    partition = cluster.partitions[TopicPartition("orders", 0)]
+    taken = []
+    for hours, was_out in zip(range(len(before), 0, -1), before, strict=True):
+        partition.isr = {1, 3} if was_out else {1, 2, 3}
+        taken.append(photograph(cluster, snapshot_id=f"demo-{hours}", observed_at=NOW - timedelta(hours=hours)))
+    partition.isr, partition.copied = {1, 3}, {2: 40_000_000.0}
+    found = facts(cluster)
+    return replace(found, past=replace(past(found.snapshot), recent=tuple(taken)))
+
+
+def test_a_replica_that_lags_through_snapshots_is_told_with_what_it_has() -> None:
+    rule = "replica-long-out-of-sync"
+    finding = seen(rule, lagging(healthy(), True, True))[0]
+    assert finding.subject == "broker 2"
+    assert finding.evidence is not None
+    assert finding.evidence.rows == (("orders", "0", "40.0 MB", "100 MB"),)
+    assert "since 2026-11-22 10:00 UTC" in finding.seen
+    assert seen(rule, lagging(healthy(), True, False)) == ()
+    assert seen(rule, lagging(healthy(), False, True, True))[0].subject == "broker 2"
+    assert subjects(rule, lagging(healthy(), True)) == [("cluster", Severity.UNKNOWN)]
+    dead = healthy()
+    dead.kill_broker(2)
+    assert seen(rule, lagging(dead, True, True)) == ()
+
+
+# -- racks
+
+
+@pytest.mark.parametrize(
+    ("rule", "racks", "expected"),
+    [
+        ("racks-missing", "1=a 2=b 3", [("broker 3", Severity.WARNING)]),
+        ("racks-missing", "1 2 3", [("cluster", Severity.WARNING)]),
+        ("racks-missing", "1=a 2=b 3=c", []),
+        ("racks-uneven", "1=a 2=a 3=b", [("cluster", Severity.WARNING)]),
+        ("racks-uneven", "1=a 2=a 3=a 4=b 5=b", [("cluster", Severity.INFO)]),
+        ("racks-uneven", "1=a 2=a 3=b 4=b", []),
+        ("racks-uneven", "1=a 2=a 3=a", []),
+        ("racks-single", "1=a 2=a 3=a", [("cluster", Severity.INFO)]),
+        ("racks-single", "1=a 2=a 3=b", []),
+        ("racks-single", "1 2 3", []),
+        ("partitions-in-one-rack", "1=a 2=a 3=a 4=b", [("topic orders", Severity.WARNING)]),
+        ("partitions-in-one-rack", "1=a 2=a 3=b 4=b", []),
+        ("partitions-in-one-rack", "1=a 2=a 3 4=b", []),  # broker 3 may stand anywhere
+        ("partitions-in-one-rack", "1=a 2=a 3=a", []),  # there is no other rack
+    ],
+)
+def test_racks(rule: str, racks: str, expected: list[Any]) -> None:
+    assert subjects(rule, facts(healthy("orders-0: 1 2 3", racks=racks))) == expected
+
+
+def test_partitions_in_one_rack_are_rows_of_their_topic() -> None:
+    cluster = healthy("orders-0: 1 2\norders-1: 1 3\nlonely-0: 1", racks="1=a 2=a 3=b")
+    found = seen("partitions-in-one-rack", facts(cluster))
+    assert [finding.subject for finding in found] == ["topic orders"]
+    assert found[0].plan == WantedPlan(Goal.REBALANCE)
+    assert found[0].evidence is not None
+    assert found[0].evidence.rows == (("0", "1", "1, 2", "1, 2", "a"),)
+
+
+def test_hostile_rack_names_are_only_text() -> None:
+    """They count as any other, and stand in no line that somebody would paste."""
+    cluster = healthy(racks="1=<script> 2=[red] 3=[red] 4=$(reboot)")
+    found = find(facts(cluster))
+    assert "racks-uneven" in {finding.rule for finding in found}
+    assert not [line for finding in found for line in finding.fix if "reboot" in line or "script" in line]

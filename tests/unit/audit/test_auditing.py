@@ -1,0 +1,175 @@
+"""The audit as a whole: the healthy cluster, thresholds, waivers, and what changed since the audit before."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from counterpoise.audit import RULES
+from counterpoise.audit.auditing import Before, compare, find, resolve
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.rule import Area, Rule, Sighting, evidence, unknown
+from counterpoise.errors import ClusterError, InputError
+from counterpoise.model.finding import AuditReport
+from counterpoise.model.policy import AuditPolicy
+from counterpoise.model.severity import Severity, Waiver
+from tests.audits import NOW, facts, fired, healthy, seen
+
+ILL = "orders-0: 1\nstock-0: 2\npayments-0: 1 2 3"
+
+
+def report(given: AuditFacts, before: Before | None = None) -> AuditReport:
+    return compare(before, find(given), given)
+
+
+def one_replica(*waivers: Waiver) -> AuditFacts:
+    return facts(healthy(ILL), audit=AuditPolicy(waivers=waivers, controller_racks={101: "a", 102: "b", 103: "c"}))
+
+
+def waived(found: AuditReport) -> list[str]:
+    return sorted(one.finding.subject for one in found.found if one.waived_by and one.finding.rule != "waiver-expired")
+
+
+def test_no_rule_fires_on_the_healthy_cluster() -> None:
+    assert fired(facts()) == {}
+    assert sorted(report(facts()).passed) == sorted(rule.id for rule in RULES)
+
+
+def test_every_rule_has_words_and_an_id_of_its_own() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    assert {rule.area for rule in RULES} == set(Area)
+    for rule in RULES:
+        assert rule.id == rule.id.lower().replace(" ", "-").replace("_", "-"), rule.id
+        assert rule.severity is not Severity.UNKNOWN
+        for words in (rule.title, rule.why, rule.how, rule.source):
+            assert words.strip(), rule.id
+        assert rule.why.endswith("."), rule.id
+        assert not rule.title.endswith("."), rule.id
+
+
+def test_the_worst_comes_first() -> None:
+    ranks = [finding.severity.rank for finding in find(facts(healthy(ILL, racks="1=a 2=b 3")))]
+    assert len(set(ranks)) > 1
+    assert ranks == sorted(ranks, reverse=True)
+
+
+# -- thresholds
+
+
+def test_thresholds_are_the_rules_and_over_them_the_policys() -> None:
+    found = resolve(AuditPolicy(thresholds={"quorum-size": {"most": 9}}))
+    assert found["quorum-size"] == {"most": 9}
+    assert found["bootstrap-few-addresses"] == {"least": 3}
+    assert found["racks-missing"] == {}
+    assert resolve(AuditPolicy())["quorum-size"] == {"most": 5}  # the rule's own is untouched
+
+
+def test_names_that_no_rule_has_are_all_told() -> None:
+    policy = AuditPolicy(
+        thresholds={"quorum-sise": {"most": 1}, "quorum-size": {"least": 1}, "racks-missing": {"x": 1}},
+        waivers=(Waiver("replication-factor", "legacy"),),
+    )
+    with pytest.raises(InputError) as caught:
+        resolve(policy)
+    text = str(caught.value)
+    assert 'there is no rule "quorum-sise"; did you mean "quorum-size"?' in text
+    assert 'rule "quorum-size" has no threshold "least"; it has most' in text
+    assert 'rule "racks-missing" has no threshold "x"; it has none' in text
+    assert 'waivers: there is no rule "replication-factor"' in text
+
+
+# -- waivers
+
+
+@pytest.mark.parametrize(
+    ("waiver", "subjects"),
+    [
+        pytest.param(Waiver("replication-factor-1", "legacy"), ["topic orders", "topic stock"], id="all of a rule"),
+        pytest.param(Waiver("replication-factor-1", "legacy", ("topic or*",)), ["topic orders"], id="a pattern"),
+        pytest.param(Waiver("replication-factor-1", "legacy", ("topic stoc?",)), ["topic stock"], id="one character"),
+        pytest.param(Waiver("replication-factor-1", "legacy", ("orders",)), [], id="not the subject"),
+        pytest.param(Waiver("replication-factor-low", "legacy"), [], id="another rule"),
+        pytest.param(
+            Waiver("replication-factor-1", "legacy", until=NOW + timedelta(seconds=1)),
+            ["topic orders", "topic stock"],
+            id="until later",
+        ),
+        pytest.param(Waiver("replication-factor-1", "legacy", until=NOW), [], id="until now"),
+        pytest.param(Waiver("replication-factor-1", "  "), [], id="without a reason"),
+    ],
+)
+def test_a_waiver_in_force_waives_what_it_names(waiver: Waiver, subjects: list[str]) -> None:
+    found = report(one_replica(waiver))
+    assert waived(found) == subjects
+    open_subjects = {one.finding.subject for one in found.open if one.finding.rule == "replication-factor-1"}
+    assert open_subjects == {"topic orders", "topic stock"} - set(subjects)
+    assert (found.worst is Severity.CRITICAL) is bool(open_subjects)
+
+
+@pytest.mark.parametrize("waiver", [Waiver("racks-missing", "old", until=NOW), Waiver("racks-missing", "")])
+def test_a_waiver_without_force_is_a_finding_itself(waiver: Waiver) -> None:
+    given = facts(audit=AuditPolicy(waivers=(waiver,), controller_racks={101: "a", 102: "b", 103: "c"}))
+    assert [(f.rule, f.severity) for f in find(given)] == [("waiver-expired", Severity.INFO)]
+    in_force = replace(waiver, reason="old", until=NOW + timedelta(days=1))
+    given = facts(audit=AuditPolicy(waivers=(in_force,), controller_racks={101: "a", 102: "b", 103: "c"}))
+    assert find(given) == ()
+
+
+def test_brackets_of_an_address_are_no_pattern() -> None:
+    subject = "endpoint [::1]:9092"
+    rule = Rule(
+        "advertised-duplicate",
+        Area.LISTENERS,
+        Severity.CRITICAL,
+        title="t",
+        why="w",
+        how="h",
+        source="s",
+        look=lambda _: [Sighting(subject, "seen")],
+    )
+    given = facts(audit=AuditPolicy(waivers=(Waiver("advertised-duplicate", "known", (subject,)),)))
+    assert waived(compare(None, find(given, [rule]), given, [rule])) == [subject]
+
+
+# -- since the audit before
+
+
+def test_what_is_new_still_there_and_gone() -> None:
+    first = report(facts(healthy(ILL), now=NOW - timedelta(days=1)))
+    assert {one.is_new for one in first.found} == {True}
+    assert first.previous_at is None
+    second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), Before.of(first))
+    known = {
+        one.finding.subject: (one.is_new, one.first_seen) for one in second.found if "factor-1" in one.finding.rule
+    }
+    assert known == {"topic orders": (False, NOW - timedelta(days=1)), "topic shop": (True, NOW)}
+    assert ("replication-factor-1", "topic stock") in {finding.key for finding in second.gone}
+    assert ("replication-factor-1", "topic orders") not in {finding.key for finding in second.gone}
+    assert second.previous_at == NOW - timedelta(days=1)
+    third = report(facts(healthy("orders-0: 1\npayments-0: 1 2 3"), now=NOW + timedelta(days=1)), Before.of(second))
+    assert {one.finding.subject: one.first_seen for one in third.found}["topic orders"] == NOW - timedelta(days=1)
+
+
+def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
+    cluster = healthy()
+    cluster.quorum = None  # the three brokers vote, and are static
+    first = report(facts(cluster))
+    assert ("quorum-static", "quorum") in {one.finding.key for one in first.found}
+    cluster.fail_next("describe_quorum_state", ClusterError("not allowed"))
+    second = report(facts(cluster), Before.of(first))
+    assert "quorum-static" not in {finding.rule for finding in second.gone}
+    assert "quorum-static" not in second.passed
+    assert second.not_asked == ("metadata quorum: not allowed",)
+
+
+def test_without_history_rules_that_need_it_say_unknown() -> None:
+    given = facts(past=None)
+    assert {finding.severity for finding in seen("replica-long-out-of-sync", given)} == {Severity.UNKNOWN}
+    assert report(given).worst is Severity.UNKNOWN
+
+
+def test_evidence_is_cut_and_counted() -> None:
+    rows = [(n,) for n in range(25)]
+    assert (len(evidence(("n",), rows).rows), evidence(("n",), rows).total) == (20, 25)
+    assert evidence(("n",), rows[:3], 1000).total == 1000
+    assert unknown("cluster", "why").severity is Severity.UNKNOWN

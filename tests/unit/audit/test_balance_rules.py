@@ -1,0 +1,411 @@
+"""Balance, partitions, disk, snapshots: each rule on a cluster that it is for, and on one that nearly is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from counterpoise.audit.facts import AuditFacts, PastFacts
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.finding import Finding
+from counterpoise.model.inspection import GroupMembers
+from counterpoise.model.load import DiskForecast, Outlook
+from counterpoise.model.request import Goal
+from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.severity import Severity
+from counterpoise.model.tables import BROKERS, LOG_DIRS, SNAPSHOTS, TOPICS
+from tests.audits import HEALTHY, INTERVAL, NOW, facts, healthy, past, photograph, seen
+
+GB = 10**9
+Given = Callable[[], AuditFacts]
+
+
+def of(picture: str, *, racks: str = "1=a 2=b 3=c", **changes: Any) -> AuditFacts:
+    return facts(healthy(picture, racks=racks), **changes)
+
+
+def lines(topic: str, *replicas: str, size: int = 100) -> str:
+    return "\n".join(f"{topic}-{number}: {ids} size={size}" for number, ids in enumerate(replicas))
+
+
+def with_past(given: AuditFacts, **changes: Any) -> AuditFacts:
+    assert given.past is not None
+    return replace(given, past=replace(given.past, **changes))
+
+
+def with_columns(table: pa.Table, schema: pa.Schema, **values: Any) -> pa.Table:
+    """The table with the same value in every row of the named columns."""
+    return pa.Table.from_pylist([row | values for row in table.to_pylist()], schema=schema)
+
+
+def with_table(name: str, schema: pa.Schema, where: dict[str, Any], **values: Any) -> AuditFacts:
+    """Healthy facts with other values in the rows of one table of the snapshot that `where` matches."""
+    snapshot = photograph(healthy())
+    rows = [
+        row | values if all(row[key] == value for key, value in where.items()) else row
+        for row in snapshot.tables[name].to_pylist()
+    ]
+    tables = {**snapshot.tables, name: pa.Table.from_pylist(rows, schema=schema)}
+    return facts(snapshot=replace(snapshot, tables=tables))
+
+
+def the_only(rule: str, given: AuditFacts) -> Finding:
+    (finding,) = seen(rule, given)
+    return finding
+
+
+# -- balance
+
+
+def test_idle_brokers_are_named_one_by_one_and_one_plan_helps_them_all() -> None:
+    given = of(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b !6=c")
+    since = NOW - timedelta(days=9, hours=2)
+    found = seen("idle-broker", with_past(given, idle_since={4: since}))
+    assert [finding.subject for finding in found] == ["broker 4", "broker 5"], "a dead broker is no idle one"
+    assert "since 2026-11-13 10:00 UTC, 9 days ago" in found[0].seen
+    assert "since when is not known" in found[1].seen
+    assert found[0].plan is not None
+    assert (found[0].plan.goal, found[0].plan.broker_ids) == (Goal.ADD_BROKERS, (4, 5))
+
+
+def test_an_empty_cluster_has_no_idle_brokers() -> None:
+    assert seen("idle-broker", of("", racks="1=a 2=b 3=c")) == ()
+
+
+def test_leaders_are_uneven_beyond_what_the_policy_allows() -> None:
+    uneven = lines("a", "1 2 3", "1 2 3", "1 3 2", "1 3 2", "2 3 1", "3 1 2")
+    finding = the_only("leaders-uneven", of(uneven))
+    assert "1 to 4 (max - min 3, at best 0)" in finding.seen
+    assert finding.plan is not None and finding.plan.goal is Goal.LEADERS, "replicas are even: no byte has to move"
+    assert finding.evidence is not None
+    assert finding.evidence.rows[0] == ("1", "a", "4", "6")
+    # With room for one more, as the default policy has, a difference of one above the best is fine.
+    assert seen("leaders-uneven", of(lines("a", "1 2 3", "1 3 2", "2 3 1", "3 1 2", "3 2 1"))) == ()
+    # An idle broker is a finding of its own, and says nothing about the others.
+    assert seen("leaders-uneven", of(HEALTHY, racks="1=a 2=b 3=c 4=a")) == ()
+
+
+def test_where_replicas_are_uneven_too_leaders_need_a_rebalance() -> None:
+    given = of(lines("a", *["1 2 3"] * 6, *["1 2"] * 6))
+    finding = the_only("leaders-uneven", given)
+    assert finding.plan is not None and finding.plan.goal is Goal.REBALANCE
+    assert the_only("replicas-uneven", given).plan == finding.plan
+
+
+def test_replicas_may_differ_a_little() -> None:
+    assert seen("replicas-uneven", of(lines("a", "1 2 3", "1 2 3", "1 2", "1 2", "1 3"))) == ()
+
+
+def test_leaders_that_are_not_preferred_are_counted_as_kafka_counts_them() -> None:
+    away = "\n".join(f"a-{n}: 1 2 3 @2" if n < 2 else f"a-{n}: 1 2 3" for n in range(10))
+    finding = the_only("leaders-not-preferred", of(away))
+    assert finding.evidence is not None
+    assert finding.evidence.rows == (("1", "10", "2", "20.0 %"),)
+    assert finding.fix == (
+        'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" --election-type preferred --all-topic-partitions',
+    )
+    exactly = "\n".join(f"a-{n}: 1 2 3 @2" if n < 1 else f"a-{n}: 1 2 3" for n in range(10))
+    assert seen("leaders-not-preferred", of(exactly)) == (), "Kafka acts above 10 %, not at it"
+
+
+def test_a_dead_broker_cannot_lead_what_names_it_first() -> None:
+    assert seen("leaders-not-preferred", of(lines("a", "3 1 2", "1 2 3", "2 1 3"), racks="1=a 2=b !3=c")) == ()
+
+
+def test_topics_that_lean_are_rows_of_one_finding() -> None:
+    leaning = lines("lean", *["1 2 3"] * 3) + "\n" + lines("other", *["2 3 1"] * 3, *["3 1 2"] * 3)
+    finding = the_only("topic-leaders-uneven", of(f"{HEALTHY}\n{leaning}"))
+    assert finding.subject == "cluster"
+    assert finding.evidence is not None
+    assert finding.evidence.rows == (("lean", "3", "3", "0", "3"), ("other", "6", "3", "0", "3"))
+    assert seen("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), "one above the best"
+
+
+def test_a_topic_of_3_partitions_on_4_brokers_leaves_one_without_a_leader() -> None:
+    four = lines("even", *["1 2 3", "2 3 4", "3 4 1", "4 1 2"]) + "\n" + lines("three", "1 2 3", "2 3 4", "3 4 1")
+    finding = the_only("topic-fewer-partitions-than-brokers", of(four, racks="1=a 2=b 3=c 4=a"))
+    assert finding.evidence is not None
+    assert finding.evidence.rows == (("three", "3", "4", "300 B"),)
+    ours = of(lines("__transaction_state", "1 2 3"))
+    assert seen("topic-fewer-partitions-than-brokers", ours) == (), "Kafka's own topics have the size that Kafka wants"
+
+
+def test_bytes_are_compared_where_there_are_some() -> None:
+    heavy = lines("a", "1 2", "1 2", size=40 * GB) + "\n" + lines("b", "3 1", size=GB)
+    finding = the_only("bytes-uneven", of(heavy))
+    assert finding.plan is not None and finding.plan.goal is Goal.REBALANCE
+    assert "1.0 GB to 81.0 GB" in finding.seen
+    assert seen("bytes-uneven", of(heavy.replace("000000", "000"))) == (), "kilobytes are no load"
+
+
+def test_sizes_that_were_not_told_make_bytes_unknown() -> None:
+    snapshot = photograph(healthy())
+    replicas = snapshot.replicas.set_column(
+        snapshot.replicas.schema.get_field_index("size_bytes"),
+        snapshot.replicas.schema.field("size_bytes"),
+        pa.nulls(snapshot.replicas.num_rows, pa.int64()),
+    )
+    given = facts(snapshot=replace(snapshot, tables={**snapshot.tables, "replicas": replicas}))
+    assert the_only("bytes-uneven", given).severity is Severity.UNKNOWN
+
+
+def _rates(snapshot: ClusterSnapshot, rates: dict[int, int | None]) -> AuditFacts:
+    rows = [row | {"leader_bytes_in_per_second": rates[row["broker_id"]]} for row in past(snapshot).series.to_pylist()]
+    return with_past(facts(snapshot=snapshot), series=pa.Table.from_pylist(rows, schema=SERIES))
+
+
+def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
+    snapshot = photograph(healthy())
+    finding = the_only("bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000}))
+    assert "2.25 times the mean" in finding.seen
+    assert finding.fix == ("counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in",)
+    assert seen("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000})) == ()
+    assert seen("bytes-in-uneven", _rates(snapshot, {1: 300_000, 2: 5_000, 3: 5_000})) == ()
+    assert the_only("bytes-in-uneven", _rates(snapshot, {1: 9, 2: None, 3: 5})).severity is Severity.UNKNOWN
+
+
+# -- partitions
+
+
+def test_too_many_replicas_are_too_many_for_a_broker() -> None:
+    given = facts()
+    few = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 20}})
+    assert [f.subject for f in seen("partitions-per-broker", few)] == ["broker 1", "broker 2", "broker 3"]
+    exactly = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 21}})
+    assert seen("partitions-per-broker", exactly) == ()
+
+
+def _topic_rates(given: AuditFacts, *rates: tuple[str, int, int | None]) -> AuditFacts:
+    """Topic, partitions, bytes in per second."""
+    keys = {"cluster": "demo", "snapshot_id": "demo-1", "observed_at": NOW}
+    rows = [
+        keys | {"topic": topic, "partition_count": count, "bytes_in_per_second": rate, "size_bytes": 1000}
+        for topic, count, rate in rates
+    ]
+    return with_past(given, topic_load=pa.Table.from_pylist(rows, schema=TOPIC_LOAD))
+
+
+def test_many_partitions_with_next_to_nothing_in_them() -> None:
+    finding = the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, 2400), ("payments", 24, 2424)))
+    assert finding.evidence is not None
+    assert [row[0] for row in finding.evidence.rows] == ["orders"], "100 bytes a second for each partition, and no more"
+    assert "Kafka cannot take partitions away" in _how("topics-over-provisioned")
+    assert seen("topics-over-provisioned", _topic_rates(facts(), ("orders", 23, 0))) == ()
+    assert seen("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0))) == ()
+    assert the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, None))).severity is Severity.UNKNOWN
+
+
+def _how(rule_id: str) -> str:
+    from counterpoise.audit import RULES
+
+    return next(rule.how for rule in RULES if rule.id == rule_id)
+
+
+def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> None:
+    two = f"{HEALTHY}\n{lines('clicks & more', '1 2 3', '2 3 1')}".replace("clicks & more", "clicks")
+    given = _topic_rates(of(two), ("clicks", 2, 30_000_000), ("orders", 6, 9_000_000))
+    finding = the_only("hot-topic-few-partitions", given)
+    assert finding.subject == "topic clicks"
+    assert "(77 % of the cluster) on 2 partitions; brokers 3 lead none" in finding.seen
+    caution, command = finding.fix
+    assert caution.startswith("# adding partitions changes which partition a key maps to")
+    assert command.endswith("--alter --topic clicks --partitions 3")
+    assert seen("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 3, 30_000_000))) == ()
+    assert seen("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 2, 999_999))) == ()
+    cool = _topic_rates(of(two), ("clicks", 2, 2_000_000), ("orders", 6, 90_000_000))
+    assert seen("hot-topic-few-partitions", cool) == ()
+
+
+@pytest.mark.parametrize(
+    "rule", ["topic-fewer-partitions-than-brokers", "hot-topic-few-partitions", "group-idle-members"]
+)
+def test_whoever_advises_more_partitions_says_what_that_does_to_keys(rule: str) -> None:
+    how = " ".join(_how(rule).split())
+    assert "which partition a key maps to" in how
+
+
+def test_members_without_a_partition() -> None:
+    cluster = healthy()
+    cluster.groups = [
+        GroupMembers("it's busy", "Stable", 8, 2, ("orders",)),
+        GroupMembers("settling", "PreparingRebalance", 8, 8, ("orders",)),
+        GroupMembers("well", "Stable", 6, 0, ("orders",)),
+    ]
+    finding = the_only("group-idle-members", facts(cluster))
+    assert finding.subject == "group it's busy"
+    assert "2 of 8 members" in finding.seen
+    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[0], "pasted into a shell it is one word"
+
+
+def test_groups_that_could_not_be_asked_are_unknown() -> None:
+    given = facts()
+    unasked = replace(
+        given, inspection=replace(given.inspection, groups=None, unanswered={"consumer groups": "denied"})
+    )
+    finding = the_only("group-idle-members", unasked)
+    assert (finding.severity, finding.seen) == (Severity.UNKNOWN, "not known: denied")
+
+
+# -- snapshots
+
+
+def _aged(hours: float, **changes: Any) -> AuditFacts:
+    given = facts(**changes)
+    assert given.past is not None
+    manifests = given.past.manifests
+    rows = [row | {"observed_at": row["observed_at"] - timedelta(hours=hours)} for row in manifests.to_pylist()]
+    return with_past(given, manifests=pa.Table.from_pylist(rows, schema=SNAPSHOTS))
+
+
+def test_silence_is_a_finding() -> None:
+    finding = the_only("snapshots-silent", _aged(3.5))
+    assert finding.severity is Severity.WARNING
+    assert finding.fix == ("counterpoise snapshot --cluster demo", "airflow dags unpause kafka_snapshot")
+    assert seen("snapshots-silent", _aged(3)) == ()
+    assert seen("snapshots-silent", _aged(30, snapshot_interval=None)) == (), "nobody said that one is due"
+    every_minute = timedelta(minutes=1)
+    assert seen("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), "an hour is no silence"
+    assert seen("snapshots-silent", _aged(1.1, snapshot_interval=every_minute))
+    assert timedelta(hours=1) == INTERVAL
+
+
+def test_a_history_without_a_snapshot_is_told_and_no_history_is_unknown() -> None:
+    empty = with_past(facts(), manifests=SNAPSHOTS.empty_table())
+    assert the_only("snapshots-silent", empty).severity is Severity.INFO
+    assert the_only("snapshots-silent", facts(past=None)).severity is Severity.UNKNOWN
+
+
+# -- disk
+
+
+def _disk(broker_id: int, days: float | None, outlook: Outlook = Outlook.FILLS) -> DiskForecast:
+    return DiskForecast(broker_id, (f"/data/{broker_id}",), GB, 10 * GB, GB, GB, 10**6, outlook, days)
+
+
+@pytest.mark.parametrize(
+    ("days", "severity"), [(31.0, None), (30.0, Severity.WARNING), (7.5, Severity.WARNING), (7.0, Severity.CRITICAL)]
+)
+def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
+    found = seen("disk-full-soon", with_past(facts(), disks=(_disk(2, days), _disk(1, 300.0))))
+    assert [(finding.subject, finding.severity) for finding in found] == (
+        [] if severity is None else [("broker 2", severity)]
+    )
+    if severity:
+        assert found[0].plan is not None, "the others have room"
+        assert found[0].fix[0].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
+
+
+def test_where_every_disk_fills_no_plan_helps() -> None:
+    full = with_past(facts(), disks=tuple(_disk(broker_id, 3.0) for broker_id in (1, 2, 3)))
+    assert [finding.plan for finding in seen("disk-full-soon", full)] == [None, None, None]
+
+
+def test_a_disk_without_a_trend_is_unknown_beside_those_that_fill() -> None:
+    given = with_past(facts(), disks=(_disk(2, 3.0), _disk(1, None, Outlook.NOT_KNOWN)))
+    found = {finding.subject: finding for finding in seen("disk-full-soon", given)}
+    assert found["broker 2"].severity is Severity.CRITICAL
+    assert "no trend of 1 disk: broker 1 /data/1" in found["cluster"].seen
+    assert the_only("disk-full-soon", with_past(facts(), disks=())).severity is Severity.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("usable", "severity"), [(150, None), (149, Severity.WARNING), (50, Severity.WARNING), (49, Severity.CRITICAL)]
+)
+def test_a_disk_that_is_nearly_full(usable: int, severity: Severity | None) -> None:
+    given = with_table("log_dirs", LOG_DIRS, {"broker_id": 2}, total_bytes=1000 * GB, usable_bytes=usable * GB)
+    found = seen("disk-nearly-full", given)
+    assert [(finding.subject, finding.severity) for finding in found] == (
+        [] if severity is None else [("broker 2", severity)]
+    )
+
+
+def test_a_disk_of_which_nothing_is_told_is_unknown() -> None:
+    finding = the_only("disk-nearly-full", with_table("log_dirs", LOG_DIRS, {"broker_id": 3}, total_bytes=None))
+    assert (finding.severity, finding.subject) == (Severity.UNKNOWN, "cluster")
+    assert "broker 3" in finding.seen
+
+
+def _two_dirs(usable: int) -> AuditFacts:
+    snapshot = photograph(healthy())
+    second = {"broker_id": 1, "log_dir": "/second", "total_bytes": 10**12, "usable_bytes": usable, "error": None}
+    dead = {"broker_id": 1, "log_dir": "/dead", "total_bytes": None, "usable_bytes": None, "error": "offline"}
+    table = pa.Table.from_pylist([*snapshot.log_dirs.to_pylist(), second, dead], schema=LOG_DIRS)
+    return facts(snapshot=replace(snapshot, tables={**snapshot.tables, "log_dirs": table}))
+
+
+def test_log_dirs_of_one_broker_are_compared_with_each_other() -> None:
+    assert the_only("log-dirs-uneven", _two_dirs(700 * GB)).subject == "broker 1"
+    assert seen("log-dirs-uneven", _two_dirs(760 * GB)) == ()
+
+
+def _kept(retention_ms: int, retention_bytes: int, policy: str = "delete", rate: int | None = 100_000) -> AuditFacts:
+    """Topic orders, six partitions on each of three brokers, with this retention and rate; the others keep little."""
+    snapshot = photograph(healthy())
+    topics = [
+        row
+        | (
+            {"retention_ms": retention_ms, "retention_bytes": retention_bytes, "cleanup_policy": policy}
+            if row["topic"] == "orders"
+            else {"retention_bytes": 0}
+        )
+        for row in snapshot.topics.to_pylist()
+    ]
+    snapshot = replace(snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(topics, schema=TOPICS)})
+    given = facts(snapshot=snapshot)
+    assert given.past is not None
+    load = with_columns(given.past.partition_load, PARTITION_LOAD, bytes_in_per_second=rate)
+    return with_past(given, partition_load=load)
+
+
+WEEK, MONTHS = 7 * 86_400_000, 70 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("given", "fires"),
+    [
+        (lambda: _kept(MONTHS, -1), True),  # 6 partitions x 100 kB/s x 70 days are 3.6 TB
+        (lambda: _kept(WEEK, -1), False),
+        (lambda: _kept(MONTHS, 100 * GB), False),  # whatever time allows, bytes do not
+        (lambda: _kept(-1, 200 * GB), True),
+        (lambda: _kept(-1, -1), False),  # has no end; that is another rule's
+        (lambda: _kept(MONTHS, -1, "compact"), False),  # what compaction leaves is not known from rates
+    ],
+)
+def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
+    found = seen("retention-cannot-fit", given())
+    assert [finding.subject for finding in found] == (["broker 1", "broker 2", "broker 3"] if fires else [])
+    if fires:
+        assert found[0].evidence is not None and found[0].evidence.rows[0][0] == "orders"
+        assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[0]
+
+
+def test_without_rates_what_retention_holds_is_unknown() -> None:
+    (finding,) = seen("retention-cannot-fit", _kept(MONTHS, -1, rate=None))
+    assert finding.severity is Severity.UNKNOWN
+    found = seen("retention-cannot-fit", _kept(MONTHS, 200 * GB, rate=None))
+    assert {finding.subject for finding in found} == {"cluster", "broker 1", "broker 2", "broker 3"}
+
+
+def test_a_disk_of_unknown_size_is_not_overfull() -> None:
+    given = _kept(MONTHS, -1)
+    brokers = with_columns(given.snapshot.brokers, BROKERS, disk_total_bytes=None)
+    snapshot = replace(given.snapshot, tables={**given.snapshot.tables, "brokers": brokers})
+    assert seen("retention-cannot-fit", replace(given, snapshot=snapshot)) == ()
+
+
+def test_topics_that_keep_everything() -> None:
+    finding = the_only("retention-without-end", _kept(-1, -1))
+    assert finding.evidence is not None and finding.evidence.rows == (("orders",),)
+    assert seen("retention-without-end", _kept(-1, -1, "compact")) == ()
+    assert seen("retention-without-end", _kept(-1, 5)) == ()
+
+
+def test_facts_of_an_empty_history_are_no_crash() -> None:
+    nothing = PastFacts(
+        SNAPSHOTS.empty_table(), SERIES.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.empty_table()
+    )
+    for rule in ("bytes-in-uneven", "topics-over-provisioned", "retention-cannot-fit", "disk-full-soon"):
+        assert the_only(rule, facts(past=nothing)).severity is Severity.UNKNOWN

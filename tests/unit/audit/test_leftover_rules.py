@@ -1,0 +1,350 @@
+"""Leftovers, drift, rights, coexistence: each rule on a cluster that it is for, and on one that nearly is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.rules.rights import GOALS_WITHOUT
+from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS, SET_LISTS, SET_RATE
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.finding import Finding
+from counterpoise.model.inspection import FeatureLevel
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    BrokerVersion,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigValue,
+)
+from counterpoise.model.severity import Severity
+from tests.audits import HEALTHY, NOW, facts, healthy, photograph, seen
+
+ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
+BROKER_2 = ConfigResource(ConfigResourceType.BROKER, "2")
+MOVED = TopicPartition("orders", 0)
+HOURS_AGO = NOW - timedelta(hours=30)
+
+
+def the_only(rule: str, given: AuditFacts) -> Finding:
+    (finding,) = seen(rule, given)
+    return finding
+
+
+def with_dynamic(resource: ConfigResource, **values: str) -> SimulatedCluster:
+    cluster = healthy()
+    cluster.configs.dynamic[resource] = {key.replace("_", "."): value for key, value in values.items()}
+    return cluster
+
+
+def with_static(broker_id: int, key: str, value: str) -> SimulatedCluster:
+    cluster = healthy()
+    cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], key: value}
+    return cluster
+
+
+def with_config(given: AuditFacts, broker_id: int, key: str, value: str | None, source: ConfigSource) -> AuditFacts:
+    told = {**given.inspection.broker_configs[broker_id], key: ConfigValue(value, source)}
+    configs = {**given.inspection.broker_configs, broker_id: told}
+    return replace(given, inspection=replace(given.inspection, broker_configs=configs))
+
+
+def moving(size: int = 100_000_000) -> SimulatedCluster:
+    """orders-0 is on its way to broker 4."""
+    cluster = healthy(HEALTHY.replace("size=100000000", f"size={size}"), racks="1=a 2=b 3=c 4=a")
+    assert not cluster.alter_reassignments({MOVED: (4, 2, 3)}).errors
+    return cluster
+
+
+# -- throttles
+
+
+def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> None:
+    cluster = healthy()
+    cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1,0:2"}
+    cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
+    broker, topic = seen("leftover-throttle", facts(cluster))
+    assert (broker.subject, topic.subject) == ("broker 2", "topic orders")
+    assert broker.fix == (
+        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type brokers --entity-name 2 '
+        "--delete-config follower.replication.throttled.rate,leader.replication.throttled.rate",
+    )
+    assert "--entity-type topics --entity-name orders --delete-config leader.replication" in topic.fix[0]
+    assert {broker.severity, topic.severity} == {Severity.WARNING}
+
+
+def test_a_list_that_is_set_and_empty_harms_nobody() -> None:
+    cluster = healthy()
+    cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: ""}
+    assert the_only("leftover-throttle", facts(cluster)).severity is Severity.INFO
+
+
+def test_what_moves_may_be_throttled_and_the_rest_may_not() -> None:
+    cluster = moving()
+    cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1"}
+    cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
+    assert seen("leftover-throttle", facts(cluster)) == ()
+    cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "payments")] = {LEADER_REPLICAS: "0:1"}
+    assert the_only("leftover-throttle", facts(cluster)).subject == "topic payments"
+
+
+def test_throttles_of_a_run_of_ours_are_no_leftovers() -> None:
+    cluster = healthy()
+    cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1,0:2"}
+    assert seen("leftover-throttle", facts(cluster, run_under_way="demo-1")) == ()
+
+
+def test_rates_where_they_have_no_effect() -> None:
+    cluster = healthy()
+    cluster.configs.broker_defaults[LEADER_RATE] = "1000"
+    finding = the_only("throttle-rate-without-effect", facts(cluster))
+    assert finding.subject == "cluster default"
+    assert "--entity-type brokers --entity-default --delete-config leader.replication" in finding.fix[0]
+    in_a_file = the_only("throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000")))
+    assert (in_a_file.subject, in_a_file.severity) == ("server.properties", Severity.INFO)
+    cluster = healthy()
+    cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
+    assert seen("throttle-rate-without-effect", facts(cluster)) == (), "there it has an effect"
+
+
+# -- reassignments
+
+
+@pytest.mark.parametrize(("hours", "fires"), [(24, True), (23.9, False)])
+def test_a_reassignment_that_runs_for_long(hours: float, fires: bool) -> None:
+    given = facts(moving())
+    assert given.past is not None
+    since = {MOVED: NOW - timedelta(hours=hours)}
+    found = seen("reassignment-old", replace(given, past=replace(given.past, moving_since=since)))
+    assert [finding.subject for finding in found] == (["topic orders"] if fires else [])
+    if fires:
+        assert found[0].evidence is not None
+        assert found[0].evidence.rows == (("0", "4", "1", "2026-11-21 12:00 UTC"),)
+
+
+def test_since_when_something_moves_may_be_unknown() -> None:
+    assert the_only("reassignment-old", facts(moving())).severity is Severity.UNKNOWN
+    assert the_only("reassignment-stalled", facts(moving())).severity is Severity.UNKNOWN
+    assert seen("reassignment-old", facts()) == seen("reassignment-stalled", facts()) == ()
+
+
+def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = False) -> AuditFacts:
+    """A look at a move, then `seconds` of copying, then the audit."""
+    cluster = moving(size=100_000_000_000)
+    at = NOW - timedelta(minutes=minutes)
+    earlier = photograph(healthy() if before_the_move else cluster, snapshot_id="demo-then", observed_at=at)
+    cluster.advance(seconds)
+    given = facts(cluster)
+    assert given.past is not None
+    return replace(given, past=replace(given.past, recent=(earlier,)))
+
+
+def test_a_reassignment_that_copies_nothing() -> None:
+    finding = the_only("reassignment-stalled", _between(0))
+    assert finding.subject == "topic orders"
+    assert finding.evidence is not None and finding.evidence.rows[0][:3] == ("0", "4", "1")
+    assert finding.fix[-1].endswith("--cancel --reassignment-json-file moves.json")
+    assert seen("reassignment-stalled", _between(1)) == (), "it gets on"
+    assert seen("reassignment-stalled", _between(0, before_the_move=True)) == (), "it has just begun"
+    assert the_only("reassignment-stalled", _between(0, minutes=29)).severity is Severity.UNKNOWN
+
+
+# -- configs
+
+
+def test_cordoned_log_dirs() -> None:
+    given = facts(with_static(2, "cordoned.log.dirs", "/data/broker-2"))
+    finding = the_only("cordoned-log-dirs", given)
+    assert (finding.subject, finding.severity) == ("broker 2", Severity.WARNING)
+    assert seen("cordoned-log-dirs", facts(with_static(2, "cordoned.log.dirs", ""))) == ()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "cordoned-log-dirs",
+        "static-configs-differ",
+        "dynamic-config-drift",
+        "auto-leader-rebalance",
+        "throttle-rate-without-effect",
+        "cruise-control",
+        "strimzi",
+        "confluent-balancer",
+    ],
+)
+def test_configs_that_were_not_told_are_unknown(rule: str) -> None:
+    cluster = healthy()
+    cluster.freeze_broker(3)
+    finding = the_only(rule, facts(cluster))
+    assert finding.severity is Severity.UNKNOWN
+    assert "broker 3" in finding.seen
+
+
+def test_versions_and_features_that_were_not_told_are_unknown() -> None:
+    cluster = healthy()
+    cluster.freeze_broker(3)
+    assert the_only("mixed-versions", facts(cluster)).severity is Severity.UNKNOWN
+    assert the_only("features-below-possible", facts(cluster)).severity is Severity.UNKNOWN
+
+
+def test_static_configs_name_who_is_not_like_most() -> None:
+    finding = the_only("static-configs-differ", facts(with_static(3, "min.insync.replicas", "1")))
+    assert finding.seen == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
+    assert finding.fix == (
+        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe --entity-type brokers --entity-name 3',
+    )
+    assert seen("static-configs-differ", facts(with_static(3, "num.network.threads", "5"))) == (), "these may differ"
+
+
+def test_dynamic_configs_of_some_brokers_only() -> None:
+    cluster = with_dynamic(BROKER_2, log_cleaner_threads="3")
+    finding = the_only("dynamic-config-drift", facts(cluster))
+    assert finding.subject == "config log.cleaner.threads"
+    assert finding.evidence is not None
+    assert finding.evidence.rows[1] == ("2", "3", "DYNAMIC_BROKER_CONFIG")
+    for broker_id in ("1", "3"):
+        cluster.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, broker_id)] = {"log.cleaner.threads": "3"}
+    assert seen("dynamic-config-drift", facts(cluster)) == (), "set alike on all of them"
+
+
+@pytest.mark.parametrize("key", [LEADER_RATE, "listeners", "listener.name.client.ssl.keystore.location", "broker.rack"])
+def test_what_is_a_brokers_own_is_not_compared(key: str) -> None:
+    cluster = healthy()
+    cluster.configs.dynamic[BROKER_2] = {key: "1000"}
+    assert seen("dynamic-config-drift", facts(cluster)) == ()
+
+
+@pytest.mark.parametrize("key", ["my.plugin.api.token", "some.credential.file"])
+def test_secrets_are_never_shown(key: str) -> None:
+    given = with_config(facts(), 2, key, "hunter2", ConfigSource.DYNAMIC_BROKER)
+    assert "hunter2" not in str(seen("dynamic-config-drift", given))
+    assert seen("dynamic-config-drift", given)
+
+
+def test_auto_leader_rebalance() -> None:
+    key = "auto.leader.rebalance.enable"
+    cluster = with_static(2, key, "false")
+    assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.WARNING, "it depends on who decides"
+    for broker_id in (1, 3):
+        cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], key: "false"}
+    assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.INFO
+
+
+# -- versions
+
+
+def test_brokers_of_different_releases() -> None:
+    cluster = healthy()
+    cluster.versions[3] = BrokerVersion("an-older-table", 29)
+    finding = the_only("mixed-versions", facts(cluster))
+    assert finding.evidence is not None and finding.evidence.rows[2][:2] == ("3", "an-older-table")
+
+
+def test_an_upgrade_that_was_not_finished() -> None:
+    cluster = healthy()
+    newer = {"metadata.version": FeatureLevel(29, 7, 30)}
+    cluster.features = {1: newer, 2: newer}
+    assert seen("features-below-possible", facts(cluster)) == (), "broker 3 does not know level 30 yet"
+    cluster.features[3] = newer
+    finding = the_only("features-below-possible", facts(cluster))
+    assert finding.fix[-1].endswith(["kafka-features.sh", "upgrade --feature metadata.version=30"][1])
+
+
+# -- rights
+
+
+def test_every_operation_that_is_probed_has_the_goals_that_need_it() -> None:
+    assert set(GOALS_WITHOUT) == set(REFUSABLE_OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("denied", "left", "fix"),
+    [
+        ({ELECT: "no"}, "replication-factor, repair", "--operation Alter --cluster"),
+        ({SET_RATE: "no"}, "demote-brokers, leaders", "--operation AlterConfigs --cluster"),
+        ({SET_LISTS: "no"}, "demote-brokers, leaders", "--operation AlterConfigs --topic '*'"),
+        ({REASSIGN: "no"}, "none", "--operation Alter --cluster"),
+    ],
+)
+def test_goals_that_remain(denied: Mapping[str, str], left: str, fix: str) -> None:
+    cluster = healthy()
+    cluster.denied = dict(denied)
+    finding = the_only("rights-refused", facts(cluster))
+    assert finding.seen.endswith(f"goals that remain: {left}")
+    assert finding.fix[0].endswith(fix)
+
+
+def test_rights_that_were_not_probed_are_unknown() -> None:
+    given = facts()
+    unasked = replace(given, inspection=replace(given.inspection, refused=None, unanswered={"permissions": "who?"}))
+    assert the_only("rights-refused", unasked).seen == "not known: who?"
+
+
+# -- coexistence
+
+CRUISE = "com.linkedin.kafka.cruisecontrol.metricsreporter.CruiseControlMetricsReporter"
+
+
+@pytest.mark.parametrize(
+    ("rule", "topic"),
+    [
+        ("cruise-control", "__CruiseControlMetrics"),
+        ("cruise-control", "__KafkaCruiseControlPartitionMetricSamples"),
+        ("strimzi", "strimzi.cruisecontrol.metrics"),
+        ("strimzi", "__strimzi_store_topic"),
+        ("strimzi", "__strimzi-topic-operator-kstreams-topic-store-changelog"),
+        ("confluent-balancer", "_confluent_balancer_api_state"),
+        ("confluent-balancer", "_confluent-telemetry-metrics"),
+    ],
+)
+def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
+    finding = the_only(rule, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3")))
+    assert finding.severity is Severity.INFO, "they may be left from long ago"
+    others = {"cruise-control", "strimzi", "confluent-balancer"} - {rule}
+    assert [seen(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "value", "severity"),
+    [
+        ("cruise-control", "metric.reporters", f"org.example.Mine, {CRUISE}", Severity.WARNING),
+        ("cruise-control", "metric.reporters", "org.example.Mine", None),
+        ("confluent-balancer", "confluent.balancer.enable", "true", Severity.WARNING),
+        ("confluent-balancer", "confluent.balancer.enable", "false", None),
+        ("confluent-balancer", "metric.reporters", "io.confluent.metrics.reporter.Reporter", Severity.INFO),
+    ],
+)
+def test_configs_of_others_are_traces(rule: str, key: str, value: str, severity: Severity | None) -> None:
+    found = seen(rule, facts(with_static(1, key, value)))
+    assert [finding.severity for finding in found] == ([] if severity is None else [severity])
+
+
+def test_a_topic_that_is_written_to_belongs_to_somebody_at_work() -> None:
+    picture = f"{HEALTHY}\n__CruiseControlMetrics-0: 1 2 3 size="
+    then = photograph(healthy(f"{picture}1000"), observed_at=HOURS_AGO)
+
+    def now(size: str) -> AuditFacts:
+        given = facts(healthy(picture + size))
+        assert given.past is not None
+        return replace(given, past=replace(given.past, recent=(then,)))
+
+    assert the_only("cruise-control", now("5000")).severity is Severity.WARNING
+    assert the_only("cruise-control", now("1000")).severity is Severity.INFO
+
+
+def test_a_hostile_name_stays_one_word_of_the_line_to_paste() -> None:
+    given: Any = facts()
+    row = {"resource_type": "topic", "resource_name": "x'; rm -rf / #", "key": LEADER_REPLICAS, "value": "0:1"}
+    table = given.snapshot.throttles.from_pylist([row], schema=given.snapshot.throttles.schema)
+    snapshot = replace(given.snapshot, tables={**given.snapshot.tables, "throttles": table})
+    (line,) = the_only("leftover-throttle", replace(given, snapshot=snapshot)).fix
+    import shlex
+
+    assert shlex.split(line)[7] == "x'; rm -rf / #"

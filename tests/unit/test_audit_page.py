@@ -1,0 +1,169 @@
+"""The audit's page: the worst first, all figures shown, hostile names stay names, nothing is fetched or run."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from counterpoise.model.finding import AuditReport, Evidence, Finding, RuleText, Seen, WantedPlan
+from counterpoise.model.request import Goal
+from counterpoise.model.severity import Severity, Waiver
+from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
+from tests.audits import NOW
+from tests.unit.test_load_pages import BREAKOUT, Page
+
+TEXTS = {
+    "idle": RuleText(
+        "idle", "balance", "An idle broker", "It costs.", "Use it.", "https://kafka.apache.org/#x", {"n": 3}
+    ),
+    "bad": RuleText("bad", "replication", "One replica", "It is lost.", "Add some.", "docs/audit-rules.md"),
+    "calm": RuleText("calm", "disk", "A full disk", "It ends.", "Empty it.", "https://kafka.apache.org/#y"),
+}
+DAY = timedelta(days=1)
+
+
+def found(rule: str, severity: Severity, subject: str = "cluster", **changes: object) -> Seen:
+    finding = Finding(rule, severity, subject, f"seen at {subject}")
+    seen = {name: value for name, value in changes.items() if name in ("is_new", "waived_by")}
+    finding = replace(finding, **{name: value for name, value in changes.items() if name not in seen})  # type: ignore[arg-type]
+    return Seen(finding, NOW - DAY, bool(seen.get("is_new")), seen.get("waived_by"))  # type: ignore[arg-type]
+
+
+def report(*seen: Seen, **changes: object) -> AuditReport:
+    made = AuditReport("demo", "Kafka-Id", NOW, "demo-20261122T120000Z", seen, passed=("calm",))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def page(given: AuditReport) -> Page:
+    return Page(audit_report(given, TEXTS))
+
+
+def test_the_worst_comes_first_with_its_words_and_rows() -> None:
+    rows = Evidence(("partition", "leader"), (("0", "1"), ("1", "none")), 412)
+    shown = page(
+        report(
+            found("bad", Severity.CRITICAL, "topic orders", evidence=rows, fix=("line one", "line two")),
+            found("idle", Severity.WARNING, "broker 4"),
+            found("calm", Severity.UNKNOWN),
+        )
+    )
+    assert "1 critical finding, 1 warning." in shown.text
+    at = [shown.text.index(words) for words in ("seen at topic orders", "seen at broker 4", "seen at cluster")]
+    assert at == sorted(at)
+    for words in ("It is lost.", "Add some.", "docs/audit-rules.md", "and 410 more", "line one line two", "none"):
+        assert words in shown.text
+    assert "Looked at and found nothing: 1 rules A full disk" in shown.text
+
+
+def test_nothing_found_is_said() -> None:
+    shown = page(report())
+    assert "Nothing critical, and no warnings." in shown.text
+    assert "By area" not in shown.text
+    assert "this is the first audit" in shown.text
+
+
+def test_what_changed() -> None:
+    gone = Finding("calm", Severity.WARNING, "broker 9", "was full")
+    given = report(
+        found("bad", Severity.CRITICAL, "topic a", is_new=True),
+        found("idle", Severity.WARNING, "broker 4"),
+        gone=(gone,),
+        previous_at=NOW - DAY,
+    )
+    shown = page(given)
+    assert re.search(r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9", shown.text)
+    same = page(replace(given, found=(found("idle", Severity.WARNING),), gone=()))
+    assert "Nothing is new, and nothing is gone." in same.text
+
+
+def test_findings_of_one_rule_stand_together_and_most_of_many_are_folded() -> None:
+    many = [found("bad", Severity.CRITICAL, f"topic t{number}") for number in range(7)]
+    shown = page(report(*many))
+    assert shown.text.count("It is lost.") == 1
+    assert "2 more topic t5" in shown.text
+    assert 'subjects: ["topic t0", "topic t1"' in shown.text
+
+
+def test_waived_findings_are_folded_with_their_reasons_and_count_nowhere() -> None:
+    waiver = Waiver("bad", "scratch data", ("topic *",), NOW + DAY)
+    shown = page(report(found("bad", Severity.CRITICAL, "topic a", waived_by=waiver)))
+    assert "Nothing critical, and no warnings." in shown.text
+    assert "Waived: 1" in shown.text
+    assert "scratch data 2026-11-23 12:00:00 UTC" in shown.text
+
+
+def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
+    plan = WantedPlan(Goal.ADD_BROKERS, (4, 5))
+    shown = page(report(found("idle", Severity.WARNING, "broker 4", plan=plan)))
+    (link,) = [str(a["href"]) for tag, a in shown.elements if tag == "a" and "kafka_rebalance" in str(a["href"])]
+    parts = urlsplit(link)
+    assert parts.path == "../../../dags/kafka_rebalance", "from <prefix>/reports/demo/audit.html"
+    query = parse_qs(parts.query)
+    assert query["partition_key"] == ["demo"]
+    assert json.loads(query["conf"][0]) == {"goal": "add-brokers", "broker_ids": [4, 5]}
+    assert "Partition key demo Goal add-brokers Brokers [4, 5]" in shown.text
+    assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
+
+
+def test_the_wish_in_a_link_is_one_that_the_form_reads() -> None:
+    from counterpoise.model.wish import read_wish
+
+    plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
+    wish = read_wish(plan.wish)
+    assert (wish.goal, wish.scope.topics, wish.replication_factor) == (Goal.REPLICATION_FACTOR, ("orders",), 3)
+    assert plan.command("it's").startswith("counterpoise plan --cluster 'it'\"'\"'s' --goal replication-factor")
+
+
+def hostile() -> AuditReport:
+    rows = Evidence((BREAKOUT,), ((BREAKOUT,),), 1)
+    return report(
+        found("bad", Severity.CRITICAL, BREAKOUT, evidence=rows, fix=(BREAKOUT,), seen=BREAKOUT, is_new=True),
+        found("made-up", Severity.INFO, BREAKOUT, waived_by=Waiver("made-up", BREAKOUT)),
+        gone=(Finding(BREAKOUT, Severity.INFO, BREAKOUT, BREAKOUT),),
+        not_asked=(BREAKOUT,),
+        previous_at=NOW - DAY,
+    )
+
+
+def test_hostile_names_stay_names() -> None:
+    shown = page(hostile())
+    assert not shown.tags & {"script", "img", "iframe", "link", "object", "form", "base"}
+    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on")]
+    assert shown.text.count("<script>alert(1)</script>") >= 8
+    outside = [a for tag, a in shown.elements if tag == "a" and str(a["href"]).startswith(("http", "//"))]
+    assert all(str(a["href"]).startswith("https://kafka.apache.org/") for a in outside)
+    markdown = audit_markdown(hostile(), TEXTS)
+    assert not [line for line in markdown.splitlines() if "<script>" in line and not line.startswith("    ")]
+
+
+def test_markdown_and_json_have_the_same_findings() -> None:
+    given = report(
+        found("bad", Severity.CRITICAL, "topic orders", plan=WantedPlan(Goal.REPAIR)),
+        found("calm", Severity.UNKNOWN),
+        not_asked=("groups: denied",),
+    )
+    markdown = audit_markdown(given, TEXTS)
+    assert "| critical | One replica | topic orders | seen at topic orders | since 2026-11-21 |" in markdown
+    assert "    counterpoise plan --cluster demo --goal repair" in markdown
+    assert "## Could not be asked\n\n- groups: denied" in markdown
+    document = json.loads(audit_json(given, TEXTS))
+    assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]
+    assert set(document["rules"]) == {"bad", "calm"}
+
+
+def test_the_same_audit_gives_the_same_text() -> None:
+    assert audit_report(hostile(), TEXTS) == audit_report(hostile(), TEXTS)
+
+
+@pytest.mark.parametrize(("checks", "shown"), [(None, False), ("data-docs/index.html", True)])
+def test_checks_of_the_data_are_linked_where_there_are_some(checks: str | None, shown: bool) -> None:
+    found_page = Page(audit_report(report(), TEXTS, data_checks=checks))
+    assert (("a", {"href": checks}) in found_page.elements) is shown
+
+
+def test_a_thousand_findings_make_a_page_that_can_be_opened() -> None:
+    many = [found("bad", Severity.CRITICAL, f"topic t{number}") for number in range(1000)]
+    assert len(audit_report(report(*many), TEXTS)) < 2_000_000

@@ -1,0 +1,308 @@
+"""An audit as a whole, on the simulated cluster: what is kept, what it is compared with, what the history adds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from counterpoise import pipeline, queries
+from counterpoise.errors import ClusterUnreachableError, InputError
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.audit_document import from_json, to_json
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.finding import AuditReport
+from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
+from counterpoise.model.result_tables import SERIES
+from counterpoise.model.severity import Severity
+from counterpoise.model.walk import Walk
+from counterpoise.pipeline.observing import keep
+from counterpoise.pipeline.remembering import past_facts, usual_interval
+from counterpoise.settings import Locations, parse_settings
+from counterpoise.snapshot import take_snapshot
+from tests.audits import HEALTHY, NOW, healthy, photograph, walk
+
+BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
+HOUR = timedelta(hours=1)
+YAML = """
+clusters:
+  demo:
+    connection: reader
+    operator_connection: operator
+    policy:
+      audit:
+        controller_racks: {101: a, 102: b, 103: c}
+"""
+
+
+@dataclass
+class Place:
+    """An installation over one simulated cluster, with a clock that a test sets."""
+
+    folder: Path
+    kafka: SimulatedCluster
+    now: Any = NOW
+    yaml: str = YAML
+    refused: set[str] = field(default_factory=set)  # bootstrap addresses that do not answer
+
+    def site(self) -> Site:
+        locations = Locations.from_environment(
+            {
+                "COUNTERPOISE_STORE": str(self.folder / "store"),
+                "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
+            }
+        )
+        return Site(
+            locations,
+            _Connections(),
+            clock=lambda: self.now,
+            connect_to=self.connect,
+            known_clusters=parse_settings(self.yaml, where="clusters.yaml"),
+            walk_to=lambda _settings: self.walk(),
+        )
+
+    def connect(self, settings: ConnectionSettings) -> ClusterAdmin:
+        if self.refused & set(settings.bootstrap_servers):
+            raise ClusterUnreachableError(((settings.bootstrap_servers[0], "refused"),))
+        return self.kafka
+
+    def walk(self) -> Walk:
+        return walk(photograph(self.kafka))
+
+    def audit(self, hours: float = 0) -> AuditReport:
+        self.now = NOW + hours * HOUR
+        with self.site() as site:
+            return pipeline.audit(site, "demo", self.now)
+
+    def remember(self, *hours: float, kafka: SimulatedCluster | None = None) -> None:
+        """Snapshots of the history, so many hours from now."""
+        with self.site() as site:
+            for hour in hours:
+                at = NOW + hour * HOUR
+                name = f"demo-{at:%Y%m%dT%H%M%S}Z"
+                cluster = kafka or self.kafka
+                keep(site, take_snapshot(cluster, cluster="demo", snapshot_id=name, observed_at=at))
+
+
+class _Connections:
+    def settings_for(self, connection_id: str) -> dict[str, object]:
+        return {"bootstrap.servers": f"{connection_id}:9092"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path, healthy())
+
+
+def rules_of(report: AuditReport, least: Severity = Severity.INFO) -> set[str]:
+    return {one.finding.rule for one in report.found if one.finding.severity.rank >= least.rank}
+
+
+def test_a_healthy_cluster_without_a_history_has_nothing_but_unknowns(place: Place) -> None:
+    report = place.audit()
+    assert rules_of(report) == set()
+    assert {one.finding.seen for one in report.found} == {"not known: there is no history of this cluster yet"}
+    assert report.previous_at is None
+
+
+def test_new_still_there_and_gone(place: Place) -> None:
+    place.audit()
+    place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
+    (throttle,) = [one for one in place.audit(1).found if one.finding.rule == "leftover-throttle"]
+    assert (throttle.is_new, throttle.first_seen) == (True, NOW + HOUR)
+    (still,) = [one for one in place.audit(2).found if one.finding.rule == "leftover-throttle"]
+    assert (still.is_new, still.first_seen) == (False, NOW + HOUR)
+    place.kafka.configs.dynamic.clear()
+    over = place.audit(3)
+    assert [gone.key for gone in over.gone] == [("leftover-throttle", "broker 2")]
+    assert over.previous_at == NOW + 2 * HOUR
+
+
+def test_a_retry_replaces_its_own_audit_and_is_compared_with_the_one_before(place: Place) -> None:
+    place.audit()
+    place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
+    first = place.audit(1)
+    again = place.audit(1)
+    assert again == first
+    assert sorted(path.name for path in (place.folder / "store/audits/demo").iterdir()) == [
+        "demo-20261122T120000Z.json",
+        "demo-20261122T130000Z.json",
+    ]
+
+
+def test_an_audit_cut_short_is_passed_over(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.audit()
+    place.audit(1)
+    path = place.folder / "store/audits/demo/demo-20261122T130000Z.json"
+    for harm in (path.read_text()[:-100], "[]", '{"format": "counterpoise-audit/9"}', "\udcff"):
+        path.write_text(harm, errors="surrogateescape")
+        assert place.audit(2).previous_at == NOW
+    assert "demo-20261122T130000Z.json" in caplog.text
+
+
+def test_the_report_is_written_for_people_and_for_machines(place: Place) -> None:
+    report = place.audit()
+    with place.site() as site:
+        assert "Audit of demo" in queries.audit_report(site, "demo")
+        assert queries.audit_report(site, "demo", suffix="md").startswith("# Audit of demo")
+        assert from_json(queries.audit_report(site, "demo", suffix="json"), where="it") == report
+        assert set(queries.list_reports(site)) == {"demo/audit.html", "demo/audit-2026-11-22.html"}
+        assert pipeline.audit_page(site, "demo").endswith("/reports/demo/audit.html")
+
+
+def test_documents_come_back_whole(place: Place) -> None:
+    place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
+    place.kafka.add_broker(4, "a")
+    report = place.audit()
+    assert any(one.finding.plan for one in report.found) and any(one.finding.evidence for one in report.found)
+    assert from_json(to_json(report), where="it") == report
+
+
+def test_nothing_is_changed_and_nothing_joins_the_history(place: Place) -> None:
+    place.audit()
+    changing = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
+    assert not changing & {call.name for call in place.kafka.calls}
+    assert not (place.folder / "store/history").exists()
+
+
+def test_a_cluster_that_does_not_answer_fails_its_audit(place: Place) -> None:
+    place.refused = {"reader:9092"}
+    with pytest.raises(ClusterUnreachableError):
+        place.audit()
+    assert not (place.folder / "store/audits").exists()
+
+
+def test_where_the_operator_gets_no_answer_rights_are_unknown(place: Place) -> None:
+    place.refused = {"operator:9092"}
+    report = place.audit()
+    (rights,) = [one.finding for one in report.found if one.finding.rule == "rights-refused"]
+    assert rights.severity is Severity.UNKNOWN
+
+
+def test_names_that_no_rule_has_are_an_error_before_anything_is_asked(place: Place) -> None:
+    place.yaml = YAML + "        thresholds: {leaders-unevn: {x: 1}}\n"
+    with pytest.raises(InputError, match=r'no rule "leaders-unevn"; did you mean "leaders-uneven"'):
+        place.audit()
+    assert place.kafka.calls == []
+
+
+@pytest.mark.parametrize(("fails_at", "fails"), [("", False), ("critical", False), ("warning", True), ("info", True)])
+def test_the_policy_says_what_fails_a_run(place: Place, fails_at: str, fails: bool) -> None:
+    place.yaml = YAML + (f"        fails_at: {fails_at}\n" if fails_at else "")
+    place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
+    report = place.audit()
+    with place.site() as site:
+        failure = pipeline.failure_of(site, report)
+    assert (failure is not None) is fails
+    if failure:
+        assert "demo: 1 finding as bad as" in failure
+        assert "A replication throttle without a reassignment (broker 2)" in failure
+
+
+def test_what_is_waived_fails_nothing(place: Place) -> None:
+    waiver = '        waivers: [{rule: leftover-throttle, subjects: ["broker *"], reason: "a test"}]\n'
+    place.yaml = f"{YAML}        fails_at: info\n{waiver}"
+    place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
+    report = place.audit()
+    assert rules_of(report) == {"leftover-throttle"}
+    with place.site() as site:
+        assert pipeline.failure_of(site, report) is None
+
+
+# -- what the history adds
+
+
+def test_the_interval_is_what_was_usual_lately(place: Place) -> None:
+    place.remember(-9, -8, -7, -2, -1)
+    with place.site() as site:
+        manifests = site.archive.manifests(["demo"])
+    assert usual_interval(manifests) == HOUR
+    assert usual_interval(manifests.slice(0, 2)) is None
+
+
+def test_silence_of_a_real_history(place: Place) -> None:
+    place.remember(-9, -8, -7, -6)
+    assert "snapshots-silent" in rules_of(place.audit())
+    place.remember(-1)
+    assert "snapshots-silent" not in rules_of(place.audit())
+
+
+def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(place: Place) -> None:
+    still = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a")
+    place.remember(-200, -100, kafka=still)
+    place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a")
+    place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
+    place.remember(-90, -30, -25, -2, -0.3, -0.2, -0.1)
+    with place.site() as site:
+        past = past_facts(site, photograph(place.kafka))
+    assert past is not None
+    # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48 ... hours old.
+    assert past.moving_since == {TopicPartition("orders", 0): NOW - 90 * HOUR}
+    assert [one.observed_at for one in past.recent] == [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
+
+
+def test_a_move_to_another_place_began_later(place: Place) -> None:
+    earlier = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b")
+    earlier.alter_reassignments({TopicPartition("orders", 0): (5, 2, 3)})
+    place.remember(-30, kafka=earlier)
+    place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b")
+    place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
+    place.remember(-2)
+    with place.site() as site:
+        past = past_facts(site, photograph(place.kafka))
+    assert past is not None
+    assert past.moving_since == {TopicPartition("orders", 0): NOW - 2 * HOUR}
+
+
+def _series(broker_replicas: Callable[[int], dict[int, int]], hours: range) -> pa.Table:
+    rows = []
+    for hour in hours:
+        for broker_id, replicas in broker_replicas(hour).items():
+            values: dict[str, Any] = dict.fromkeys(SERIES.names)
+            counts = ("leaders", "preferred_leaders", "leaders_not_preferred", "bytes")
+            values |= dict.fromkeys(counts, 0)
+            values |= {
+                "cluster": "demo",
+                "snapshot_id": f"demo-{NOW + hour * HOUR:%Y%m%dT%H%M%S}Z",
+                "observed_at": NOW + hour * HOUR,
+                "broker_id": broker_id,
+                "is_fenced": False,
+                "replicas": replicas,
+                "cluster_id": "picture-id",
+            }
+            rows.append(values)
+    return pa.Table.from_pylist(rows, schema=SERIES)
+
+
+def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_one(place: Place) -> None:
+    place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b")
+    place.remember(-1)
+    series = _series(lambda hour: {1: 9, 4: 3 if hour == -4 else 0}, range(-6, 0))
+    with place.site() as site:
+        site.results.write_series("demo", series)
+        past = past_facts(site, photograph(place.kafka))
+    assert past is not None
+    assert past.idle_since == {4: NOW - 3 * HOUR}, "broker 5 is in no snapshot: nothing is known of it"
+
+
+def test_a_cluster_of_the_same_name_has_another_past(place: Place) -> None:
+    place.remember(-1)
+    with place.site() as site:
+        assert past_facts(site, replace(photograph(place.kafka), cluster_id="another")) is None
+
+
+def test_a_snapshot_that_cannot_be_read_hides_no_other(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.remember(-2, -1)
+    (broken,) = (place.folder / "store/history/partitions").rglob("demo-20261122T110000Z.parquet")
+    broken.write_bytes(b"PAR1")
+    with place.site() as site:
+        past = past_facts(site, photograph(place.kafka))
+    assert past is not None
+    assert [one.snapshot_id for one in past.recent] == ["demo-20261122T100000Z"]
+    assert "demo-20261122T110000Z cannot be read" in caplog.text

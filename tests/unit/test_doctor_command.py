@@ -1,0 +1,133 @@
+"""`counterpoise doctor` as typed: exit codes, usage, what is shown; without a cluster."""
+
+import json
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from counterpoise.cli.walks import in_words, print_examination, summary
+from counterpoise.discovery.diagnosis import diagnose
+from counterpoise.installation import Site
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import BrokerDescription
+from counterpoise.model.walk import (
+    Certificate,
+    ClusterSight,
+    EndpointWalk,
+    LeaderChange,
+    MetadataAnswer,
+    Step,
+    StepName,
+    Walk,
+)
+from counterpoise.pipeline.doctoring import Examination, examine
+from counterpoise.settings import Locations, parse_settings
+from tests.command_line import CommandLine
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def test_nothing_answers_is_3_and_every_address_has_its_reason(command: CommandLine) -> None:
+    typed = command.type("doctor", "--bootstrap", "no-such-host.invalid:9092,127.0.0.1:1")
+    assert typed.code == 3
+    assert 'the name "no-such-host.invalid" does not resolve' in typed.out
+    assert "Connection refused" in typed.out
+    assert not (command.folder / "ledger.db").exists()
+
+
+def test_json_is_one_document(command: CommandLine) -> None:
+    typed = command.type("doctor", "--bootstrap", "127.0.0.1:1", "--json")
+    document = json.loads(typed.out)
+    assert (typed.code, document["answered_by"], document["cluster"]) == (3, None, None)
+    assert [step["step"] for step in document["bootstrap"][0]["steps"]] == ["resolve", "tcp"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "one of the arguments --cluster --bootstrap is required"),
+        (("--bootstrap", "kafka"), 'address "kafka" has no port'),
+        (("--bootstrap", "a:9092", "--for", "60s"), "add --watch"),
+        (("--bootstrap", "a:9092", "--watch", "--for", "soon"), "--for: 'soon' is not a duration"),
+        (("--cluster", "nope"), "nope"),
+    ],
+)
+def test_usage_is_2(command: CommandLine, words: tuple[str, ...], said: str) -> None:
+    command.configure("a:9092")
+    typed = command.type("doctor", *words)
+    assert typed.code == 2
+    assert said in typed.err
+    assert "Traceback" not in typed.err
+
+
+def test_a_connection_that_cannot_be_used_is_2_and_shows_no_secret(command: CommandLine) -> None:
+    command.configure("a:9092")
+    given = {"bootstrap.servers": "a:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.password": "hush-hush"}
+    (command.folder / "connections.yaml").write_text(json.dumps({"kafka": given}))
+    typed = command.type("doctor", "--cluster", "demo")
+    assert typed.code == 2
+    assert '"sasl.mechanism" is missing' in typed.err
+    assert "hush-hush" not in typed.err + typed.out
+
+
+HOSTILE = "[red]kafka\x1b[2J\n\x07.example"
+
+
+def hostile_examination() -> Examination:
+    told = MetadataAnswer(HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),))
+    certificate = Certificate(HOSTILE, HOSTILE, (HOSTILE,), NOW, matches_host=False)
+    fine = EndpointWalk("a:9092", (Step(StepName.METADATA, True, HOSTILE, 1),), ("::1",), certificate, told)
+    broken = EndpointWalk(f"{HOSTILE}:9092", (Step(StepName.RESOLVE, False, HOSTILE, 1),))
+    walk = Walk("SSL", (fine,), {1: broken})
+    seen = ClusterSight(told.brokers, (), not_told=(HOSTILE,))
+    return Examination(walk, seen, diagnose(walk, seen, topics=(HOSTILE,), now=NOW))
+
+
+def test_text_from_outside_is_shown_as_text_only() -> None:
+    screen = StringIO()
+    print_examination(Console(file=screen, width=300, force_terminal=False), hostile_examination())
+    shown = screen.getvalue()
+    assert "\x1b" not in shown and "\x07" not in shown
+    assert shown.count("[red]kafka") >= 8
+    json.dumps(summary(hostile_examination()))
+
+
+def test_a_change_is_told_in_one_sentence() -> None:
+    def change(before: int | None, after: int | None, in_sync: bool, silent: float | None = None) -> str:
+        return in_words(LeaderChange(TopicPartition("orders", 1), before, after, in_sync, 0.25, silent))
+
+    assert change(3, 1, True, 4.2) == (
+        "orders-1: leader 3 -> 1, an in-sync replica; 0.2 s after the last look with the old leader, "
+        "4.2 s after broker 3 last answered"
+    )
+    assert "NOT in sync: records may be lost" in change(3, 1, False)
+    assert change(3, None, False).startswith("orders-1: leader 3 -> none; it can be neither written nor read")
+    assert change(None, 1, False) == "orders-1: leader none -> 1, where there was none"
+
+
+def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def walk_to(settings: ConnectionSettings) -> Walk:
+        asked.append(settings.bootstrap_servers)
+        return hostile_examination().walk
+
+    class Connection:
+        def settings_for(self, _: str) -> dict[str, object]:
+            return {"bootstrap.servers": "a:9092,b:9092"}
+
+    known = parse_settings("clusters:\n  demo:\n    connection: kafka\n", where="a test")
+    locations = Locations.from_environment({"COUNTERPOISE_STORE": str(tmp_path)})
+    with Site(locations, Connection(), known_clusters=known, walk_to=walk_to) as site:
+        assert site.walk("demo").answered_by is not None
+        assert "endpoint-unreachable" in {finding.rule for finding in examine(site, "demo").findings}
+    assert asked == [("a:9092", "b:9092")] * 2

@@ -1,0 +1,106 @@
+"""The inspection of simulated clusters: all that is asked, never written, and one question never spoils another."""
+
+from collections.abc import Callable
+
+import pytest
+
+from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
+from counterpoise.inspection import inspect
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import TOPIC_KEYS, Asked, FeatureLevel, GroupMembers, Inspection
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
+from tests.audits import healthy, photograph, quorum
+
+CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
+SOURCES: dict[Asked, tuple[str, Callable[[Inspection], object]]] = {
+    Asked.VERSIONS: ("describe_versions", lambda told: told.versions),
+    Asked.FEATURES: ("describe_features", lambda told: told.features),
+    Asked.QUORUM: ("describe_quorum_state", lambda told: told.quorum),
+    Asked.REASSIGNMENTS: ("list_reassignments", lambda told: told.reassignments),
+    Asked.ELIGIBLE_LEADERS: ("list_eligible_leaders", lambda told: told.eligible_leaders),
+    Asked.GROUPS: ("describe_groups", lambda told: told.groups),
+    Asked.PERMISSIONS: ("refused_operations", lambda told: told.refused),
+}
+
+
+def told_by(cluster: SimulatedCluster) -> Inspection:
+    return inspect(cluster, photograph(cluster), operator=cluster)
+
+
+def test_everything_is_told_and_nothing_written() -> None:
+    cluster = healthy()
+    cluster.groups = [GroupMembers("shop", "Stable", 7, 1, ("orders",))]
+    cluster.denied = {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED"}
+    cluster.configs.broker_defaults["log.cleaner.threads"] = "2"
+    told = told_by(cluster)
+    assert told.unanswered == {}
+    assert told.broker_configs[1]["broker.rack"] == ConfigValue("a", ConfigSource.STATIC_BROKER)
+    assert told.broker_configs[1]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+    assert told.cluster_defaults == {"log.cleaner.threads": ConfigValue("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    assert sorted(told.topic_configs["orders"]) == sorted(TOPIC_KEYS)
+    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue("2", ConfigSource.STATIC_BROKER)
+    assert told.features[3] == {"metadata.version": FeatureLevel(29, 7, 29)}
+    assert told.quorum == quorum(observers=(1, 2, 3))
+    assert (told.groups, told.refused) == (tuple(cluster.groups), cluster.denied)
+    assert not CHANGING & {call.name for call in cluster.calls}
+
+
+@pytest.mark.parametrize("what", SOURCES)
+@pytest.mark.parametrize("error", [ClusterError("not allowed"), ClusterUnreachableError((("kafka:1", "refused"),))])
+def test_one_question_without_an_answer_spoils_no_other(what: Asked, error: ClusterError) -> None:
+    cluster = healthy()
+    snapshot = photograph(cluster)
+    call, answer = SOURCES[what]
+    cluster.fail_next(call, error)
+    told = inspect(cluster, snapshot, operator=cluster)
+    assert told.unanswered == {what: str(error)}
+    assert not answer(told)
+    assert all(other(told) is not None for name, (_, other) in SOURCES.items() if name is not what)
+
+
+def test_configs_are_three_questions() -> None:
+    cluster = healthy()
+    snapshot = photograph(cluster)
+    for what in (Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS):
+        cluster.fail_next("describe_configs", BrokerSilentError(f"{what} failed"))
+    told = inspect(cluster, snapshot, operator=cluster)
+    assert sorted(told.unanswered) == sorted((Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS))
+    assert told.quorum is not None
+
+
+def test_a_silent_broker_is_noted_by_name() -> None:
+    cluster = healthy()
+    cluster.freeze_broker(2)
+    told = told_by(cluster)
+    assert sorted(told.broker_configs) == sorted(told.versions) == [1, 3]
+    assert told.unanswered == dict.fromkeys(
+        (Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), "no answer from broker 2"
+    )
+
+
+def test_eligible_leaders_are_asked_of_topics_below_their_min_isr_alone() -> None:
+    cluster = healthy()
+    cluster.partitions[TopicPartition("orders", 1)].isr = {1}
+    cluster.partitions[TopicPartition("payments", 1)].isr = {1, 2}  # at its min ISR: it has none (KIP-966)
+    cluster.eligible_leaders = {TopicPartition("orders", 1): (3,)}
+    told = told_by(cluster)
+    asked = [call.argument for call in cluster.calls if call.name == "list_eligible_leaders"]
+    assert asked == [("orders",)]
+    assert told.eligible_leaders == {TopicPartition("orders", 1): (3,)}
+
+
+def test_rights_are_unknown_without_somebody_to_ask_and_without_anything_to_ask_about() -> None:
+    cluster = healthy()
+    assert Asked.PERMISSIONS in inspect(cluster, photograph(cluster)).unanswered
+    empty = healthy("", racks="1=a")
+    assert "no live broker and topic" in told_by(empty).unanswered[Asked.PERMISSIONS]
+
+
+def test_a_secret_has_no_value_in_the_simulated_answer_that_it_does_not_give() -> None:
+    """None of the keys asked for by name is there unless somebody set it, or Kafka has a default."""
+    cluster = healthy()
+    resource = ConfigResource(ConfigResourceType.BROKER, "1")
+    every = cluster.describe_configs([resource], None)[resource]
+    assert every.keys() >= {"default.replication.factor", "broker.rack", "min.insync.replicas"}
+    assert cluster.describe_configs([resource], ["ssl.keystore.password"])[resource] == {}
