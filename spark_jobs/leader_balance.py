@@ -17,7 +17,7 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 import sys
 from collections.abc import Callable, Sequence
 
-from pairs import build_topic_pairs, read_held, read_pairs
+from pairs import build_topic_pairs, read_held, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, run_job
@@ -51,7 +51,9 @@ def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, held: DataFra
     return snapshots.named(balance, BROKER_BALANCE)
 
 
-def build_topic_balance(snapshots: Snapshots, brokers: DataFrame, partitions: DataFrame) -> DataFrame:
+def build_topic_balance(
+    snapshots: Snapshots, brokers: DataFrame, topics: DataFrame, partitions: DataFrame
+) -> DataFrame:
     """TOPIC_BALANCE: one row per snapshot and topic. `fewest_leaders` is over the live brokers, idle ones included."""
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
@@ -59,13 +61,14 @@ def build_topic_balance(snapshots: Snapshots, brokers: DataFrame, partitions: Da
     live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_count"))
     # Brought together once: on a large cluster each broker leads little more than one of a topic.
     led = (
-        partitions.repartition("snapshot", "topic")
-        .groupBy("snapshot", "topic", "leader")
+        partitions.select("snapshot", topic_key(), "leader", "size_bytes")
+        .repartition("topic_key")
+        .groupBy("topic_key", "snapshot", "leader")
         .agg(F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes"))
     )
     balance = (
         led.join(F.broadcast(live), on=["snapshot", "leader"], how="left")
-        .groupBy("snapshot", "topic")
+        .groupBy("topic_key")
         .agg(
             F.sum("led").alias("partition_count"),
             F.max(F.when(F.col("leader").isNotNull(), F.col("led"))).alias("most_leaders"),
@@ -73,6 +76,7 @@ def build_topic_balance(snapshots: Snapshots, brokers: DataFrame, partitions: Da
             F.count("is_live").alias("leading_count"),
             F.sum("led_bytes").alias("size_bytes"),
         )
+        .transform(with_topics, topics)
         .join(F.broadcast(live_counts), on="snapshot", how="left")
         .transform(with_fewest_leaders)
         .fillna(0, subset=["most_leaders", "size_bytes"])
@@ -208,9 +212,9 @@ def balance_tables(
     round_: Round, partitions: DataFrame, changes: DataFrame, held: DataFrame
 ) -> dict[str, Callable[[], DataFrame]]:
     """How each is made. `partitions` of the snapshots to analyse; `only_changes` and `build_held` make the others."""
-    snapshots, brokers = round_.snapshots, round_.read("brokers")
+    snapshots, brokers, topics = round_.snapshots, round_.read("brokers"), round_.read("topics")
     return {
-        "topic_balance": lambda: build_topic_balance(snapshots, brokers, partitions),
+        "topic_balance": lambda: build_topic_balance(snapshots, brokers, topics, partitions),
         "leader_changes": lambda: build_leader_changes(snapshots, changes),
         "broker_balance": lambda: build_broker_balance(snapshots, brokers, held),
         "snapshot_changes": lambda: build_snapshot_changes(round_, partitions, changes),

@@ -64,7 +64,7 @@ def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics:
     return (
         now.select(*_KEPT, place.alias("place"))
         .join(earlier.hint("shuffle_hash"), on="place", how="left")
-        .withColumn("topic_key", _topic_key())
+        .withColumn("topic_key", topic_key())
         .join(F.broadcast(build_special_topics(snapshots, topics)), on="topic_key", how="left")
         .select(
             *_KEPT,
@@ -77,11 +77,15 @@ def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics:
 
 
 def with_state(partitions: DataFrame) -> DataFrame:
-    """As Kafka counts: replicas that a reassignment is adding are not missed in the ISR."""
+    """As Kafka counts: replicas that a reassignment is adding are not missed in the ISR.
+
+    `isr` becomes null where all replicas are in it, as nearly always: less to bring together.
+    """
     wanted = F.size("replicas") - F.size("adding_replicas")
     is_missing = F.col("isr").isNotNull() & (F.size("isr") < wanted)
     is_moving = (F.size("adding_replicas") > 0) | (F.size("removing_replicas") > 0)
-    return partitions.withColumns({"is_under_replicated": is_missing, "is_reassigning": is_moving})
+    short_isr = F.when(F.size("isr") < F.size("replicas"), F.col("isr"))
+    return partitions.withColumns({"is_under_replicated": is_missing, "is_reassigning": is_moving, "isr": short_isr})
 
 
 def build_topic_pairs(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
@@ -114,7 +118,7 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     """Of those topics the ones that are not what most are: the same as before, with the policy `delete`."""
     is_usual = (F.col("fate") == "same") & F.col("cleanup_policy").eqNullSafe("delete")
     special = build_topic_pairs(snapshots, topics).where(~is_usual)
-    return special.select(_topic_key().alias("topic_key"), "cleanup_policy", "fate", F.lit(True).alias("is_special"))
+    return special.select(topic_key(), "cleanup_policy", "fate", F.lit(True).alias("is_special"))
 
 
 def build_held(replicas: DataFrame) -> DataFrame:
@@ -129,6 +133,11 @@ def build_held(replicas: DataFrame) -> DataFrame:
     )
 
 
-def _topic_key() -> Column:
-    """One number finds a topic of a snapshot in half of the time that number and text take."""
-    return F.xxhash64("snapshot", "topic")
+def topic_key() -> Column:
+    """One number tells apart the topics of all snapshots, in half of the time that number and text take."""
+    return F.xxhash64("snapshot", "topic").alias("topic_key")
+
+
+def with_topics(by_key: DataFrame, topics: DataFrame) -> DataFrame:
+    """Columns `snapshot` and `topic` for what was counted by `topic_key`."""
+    return by_key.join(topics.select(topic_key(), "snapshot", "topic"), on="topic_key", how="inner")

@@ -20,7 +20,7 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 import sys
 from collections.abc import Callable, Sequence
 
-from pairs import read_held, read_pairs
+from pairs import read_held, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, run_job
@@ -145,11 +145,11 @@ def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame, held: DataFram
     return snapshots.named(load, LOG_DIR_LOAD)
 
 
-def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
+def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) -> DataFrame:
     """TOPIC_LOAD: one row per snapshot and topic. Of partitions that are equally hot the first one is named."""
     rate = F.col("bytes_in_per_second")
     heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MOST_PARTITIONS))
-    load = loads.groupBy("snapshot", "topic").agg(
+    load = loads.groupBy(topic_key()).agg(
         F.count(F.lit(1)).alias("partition_count"),
         F.sum(rate).alias("bytes_in_per_second"),
         F.max_by("partition", heat).alias("hottest_partition"),
@@ -157,7 +157,7 @@ def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
         F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
     )
-    return snapshots.named(load, TOPIC_LOAD)
+    return snapshots.named(with_topics(load, topics), TOPIC_LOAD)
 
 
 def write_partition_load(round_: Round) -> None:
@@ -171,7 +171,7 @@ def load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> dict[str, C
     snapshots, brokers, log_dirs = round_.snapshots, round_.read("brokers"), round_.read("log_dirs", round_.new)
     return {
         "partition_load": lambda: build_partition_load(snapshots, loads),
-        "topic_load": lambda: build_topic_load(snapshots, loads),
+        "topic_load": lambda: build_topic_load(snapshots, round_.read("topics"), loads),
         "broker_load": lambda: build_broker_load(snapshots, brokers, loads),
         "log_dir_load": lambda: build_log_dir_load(snapshots, log_dirs, held),
     }
