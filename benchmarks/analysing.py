@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.history_maker import Shape, make_history, newest_only
 from benchmarks.machine import machine_line
+from benchmarks.one_report import BROKERS, PARTITIONS, report_seconds
 from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from benchmarks.tables import table
 from benchmarks.targets import Check
@@ -35,6 +36,7 @@ FULL: Final = Shape(partitions=1_000_000, snapshots=24)
 ALL, NEWEST = "snapshots.json", "newest.json"
 HEADINGS: Final = ("step", "with", "partitions", "snapshots", "rows", "s", "rows/s", "peak MiB")
 MOST_SECONDS: Final = {"newest snapshot": 30.0, "leader_balance": 120.0, "partition_load": 120.0}
+MOST_REPORT_SECONDS: Final = 3.0
 AIMED_SECONDS: Final = {"leader_balance": 60.0}
 MOST_GROWTH: Final = 1.3
 GROWS: Final = ("leader_balance", "partition_load")
@@ -183,12 +185,22 @@ def on_a_cluster(bench: Bench) -> tuple[list[Step], list[Check]]:
     ]
 
 
-# In the order of the table. What is measured without Spark, as the time of one report, is one more of these.
+def one_report(bench: Bench) -> tuple[list[Step], list[Check]]:
+    """The command, when every snapshot has its result."""
+    with tempfile.TemporaryDirectory(prefix="report-", dir=bench.full.store) as folder:
+        seconds = report_seconds(Path(folder), max(3, bench.runs))
+    step = Step("one report", f"no Spark, {BROKERS} brokers", Shape(PARTITIONS, 1), seconds, None)
+    text = f"one report without Spark: {seconds:.1f} s (at most {MOST_REPORT_SECONDS:g})"
+    return [step], [Check(seconds <= MOST_REPORT_SECONDS, text)]
+
+
+# In the order of the table.
 MEASURES: Final[tuple[Callable[[Bench], tuple[list[Step], list[Check]]], ...]] = (
     newest_snapshot,
     from_scratch,
     beside_pandas,
     on_a_cluster,
+    one_report,
 )
 
 
