@@ -1,6 +1,7 @@
 """The wiring on a simulated cluster: what leads from one stage to the next."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,3 +92,24 @@ def test_a_question_about_something_else_does_not_silence_the_idle_broker(site: 
 def test_a_history_without_results_is_said_to_be_empty(site: Site) -> None:
     with pytest.raises(RefusedError, match="no analysed snapshot yet"):
         pipeline.report_balance(site, "demo")
+
+
+def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(site: Site, kafka: SimulatedCluster) -> None:
+    waits: dict[int | None, list[float]] = {}
+    started = site.clock()
+    site.clock = lambda: started + timedelta(seconds=kafka.now)
+    run = pipeline.plan(site, "demo", Wish(Goal.ADD_BROKERS, (3,)), requested_by="alice")
+    assert run is not None
+    yes = {"decision": Decision.GRANTED, "by": "alice", "reason": "now", "rate": "2MB/s"}
+    controls.record_decision(site, run["run_id"], run["fingerprint"], **yes)  # type: ignore[arg-type]
+    pipeline.open_run(site, run["run_id"], run["fingerprint"])
+    while (wait := pipeline.execute_step(site, run["run_id"], run["fingerprint"], lambda _: None)) is not None:
+        pulse = site.ledger.journal(run["run_id"]).pulse()
+        if pulse is not None and pulse.bytes_per_second > 0:
+            waits.setdefault(pulse.seconds_left, []).append(wait)
+        kafka.advance(wait)
+    far = [w for left, found in waits.items() for w in found if left is not None and left > 15]
+    near = [w for left, found in waits.items() for w in found if left is not None and left <= 15]
+    assert set(far) == {2.0}
+    assert near
+    assert max(near) <= 1.0
