@@ -1,7 +1,8 @@
 """Photographs every cluster that is due; each photograph is an event of its own, and so is the whole round.
 
 A cluster that cannot be reached fails its own task, and by that the run, but keeps nobody else from being photographed
-and analysed. COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or `manual`; every hour by default.
+and analysed. So does one whose photograph is bad: it is set aside (docs/operating.md, "Bad snapshots").
+COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or `manual`; every hour by default.
 """
 
 import os
@@ -59,8 +60,21 @@ def kafka_snapshot() -> None:
             raise AirflowSkipException("no cluster was photographed in this round")
         outlet_events[FLEET_SNAPSHOT].extra = {"clusters": [snapshot["cluster"] for snapshot in snapshots]}
 
+    @task(trigger_rule="all_done")
+    def check_data(taken: Any) -> None:
+        from counterpoise import pipeline
+
+        clusters = [snapshot["cluster"] for snapshot in taken or () if snapshot]
+        if not clusters:
+            raise AirflowSkipException("no cluster was photographed in this round")
+        # Great Expectations is imported here alone, once for all clusters; nothing waits for it. What is bad was set
+        # aside by `snapshot`.
+        with airflow_site() as site:
+            pipeline.write_data_docs(site, clusters)
+
     taken = snapshot.expand(cluster=due_clusters())
     fleet_snapshot(taken)
+    check_data(taken)
     # Without this leaf the run would look well although a cluster could not be photographed.
     taken >> EmptyOperator(task_id="every_cluster_photographed")
 

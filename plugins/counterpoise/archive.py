@@ -7,10 +7,12 @@
 Part of the wiring, beside `installation.py`: `pipeline` writes through it, `queries` reads.
 """
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,6 +25,10 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
 
 _TRIES = 3
+_PAGES: Final = (".html", ".css")
+_REASON: Final = "reason.json"
+_MOST_ASIDE: Final = 50  # of a cluster; older ones go
+DATA_DOCS: Final = "data-docs"
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -37,7 +43,7 @@ class Archive:
 
     def read_snapshot(self, cluster: str, snapshot_id: str) -> ClusterSnapshot:
         """Raises StoreError when the history does not have it."""
-        row = self._manifest_row(cluster, snapshot_id)
+        row = self.manifest_row(cluster, snapshot_id)
         tables = {
             name: self.store.read_table(path, snapshot_id=snapshot_id) for name, path in history.files_of(row).items()
         }
@@ -63,7 +69,8 @@ class Archive:
         path = history.files_of(manifest_row)[table]
         return self.store.read_table(path, snapshot_id=manifest_row["snapshot_id"])
 
-    def _manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
+    def manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
+        """The row of SNAPSHOTS of one snapshot. Raises StoreError when the history does not have it."""
         single = history.manifest_path(cluster, snapshot_id)
         folder = history.manifests_folder(cluster, history.day_of(snapshot_id))
         files = {
@@ -98,6 +105,49 @@ class Archive:
                 self.store.read_table(file["path"])
             row_count, columns = self.store.parquet_shape(file["path"])
             history.check_shape(file, row_count, columns)
+
+    def set_aside(self, snapshot: ClusterSnapshot, reason: Mapping[str, Any]) -> str:
+        """Keeps a bad snapshot where no reader of the history looks, its reason last. Where, relative to the store."""
+        folder = f"{_aside_folder(snapshot.cluster)}/{snapshot.snapshot_id}"
+        for name, table in snapshot.tables.items():
+            self.store.write_table(f"{folder}/{name}.parquet", table)
+        told = {
+            "snapshot_id": snapshot.snapshot_id,
+            "cluster_id": snapshot.cluster_id,
+            "observed_at": snapshot.observed_at.astimezone(UTC).isoformat() if snapshot.observed_at else None,
+            "row_counts": {name: table.num_rows for name, table in snapshot.tables.items()},
+            **reason,
+        }
+        self.store.write_text(f"{folder}/{_REASON}", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+        for old in self.reasons_aside(snapshot.cluster)[:-_MOST_ASIDE]:
+            self.store.delete_folder(f"{_aside_folder(snapshot.cluster)}/{old['snapshot_id']}")
+        return folder
+
+    def reasons_aside(self, cluster: str) -> tuple[dict[str, Any], ...]:
+        """What `set_aside` wrote of a cluster's snapshots, oldest first; what cannot be read is passed over."""
+        told = []
+        for path in self.store.list(_aside_folder(cluster), suffix=f"/{_REASON}"):
+            try:
+                told.append(dict(json.loads(self.store.read_text(path))))
+            except (StoreError, ValueError) as error:
+                _LOGGER.warning("not counted: %s: %s", self.store.uri(path), error)
+        return tuple(sorted(told, key=lambda one: (one["observed_at"] or "", one["snapshot_id"])))
+
+    def write_docs(self, folder: str, source: Path) -> None:
+        """A folder of pages of this machine, in place of what was in that folder of the store; the index last.
+
+        Their pictures and fonts (4 MB, the same each time) stay behind.
+        """
+        old = set(self.store.list(folder))
+        pages = (file for file in source.rglob("*") if file.suffix in _PAGES)
+        files = {f"{folder}/{file.relative_to(source).as_posix()}": file for file in pages}
+        for path in sorted(files, key=lambda path: (path == f"{folder}/index.html", path)):
+            self.store.upload(files[path], path)
+        for path in old - files.keys():
+            self.store.delete(path)
+
+    def has_data_docs(self, cluster: str) -> bool:
+        return self.store.info(f"{data_docs_folder(cluster)}/index.html") is not None
 
     def write_plan(self, plan: RebalancePlan) -> str:
         """Where it lies, relative to the store. The name is the fingerprint: writing again changes nothing."""
@@ -142,7 +192,13 @@ class Archive:
             raise InputError(f"there is no report {name!r}") from None
 
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
-        return tuple(path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix))
+        """The pages that Data Docs are made of are left out, but for their index."""
+        names = (path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix))
+        return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(f"{DATA_DOCS}/index.html"))
+
+
+def _aside_folder(cluster: str) -> str:
+    return f"aside/{cluster}"
 
 
 def _audits_folder(cluster: str) -> str:
@@ -177,3 +233,13 @@ def plan_report_name(cluster: str, run_id: str) -> str:
 
 def run_report_name(cluster: str, run_id: str) -> str:
     return f"{cluster}/runs/{run_id}-run.html"
+
+
+def data_docs_folder(cluster: str) -> str:
+    """The Data Docs of a cluster's newest snapshot, beside its reports."""
+    return f"reports/{cluster}/{DATA_DOCS}"
+
+
+def plan_docs_folder(cluster: str, run_id: str) -> str:
+    """The Data Docs of a run's plan and of the photograph it was made from."""
+    return f"reports/{cluster}/runs/{run_id}-{DATA_DOCS}"

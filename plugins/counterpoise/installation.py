@@ -74,7 +74,7 @@ class FileConnections:
             listed = yaml.safe_load(self.path.read_text()) or {}
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             mark = getattr(error, "problem_mark", None)  # the message itself would show the line, secrets included
             raise InputError(f"{self.path} cannot be read{f' (line {mark.line + 1})' if mark else ''}") from None
         if not isinstance(listed, dict):
@@ -253,8 +253,8 @@ class _OneConnection:
 def open_bootstrap_site(addresses: str, name: str | None = None) -> tuple[Site, str]:
     """A site with one cluster that no file names, and its name: the one given, else one made of the cluster's id."""
     connections = _OneConnection(addresses)
+    settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
     if name is None:
-        settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
         admin = connect_by_discovery(settings)
         try:
             name = f"kafka-{admin.describe_cluster().cluster_id.lower()}"

@@ -26,9 +26,9 @@ _FACTORS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*")
+_QUANTITY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*")
 _BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12, "Mb": 10**6, "Gb": 10**9, "Tb": 10**12}
-_DURATION = re.compile(r"\s*(?P<number>\d+)\s*(?P<unit>[smhd])\s*")
+_DURATION = re.compile(r"\s*(?P<number>[0-9]{1,18})\s*(?P<unit>[smhd])\s*")
 _DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LONGEST = timedelta(days=3650)
 

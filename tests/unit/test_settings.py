@@ -176,7 +176,9 @@ def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(movement: s
         ("keep_hourly: 36h\n      keep_all: 2d", 1, "keep_hourly (1 d 12 h) must not be shorter than keep_all (2 d)"),
         ("keep_all: 5h", 1, "at least 1d"),
         ("grace: 5m", 1, "at least 1h"),
-        ("keep_weekly: 5d", 1, "unknown key 'keep_weekly' in history; known: grace, keep_all, keep_daily, keep_hourly"),
+        ("keep_weekly: 5d", 1, "unknown key 'keep_weekly' in history; known: believed_after, grace, keep_all, keep_"),
+        ("least_share_of_previous_percent: 101", 1, "least_share_of_previous_percent"),
+        ("believed_after: 0", 1, "believed_after"),
     ],
 )
 def test_each_wrong_value_of_history_is_one_complaint_with_its_line(written: str, line: int, says: str) -> None:

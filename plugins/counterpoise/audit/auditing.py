@@ -4,8 +4,8 @@
     findings = find(facts)
     report = compare(previous, findings, ...)
 
-A rule that needs the walk or the history where there is none says "unknown" for the cluster, so that silence is never
-taken for health.
+A rule that needs the walk where there is none says "unknown" for the cluster, so that silence is never taken for
+health. Those that need a history where there is none yet are named once, together, among what could not be asked.
 
 Limits: a finding is recognised by rule and subject: what is renamed is gone, and new. What a rule could not look at
 this time is neither there nor gone.
@@ -67,15 +67,17 @@ def _perhaps(name: str, known: Iterable[str]) -> str:
 
 def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """What every rule sees, the worst first, then in the order of the rules and by subject."""
-    found = [_finding(rule, sighting) for rule in rules for sighting in _look(rule, facts)]
+    found = [_finding(rule, sighting) for rule in rules if _can_look(rule, facts) for sighting in _look(rule, facts)]
     return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
+
+
+def _can_look(rule: Rule, facts: AuditFacts) -> bool:
+    return facts.past is not None or Need.HISTORY not in rule.needs
 
 
 def _look(rule: Rule, facts: AuditFacts) -> list[Sighting]:
     if Need.WALK in rule.needs and facts.walk is None:
         return [unknown(_CLUSTER, "nobody walked to the cluster's endpoints")]
-    if Need.HISTORY in rule.needs and facts.past is None:
-        return [unknown(_CLUSTER, "there is no history of this cluster yet")]
     return sorted(rule.look(facts), key=lambda sighting: sighting.subject)
 
 
@@ -110,7 +112,8 @@ def compare(
     old = before.found if before is not None else {}
     keys = {finding.key for finding in now}
     fired = {finding.rule for finding in now}
-    blind = {finding.rule for finding in now if finding.severity is Severity.UNKNOWN}
+    waiting = [rule.id for rule in rules if not _can_look(rule, facts)]
+    blind = {*waiting, *(finding.rule for finding in now if finding.severity is Severity.UNKNOWN)}
     return AuditReport(
         cluster=facts.snapshot.cluster,
         cluster_id=facts.snapshot.cluster_id,
@@ -120,10 +123,19 @@ def compare(
         gone=tuple(
             finding for key, (finding, _) in sorted(old.items()) if key not in keys and finding.rule not in blind
         ),
-        passed=tuple(rule.id for rule in rules if rule.id not in fired),
+        passed=tuple(rule.id for rule in rules if rule.id not in fired and rule.id not in blind),
         previous_at=None if before is None else before.at,
-        not_asked=tuple(f"{what}: {why}" for what, why in facts.inspection.unanswered.items()),
+        not_asked=(
+            *_without_history(waiting),
+            *(f"{what}: {why}" for what, why in facts.inspection.unanswered.items()),
+        ),
     )
+
+
+def _without_history(waiting: Sequence[str]) -> Iterator[str]:
+    if waiting:
+        rules = "1 rule needs" if len(waiting) == 1 else f"{len(waiting)} rules need"
+        yield f"{rules} a history, which begins with the first snapshots: {', '.join(waiting)}"
 
 
 def _seen(finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetime]], facts: AuditFacts) -> Seen:

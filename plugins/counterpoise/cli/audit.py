@@ -12,6 +12,7 @@ from rich.text import Text
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json, site_for, write_text
+from counterpoise.cli.printable import printable
 from counterpoise.errors import StoreError
 from counterpoise.model.finding import AuditReport, Seen
 from counterpoise.model.severity import Severity
@@ -88,6 +89,8 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
     if report.previous_at:
         new = sum(one.is_new for one in report.open)
         console.print(f"since {report.previous_at:%Y-%m-%d %H:%M} UTC: {new} new, {len(report.gone)} gone")
+    for words in report.not_asked:
+        console.print(printable(f"not asked: {words}"), markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
     console.print(f"what to do, and the lines to paste: {page}", markup=False, soft_wrap=True)
 
@@ -96,9 +99,4 @@ def _row(one: Seen, report: AuditReport) -> list[Text]:
     finding = one.finding
     since = "new" if one.is_new and report.previous_at else f"{one.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
-    return [severity, *(Text(_shown(words)) for words in (finding.rule, finding.subject, finding.seen, since))]
-
-
-def _shown(text: str) -> str:
-    """Text from outside may hold what moves a terminal's cursor."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return [severity, *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.seen, since))]

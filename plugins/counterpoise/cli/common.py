@@ -55,13 +55,20 @@ def site_for(arguments: argparse.Namespace, plan: RebalancePlan | None = None) -
 def find_run(site: Site, run_or_plan: str) -> Run:
     """A run by its id, or the latest run of a plan's file. Raises InputError."""
     path = Path(run_or_plan)
-    if not path.is_file():
+    if not _is_file(path):
         return site.ledger.run(run_or_plan)
     plan = read_plan(path)
     run = queries.latest_run_of(site, plan.fingerprint)
     if run is None:
         raise InputError(f"{path}: no run of this plan is in the ledger; `counterpoise approve {path}` opens one")
     return run
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name, say
+        return False
 
 
 def site_for_run(arguments: argparse.Namespace) -> tuple[Site, Run]:
@@ -83,7 +90,7 @@ def read_text(path: Path, what: str) -> str:
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{what} {path}: cannot be read ({reason})") from None
 

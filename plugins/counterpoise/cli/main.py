@@ -10,10 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from rich.console import Console
 
 from counterpoise.cli import audit, controlling, doctor, history, planning, reports, running, status, stopping
+from counterpoise.cli.printable import printable
 from counterpoise.errors import CounterpoiseError
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
@@ -21,11 +23,17 @@ where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUN
 (config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
 
 _WIDTH_OF_A_FILE = 200
+_LONGEST_LINE = 1_000
 _NEGATIVE = re.compile(r"-\d")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(_plain(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="counterpoise",
         description="Keeps Apache Kafka clusters in balance: photograph, plan, approve, move throttled, verify.",
         epilog=_EPILOG,
@@ -43,7 +51,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     try:
         return int(arguments.run(arguments, console or _console()))
     except CounterpoiseError as error:
-        print(f"counterpoise {arguments.command}: {error}", file=sys.stderr)
+        print(_plain(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"counterpoise {arguments.command}: interrupted", file=sys.stderr)
@@ -51,6 +59,16 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _plain(message: str) -> str:
+    """What somebody else wrote may hold what moves a terminal's cursor, and may be very long."""
+    return "\n".join(_cut(printable(line)) for line in message.split("\n"))
+
+
+def _cut(line: str) -> str:
+    """What is wrong stands at the beginning or at the end."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 
 def _as_value(word: str) -> str:

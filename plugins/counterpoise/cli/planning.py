@@ -191,7 +191,7 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
     with site:
         policy = site.cluster(name).policy.balance
         if arguments.bootstrap:
-            return pipeline.photograph(site, name, site.clock()), policy
+            return pipeline.sound_photograph(site, name, site.clock()), policy
         where = pipeline.snapshot(site, name, site.clock())
         return site.archive.read_snapshot(name, where["snapshot_id"]), policy
 
@@ -226,7 +226,7 @@ def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
 
 
 def _rate(arguments: argparse.Namespace) -> int | None:
-    return parse_rate(arguments.rate, where="--rate") if arguments.rate else None
+    return parse_rate(arguments.rate, where="--rate") if arguments.rate is not None else None
 
 
 def _export(arguments: argparse.Namespace, console: Console) -> int:

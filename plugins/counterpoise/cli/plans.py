@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise import queries
+from counterpoise.cli.printable import printable
 from counterpoise.cli.tables import table
 from counterpoise.model.movement import busiest_inflow, most_at_once
 from counterpoise.model.overview import (
@@ -111,11 +112,11 @@ def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
 def print_plan(console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, written_to: Path | None = None) -> None:
     seen = Overview.of(plan)
     what = f"{plan.goal} {some(plan.broker_ids)}".rstrip()
-    console.print(f"plan for {plan.cluster or 'the cluster'}: {what}", markup=False, style="bold")
+    console.print(f"plan for {printable(plan.cluster) or 'the cluster'}: {what}", markup=False, style="bold")
     if asked := asked_in_words(plan):
         console.print("; ".join(asked), markup=False)
     if plan.is_empty:
-        console.print(f"nothing needs to move: {plan.reason}", markup=False)
+        console.print(f"nothing needs to move: {printable(plan.reason)}", markup=False)
     _print_brokers(console, plan, seen)
     if not plan.is_empty:
         console.print()
@@ -133,7 +134,7 @@ def print_plan(console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     for warning in warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.print(Text(f"warning: {printable(warning)}", style="yellow"))
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:

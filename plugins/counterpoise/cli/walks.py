@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from counterpoise.cli.printable import printable
 from counterpoise.cli.tables import table
 from counterpoise.model.walk import Certificate, ClusterSight, EndpointWalk, LeaderChange, Step, Walk
 from counterpoise.pipeline.doctoring import Examination
@@ -16,7 +17,7 @@ _MOST_WELL_SHOWN: Final = 50  # endpoints; of more, those that are not well
 
 def shown(text: str) -> Text:
     """Text from outside: no markup, and no character that would steer a terminal."""
-    return Text("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
+    return Text(printable(text))
 
 
 def print_examination(console: Console, examined: Examination) -> None:

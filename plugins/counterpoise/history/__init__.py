@@ -16,6 +16,7 @@ from counterpoise.history.manifests import (
     files_of,
     history_files,
     manifest_of,
+    manifest_rows,
 )
 from counterpoise.history.names import (
     MANIFESTS,
@@ -65,6 +66,7 @@ __all__ = [
     "is_settled",
     "manifest_of",
     "manifest_path",
+    "manifest_rows",
     "manifests_folder",
     "old_days",
     "outlived_rounds",

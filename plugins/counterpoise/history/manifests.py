@@ -67,6 +67,16 @@ def check_version(manifest_row: Mapping[str, Any]) -> None:
         )
 
 
+def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a manifest file. Raises HistoryError, naming it, for a table that is no manifest."""
+    if missing := [field.name for field in SNAPSHOTS if field.name not in table.column_names]:
+        raise HistoryError(f"{path} is no manifest: it lacks the column(s) {', '.join(missing)}")
+    if empty := [field.name for field in SNAPSHOTS if not field.nullable and table[field.name].null_count]:
+        raise HistoryError(f"{path} is no manifest: it holds nulls in the column(s) {', '.join(empty)}")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
 def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of manifest files (by path), oldest first, each snapshot once.
 
@@ -75,7 +85,7 @@ def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
     """
     rows: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for path in sorted(files):
-        for row in files[path].to_pylist():
+        for row in manifest_rows(path, files[path]):
             rank = (row["observed_at"], is_compacted(path), path)
             if row["snapshot_id"] not in rows or rank > rows[row["snapshot_id"]][0]:
                 rows[row["snapshot_id"]] = (rank, row)

@@ -175,7 +175,8 @@ def _without_system_roots(context: ssl.SSLContext) -> ssl.SSLContext:
 def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, str]:
     """The settings under their first names as text; JSON also has true, false and numbers."""
     settings: dict[str, str] = {}
-    for given_key, value in extra.items():
+    for name, value in extra.items():
+        given_key = str(name)  # YAML has other keys, too
         key = _SAME_AS.get(given_key, given_key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if _concerns_us(key) and not isinstance(value, str | int | float):
@@ -194,12 +195,14 @@ def _concerns_security(key: str) -> bool:
 
 
 def _address_complaint(address: str) -> str | None:
+    if "@" in address:
+        return f'address "***@{address.rpartition("@")[2]}": user and password go into "sasl.username", "sasl.password"'
     if "://" in address:
         return f'address "{address}": write host:port, and the protocol in "security.protocol"'
     host, colon, port = address.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         return f'address "{address}" has no port; write it like "{address if not colon else f"[{address}]"}:9092"'
-    if not port.isdigit() or not 0 < int(port) < 65536:
+    if not (port.isascii() and port.isdigit() and len(port) <= 5) or not 0 < int(port) < 65536:
         return f'address "{address}": its port "{port}" is not a number from 1 to 65535'
     if _ADDRESS.fullmatch(address) is None:
         return f'address "{address}" is not host:port'

@@ -24,6 +24,8 @@ def open_database(url: str) -> sa.Engine:
         parsed = sa.make_url(url)
         is_sqlite = parsed.get_backend_name() == "sqlite"
         engine = sa.create_engine(parsed, connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {})
+    except ValueError:  # its port, say; the message itself could show a part of the password
+        raise InputError("ledger: not a database URL; write it like postgresql+psycopg://user@host:5432/name") from None
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
         raise InputError(f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db") from None
     where = parsed.render_as_string(hide_password=True)

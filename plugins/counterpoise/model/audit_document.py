@@ -57,7 +57,7 @@ def from_json(text: str, *, where: str) -> AuditReport:
             previous_at=None if document["previous_at"] is None else _read_time(document["previous_at"]),
             not_asked=tuple(document["not_asked"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{where} is no audit that can be read ({type(error).__name__}: {error})") from None
 
 

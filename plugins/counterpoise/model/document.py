@@ -96,7 +96,10 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
         if len(complaints) > len(shown):
             shown.append(f"  ... and {len(complaints) - len(shown)} more")
         raise InputError("\n".join([f"{where}: {len(complaints)} problem(s)", *shown]))
-    return _snapshot(document, text)
+    try:
+        return _snapshot(document, text)
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: {error.object[:20]!r} holds half a character (a lone surrogate)") from None
 
 
 def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:

@@ -5,12 +5,16 @@
 Limits: it looks at the parsed JSON alone; `model/document.py` reads what has passed.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SHOWN: Final = 60  # characters of a name that cannot be right
+_HIGHEST_PORT: Final = 65_535
 _THROTTLE_KEYS: Final = {"broker": RATE_KEYS, "topic": LIST_KEYS}
 
 
@@ -56,11 +60,12 @@ def _topic_complaints(topics: object) -> list[str]:
     if not isinstance(topics, list):
         return ['"topics" must be a list of {"name", "id", ...}']
     return [
-        f"topics[{index}]: needs a name (text); id must be text"
+        f"topics[{index}]: needs a name (text); id must be text, internal true or false, limits whole numbers"
         for index, topic in enumerate(topics)
         if not isinstance(topic, dict)
         or not isinstance(topic.get("name"), str)
         or not isinstance(topic.get("id", ""), str | None)
+        or not isinstance(topic.get("internal", False), bool | None)
         or not _is_count_or_absent(topic.get("min_insync_replicas"))
         or not isinstance(topic.get("cleanup_policy", ""), str | None)
         or not all(_is_limit_or_absent(topic.get(key)) for key in ("retention_ms", "retention_bytes"))
@@ -77,7 +82,7 @@ def _moving_complaints(moving: object) -> list[str]:
         or len(row) != 4
         or not isinstance(row[0], str)
         or type(row[1]) is not int
-        or not all(isinstance(ids, list) and all(_is_id(b) for b in ids) for ids in row[2:])
+        or not all(isinstance(ids, list) and all(is_id(b) for b in ids) for ids in row[2:])
     ]
 
 
@@ -105,7 +110,7 @@ def _is_throttle(row: object) -> bool:
 
 
 def _broker_complaint(broker: object, seen: set[int]) -> str | None:
-    if not isinstance(broker, dict) or not _is_id(broker.get("id")):
+    if not isinstance(broker, dict) or not is_id(broker.get("id")):
         return 'needs an "id" that is a whole number, 0 or more'
     if broker["id"] in seen:
         return f"broker {broker['id']} is listed twice"
@@ -115,6 +120,8 @@ def _broker_complaint(broker: object, seen: set[int]) -> str | None:
         return f"broker {broker['id']}: fenced must be true or false, host text"
     if not all(_is_count_or_absent(broker.get(k)) for k in ("port", "disk_total_bytes", "disk_usable_bytes")):
         return f"broker {broker['id']}: port and disk sizes must be whole numbers, 0 or more"
+    if (broker.get("port") or 0) > _HIGHEST_PORT:
+        return f"broker {broker['id']}: port {broker['port']} is above {_HIGHEST_PORT}"
     if complaint := _log_dirs_complaint(broker.get("log_dirs")):
         return f"broker {broker['id']}: {complaint}"
     return None
@@ -146,12 +153,12 @@ def _partition_complaint(row: object, broker_ids: set[int]) -> str | None:
     if not isinstance(row, list) or len(row) < 4:
         return "must be [topic, partition, [replicas], leader, size_bytes, bytes_in_per_second]"
     topic, partition, replicas, leader = row[:4]
-    if not isinstance(topic, str) or not topic or not _is_id(partition):
-        return "needs a topic (text) and a partition (whole number, 0 or more)"
+    if complaint := _name_complaint(topic, partition):
+        return complaint
     name = f"{topic}-{partition}"
     if not isinstance(replicas, list) or not replicas:
         return f"{name} has no replicas"
-    if not all(_is_id(b) for b in replicas):
+    if not all(is_id(b) for b in replicas):
         return f"{name}: replicas must be broker ids, not {replicas}"
     if len(set(replicas)) != len(replicas):
         return f"{name} names a broker twice: {replicas}"
@@ -165,7 +172,21 @@ def _partition_complaint(row: object, broker_ids: set[int]) -> str | None:
     return None
 
 
-def _is_id(value: object) -> bool:
+def _name_complaint(topic: object, partition: object) -> str | None:
+    if not isinstance(topic, str) or not topic or not is_id(partition):
+        return "needs a topic (text) and a partition (whole number, 0 or more)"
+    if not is_topic(topic):
+        return f"{topic[:_SHOWN]!r} is no topic of Kafka: 1 to 249 letters, digits, '.', '_' and '-'"
+    return None
+
+
+def is_topic(name: object) -> bool:
+    """Whether Kafka would let a topic have this name."""
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_id(value: object) -> bool:
+    """Of a broker or a partition: 0 to 2147483647."""
     return type(value) is int and 0 <= value < 2**31
 
 

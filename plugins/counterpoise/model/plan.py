@@ -19,6 +19,7 @@ from typing import Any, Final
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.plan_checks import check_content
 from counterpoise.model.request import Budget, Goal, Scope
 
 FORMAT: Final = "counterpoise-plan/2"
@@ -200,6 +201,7 @@ class RebalancePlan:
                 f"{where}: was edited after it was made: it says {claimed}, its content is {actual}. Make a new plan."
             )
         try:
+            check_content(document)
             return cls._from_content(document)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise InputError(

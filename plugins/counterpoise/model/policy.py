@@ -116,6 +116,8 @@ class HistoryPolicy:
     keep_hourly: timedelta = timedelta(days=90)  # the first of each hour
     keep_daily: timedelta = timedelta(days=730)  # the first of each day
     grace: timedelta = timedelta(days=1)  # a file that nothing names any more stays for as long
+    least_share_of_previous_percent: int = 50  # of brokers, topics, partitions, replicas; with less, it is set aside
+    believed_after: int = 3  # times in a row; then such a loss is how the cluster is
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import json
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.document_checks import is_id
 from counterpoise.model.plan import RebalancePlan
 
 
@@ -28,11 +29,11 @@ def from_reassignment_json(text: str, *, where: str = "reassignment") -> dict[To
     """The wanted replicas by partition. Raises InputError for anything Kafka's tool would not read, all at once."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from None
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise InputError(f'{where}: no "partitions" list; it should look like kafka-reassign-partitions\' own file')
-    if document.get("version") != 1:
+    if document.get("version") != 1 or document["version"] is True:
         raise InputError(f"{where}: version is {document.get('version')!r}; only version 1 is known")
     wanted: dict[TopicPartition, tuple[int, ...]] = {}
     complaints: list[str] = []
@@ -53,8 +54,10 @@ def from_reassignment_json(text: str, *, where: str = "reassignment") -> dict[To
 def _complaint(row: object) -> str | None:
     if not isinstance(row, dict) or not isinstance(row.get("topic"), str) or type(row.get("partition")) is not int:
         return "needs a topic (text) and a partition (whole number)"
+    if not is_id(row["partition"]):
+        return f"{row['topic']}: partition {row['partition']} is no number from 0 to 2147483647"
     replicas = row.get("replicas")
-    if not isinstance(replicas, list) or not replicas or any(type(b) is not int or b < 0 for b in replicas):
+    if not isinstance(replicas, list) or not replicas or not all(is_id(b) for b in replicas):
         return f"{row['topic']}-{row['partition']}: replicas must be a list of one or more broker ids"
     if len(set(replicas)) != len(replicas):
         return f"{row['topic']}-{row['partition']}: a broker is listed twice in {replicas}"

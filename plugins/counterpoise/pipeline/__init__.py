@@ -16,8 +16,9 @@ from counterpoise.pipeline.approving import (
     validate,
 )
 from counterpoise.pipeline.auditing import audit, audit_page, failure_of, open_at
+from counterpoise.pipeline.checking import write_data_docs
 from counterpoise.pipeline.compacting import CompactionReport, compact
-from counterpoise.pipeline.observing import due_clusters, photograph, snapshot
+from counterpoise.pipeline.observing import due_clusters, photograph, snapshot, sound_photograph
 from counterpoise.pipeline.planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
 from counterpoise.pipeline.proposing import propose, report_balance, report_fleet
 from counterpoise.pipeline.running import (
@@ -67,6 +68,7 @@ __all__ = [
     "second_approval_question",
     "settle_step",
     "snapshot",
+    "sound_photograph",
     "stop_from_plan",
     "submit_plan",
     "undo_plan",
@@ -74,4 +76,5 @@ __all__ = [
     "verdict",
     "verify",
     "watch_throttles",
+    "write_data_docs",
 ]

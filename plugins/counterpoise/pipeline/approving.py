@@ -4,13 +4,16 @@ validate(site, run["run_id"], run["fingerprint"])
 approval_question(site, run["run_id"])
 """
 
+import logging
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 
 from counterpoise import reporting
 from counterpoise.approval import others_to_ask, people_needed, who_said_yes
-from counterpoise.archive import plan_report_name
+from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Site
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
@@ -20,6 +23,8 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.pipeline.planning import run_and_plan
 from counterpoise.units import format_rate
 from counterpoise.validation import find_violations, validate_data
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +41,36 @@ class ApprovalQuestion:
 def validate(site: Site, run_id: str, fingerprint: str) -> None:
     """Checks snapshot and plan as data, the plan against its rules, and the operator's rights.
 
-    Raises RefusedError with all that is wrong.
+    Raises RefusedError with all that is wrong. What a moving cluster may look like for a moment is a warning.
 
-    Writes the plan's report, which says the same, whatever the outcome.
+    Writes the plan's report, which says the same, and Data Docs, whatever the outcome.
     """
     run, made = run_and_plan(site, run_id, fingerprint)
     policy = site.cluster(made.cluster).policy
     photographed = site.archive.read_snapshot(made.cluster, made.snapshot_id)
     violations = find_violations(made, photographed, policy.balance)
-    data = validate_data(photographed, made)
+    with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as folder:
+        data = validate_data(photographed, made, docs=Path(folder))
+        site.archive.write_docs(plan_docs_folder(made.cluster, run.run_id), Path(folder))
     page = reporting.plan_report(
         made,
         violations=tuple(f"{v.rule}: {v.subject}: {v.message}" for v in violations),
-        data_check_failures=tuple(str(failure) for failure in data.failures),
+        data_check_failures=tuple(str(failure) for failure in data.grave),
         data_checks_passed=data.passed,
         rate_bytes_per_second=default_rate(made, policy.movement),
         at_once=most_at_once(policy.movement),
     )
     site.archive.write_report(plan_report_name(made.cluster, run.run_id), page)
-    wrong = [f"{v.subject}: {v.message}" for v in violations] + [str(failure) for failure in data.failures]
+    wrong = [f"{v.subject}: {v.message}" for v in violations] + [str(failure) for failure in data.grave]
+    for failure in data.momentary:
+        _LOGGER.warning("as it may be for a moment: %s", failure)
     wrong += [f"the operator connection may not {what}: {why}" for what, why in preflight(site, made).items()]
     if wrong:
         shown = "\n".join(f"  {complaint}" for complaint in wrong[:20])
-        raise RefusedError(f"plan {fingerprint} must not run, {len(wrong)} problem(s):\n{shown}")
+        docs = site.archive.store.uri(f"{plan_docs_folder(made.cluster, run.run_id)}/index.html")
+        raise RefusedError(
+            f"plan {fingerprint} must not run, {len(wrong)} problem(s):\n{shown}\nThe checks of the data: {docs}"
+        )
 
 
 def approval_question(site: Site, run_id: str) -> ApprovalQuestion:

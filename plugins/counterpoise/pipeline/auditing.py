@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Final
 
 from counterpoise import inspection, reporting
-from counterpoise.archive import audit_report_name
+from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import RULES, auditing
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.errors import CounterpoiseError
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Site
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import ClusterSnapshot
@@ -40,7 +40,7 @@ def audit(site: Site, cluster: str, at: datetime) -> AuditReport:
     or waivers name no rule, StoreError.
     """
     policy = site.cluster(cluster).policy
-    thresholds = auditing.resolve(policy.audit)
+    thresholds = _thresholds(site, cluster)
     taken = photograph(site, cluster, at)
     past = past_facts(site, taken)
     facts = AuditFacts(
@@ -59,6 +59,13 @@ def audit(site: Site, cluster: str, at: datetime) -> AuditReport:
     site.archive.write_audit(report)
     _write_pages(site, report, thresholds)
     return report
+
+
+def _thresholds(site: Site, cluster: str) -> dict[str, dict[str, int]]:
+    try:
+        return auditing.resolve(site.cluster(cluster).policy.audit)
+    except InputError as error:
+        raise InputError(f"{site.settings.where}: cluster {cluster}: {error}") from None
 
 
 def failure_of(site: Site, report: AuditReport) -> str | None:
@@ -96,7 +103,8 @@ def rule_texts(thresholds: dict[str, dict[str, int]]) -> dict[str, RuleText]:
 
 def _write_pages(site: Site, report: AuditReport, thresholds: dict[str, dict[str, int]]) -> None:
     texts = rule_texts(thresholds)
-    page = reporting.audit_report(report, texts)
+    docs = f"{DATA_DOCS}/index.html" if site.archive.has_data_docs(report.cluster) else None
+    page = reporting.audit_report(report, texts, data_checks=docs)
     write = site.archive.write_report
     write(audit_report_name(report.cluster, report.at.date()), page)
     write(audit_report_name(report.cluster, suffix="md"), reporting.audit_markdown(report, texts))

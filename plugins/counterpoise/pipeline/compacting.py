@@ -144,7 +144,8 @@ def _delete_unused(site: Site, cluster: str, now: datetime) -> int:
     files = list(chain.from_iterable(store.files(history.table_folder(table, cluster)) for table in SNAPSHOT_TABLES))
     listed = store.files(history.manifests_folder(cluster))
     manifests = site.archive.manifest_files(cluster)
-    named = {file["path"] for table in manifests.values() for of in table["files"].to_pylist() for file in of}
+    rows = chain.from_iterable(history.manifest_rows(path, table) for path, table in manifests.items())
+    named = {file["path"] for row in rows for file in row["files"]}
     changed: dict[tuple[str, date], datetime] = {}
     for file in listed:
         place = history.place_of(file.path)

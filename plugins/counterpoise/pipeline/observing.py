@@ -1,4 +1,4 @@
-"""Photographs of clusters, into the history.
+"""Photographs of clusters, into the history; bad ones are set aside (`checking`).
 
 snapshot(site, "orders-eu", scheduled_at)
 """
@@ -8,6 +8,7 @@ from datetime import datetime
 from counterpoise import history
 from counterpoise.installation import Site
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.pipeline.checking import check_photograph
 from counterpoise.snapshot import take_snapshot
 
 
@@ -17,14 +18,18 @@ def due_clusters(site: Site) -> list[str]:
 
 
 def snapshot(site: Site, cluster: str, scheduled_at: datetime) -> dict[str, str]:
-    """Photographs a cluster into the history. The scheduled time names it, so that a retry writes the same files."""
+    """Photographs a cluster into the history. The scheduled time names it, so that a retry writes the same files.
+
+    Raises BadSnapshotError for a photograph that was set aside, and what a photograph raises.
+    """
     taken = photograph(site, cluster, scheduled_at)
     keep(site, taken)
     return {"cluster": cluster, "snapshot_id": taken.snapshot_id}
 
 
 def keep(site: Site, taken: ClusterSnapshot) -> None:
-    """Adds a photograph to the history."""
+    """Adds a photograph to the history. Raises BadSnapshotError before anything of it is written there."""
+    check_photograph(site, taken)
     site.archive.write_snapshot(taken)
     site.ledger.record_snapshot(taken.cluster, taken.snapshot_id, site.clock())
 
@@ -39,3 +44,10 @@ def photograph(site: Site, cluster: str, at: datetime) -> ClusterSnapshot:
             observed_at=site.clock(),
             security_protocol=site.security_protocol(cluster),
         )
+
+
+def sound_photograph(site: Site, cluster: str, at: datetime) -> ClusterSnapshot:
+    """A fresh look that may be planned on, and is not kept. Raises BadSnapshotError for one that was set aside."""
+    taken = photograph(site, cluster, at)
+    check_photograph(site, taken)
+    return taken

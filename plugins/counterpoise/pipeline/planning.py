@@ -19,7 +19,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.wish import Wish
-from counterpoise.pipeline.observing import keep, photograph
+from counterpoise.pipeline.observing import keep, photograph, sound_photograph
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import find_violations
 
@@ -38,7 +38,10 @@ class PlannedRun(TypedDict):
 
 
 def plan(site: Site, cluster: str, wish: Wish, *, requested_by: str) -> PlannedRun | None:
-    """Plans from a photograph taken now and opens a run for it; None when nothing needs to move."""
+    """Plans from a photograph taken now and opens a run for it; None when nothing needs to move.
+
+    Raises BadSnapshotError for a photograph that nobody should plan on, and what `plan_from` raises.
+    """
     earlier = site.ledger.last_snapshot_id(cluster)
     photographed = _with_traffic(site, photograph(site, cluster, site.clock()), earlier)
     keep(site, photographed)  # as it was planned from: `validate` reads it again
@@ -137,7 +140,7 @@ def undo_plan(site: Site, run_id: str, *, rebase: bool = False) -> RebalancePlan
             f"{len(again)} of the {len(moved)} partitions were moved again since, first {again[0]} by run "
             f"{later[again[0]]}: undo that one first, or leave these partitions where they are with --rebase"
         )
-    photographed = photograph(site, run.cluster, site.clock())
+    photographed = sound_photograph(site, run.cluster, site.clock())
     back = {
         move.topic_partition: move.replicas_before
         for move in made.moves

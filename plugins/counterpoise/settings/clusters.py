@@ -53,6 +53,8 @@ def parse_settings(content: str, *, where: str) -> Settings:
     """Raises ConfigurationError with every complaint, each with its line."""
     try:
         root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise ConfigurationError(where, ("line 1: nested too deeply to be read",)) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""

@@ -130,6 +130,10 @@ def _history(part: Section | None) -> HistoryPolicy:
         keep_hourly=part.value("keep_hourly", duration, unset.keep_hourly),
         keep_daily=part.value("keep_daily", duration, unset.keep_daily),
         grace=part.value("grace", duration_from(_LONG_ENOUGH_TO_READ), unset.grace),
+        least_share_of_previous_percent=part.value(
+            "least_share_of_previous_percent", whole(0, 100), unset.least_share_of_previous_percent
+        ),
+        believed_after=part.value("believed_after", whole(1, 1000), unset.believed_after),
     )
     _check_order(part, policy, ("keep_all", "keep_hourly", "keep_daily"))
     part.finish()

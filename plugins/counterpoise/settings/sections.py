@@ -21,6 +21,7 @@ from counterpoise.units import parse_bytes, parse_duration, parse_rate
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=StrEnum)
 
+_LEADING_ZEROS: Final = 10  # so many may be written; longer numbers are not even read
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -155,7 +156,8 @@ def time_of_day(node: yaml.Node, name: str) -> time:
 def whole(lowest: int, highest: int) -> Callable[[yaml.Node, str], int]:
     def parse(node: yaml.Node, name: str) -> int:
         word = text(node, name)
-        if node.tag != "tag:yaml.org,2002:int" or not word.isdecimal() or not lowest <= int(word) <= highest:
+        is_number = node.tag == "tag:yaml.org,2002:int" and word.isascii() and word.isdecimal()
+        if not is_number or len(word) > len(str(highest)) + _LEADING_ZEROS or not lowest <= int(word) <= highest:
             raise InputError(f"{name}: {word!r} must be a whole number from {lowest} to {highest}")
         return int(word)
 

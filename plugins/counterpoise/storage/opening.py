@@ -20,6 +20,7 @@ from counterpoise.errors import InputError
 
 # An object is there when it is whole; elsewhere a file is written beside its place and renamed.
 _SHOWN_WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
+_BUCKETS: Final = _SHOWN_WHOLE - {"memory"}
 _TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
@@ -37,7 +38,11 @@ def open_uri(uri: str) -> Opened:
     if "://" not in uri:
         root = os.path.abspath(os.path.expanduser(uri))  # noqa: PTH100, PTH111
         return Opened(fs.LocalFileSystem(), root, f"file://{root}", is_local=True, shows_whole_files=False)
-    shown, parts = uri.partition("?")[0].rstrip("/"), urlsplit(uri)
+    shown = uri.partition("?")[0].rstrip("/")
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise InputError(f"store: not a URI that can be read ({error}); write it like s3://bucket/x") from None
     if parts.password is not None or (parts.username is not None and parts.scheme in ("s3", "s3a")):
         raise InputError(
             f"store {parts.scheme}://...: leave user and password out of the URI; credentials come from the usual "
@@ -45,6 +50,8 @@ def open_uri(uri: str) -> Opened:
         )
     try:
         file_system, root = _open(uri, parts.scheme)
+        if not root.strip("/") and parts.scheme in _BUCKETS:
+            raise ValueError("it names no bucket")
     except (pa.ArrowException, OSError, ValueError, ImportError, TypeError) as error:
         reason = str(error).split("\n")[0].replace(uri, shown)
         raise InputError(

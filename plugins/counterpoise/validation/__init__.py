@@ -1,25 +1,31 @@
 """Validation: may this plan be shown for approval? Rules for the plan, expectations for the data it was made from.
 
-    from counterpoise.validation import find_violations, validate_data
+    from counterpoise.validation import find_violations, quick_check, validate_data
 
+    quick_check(snapshot, before).grave == ()          # it may join the history
     find_violations(plan, snapshot, policy) == ()      # an empty tuple is a yes
     validate_data(snapshot, plan).success              # Great Expectations; its import takes 10 to 17 s
 
 It knows nothing of how plans are made: it reads the plan and the snapshot, and nothing else.
 """
 
-from counterpoise.validation.data import DataCheck, DataFailure
+from counterpoise.validation.data import COUNTED_TABLES, BadSnapshotError, CountsBefore, DataCheck, DataFailure
 from counterpoise.validation.expectations import check_plan_data, check_snapshot_data, validate_data
+from counterpoise.validation.quick import quick_check
 from counterpoise.validation.rules import RULES, find_violations
 from counterpoise.validation.violation import Violation
 
 __all__ = [
+    "COUNTED_TABLES",
     "RULES",
+    "BadSnapshotError",
+    "CountsBefore",
     "DataCheck",
     "DataFailure",
     "Violation",
     "check_plan_data",
     "check_snapshot_data",
     "find_violations",
+    "quick_check",
     "validate_data",
 ]

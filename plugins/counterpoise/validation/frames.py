@@ -2,28 +2,48 @@
 
     frames = snapshot_frames(snapshot)       # {"brokers": ..., "topics": ..., "partitions": ..., "replicas": ...}
 
-A fact is true where the row is as it should be; what is not known (a null) counts as right.
+The facts of a snapshot are those of `facts`; those of a plan are here, since only Great Expectations asks for them.
+
+Data Docs (Great Expectations 1.24) put values into their HTML as they are: a topic of a hostile name would run as a
+script. So text goes in with all that HTML, scripts or templates could mean written as %3C, and comes out of examples as
+it was.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote, unquote
 
 import pandas as pd
+import pyarrow as pa
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
+from counterpoise.validation.facts import snapshot_facts
+
+_WHOLE: Final = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+
+_HARMLESS: Final = " /:,;=()[]@+!*|^?~"
+
+
+def harmless(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with text that means nothing to a browser; no two texts become the same."""
+    for column in frame.columns:
+        if not pd.api.types.is_numeric_dtype(frame[column]):
+            texts = {one: quote(one, safe=_HARMLESS) for one in frame[column].unique() if isinstance(one, str)}
+            if texts:
+                frame[column] = pd.Series([texts.get(one, one) for one in frame[column]], frame.index, dtype=object)
+    return frame
+
+
+def original(value: object) -> object:
+    """What a value was before `harmless`."""
+    return unquote(value) if isinstance(value, str) else value
 
 
 def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
-    registered = frozenset(snapshot.registered_broker_ids)
-    live = frozenset(snapshot.live_broker_ids)
-    return {
-        "brokers": _brokers(snapshot),
-        "topics": _topics(snapshot),
-        "partitions": _partitions(snapshot, registered, live),
-        "replicas": _replicas(snapshot, registered),
-        "log_dirs": _log_dirs(snapshot, registered),
-    }
+    """The tables of `snapshot_facts`; whole numbers stay whole beside nulls."""
+    return {name: table.to_pandas(types_mapper=_WHOLE.get) for name, table in snapshot_facts(snapshot).items()}
 
 
 def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
@@ -62,58 +82,6 @@ def _keeps_or_nears(plan: RebalancePlan, move: Move) -> bool:
     before, after = len(move.replicas_before), len(move.replicas_after)
     wanted = plan.replication_factor if plan.goal is Goal.REPLICATION_FACTOR else before
     return wanted is not None and min(before, wanted) <= after <= max(before, wanted)
-
-
-def _brokers(snapshot: ClusterSnapshot) -> pd.DataFrame:
-    frame: pd.DataFrame = snapshot.brokers.select(["broker_id", "rack", "is_fenced"]).to_pandas()
-    frame["rack_is_named_or_absent"] = [rack is None or bool(str(rack).strip()) for rack in frame["rack"]]
-    return frame
-
-
-def _topics(snapshot: ClusterSnapshot) -> pd.DataFrame:
-    frame: pd.DataFrame = snapshot.topics.select(["topic", "partition_count", "min_insync_replicas"]).to_pandas()
-    found = snapshot.partitions["topic"].value_counts().to_pylist()
-    by_topic = {row["values"]: row["counts"] for row in found}
-    frame["partition_count_agrees"] = [
-        by_topic.get(topic, 0) == count for topic, count in zip(frame["topic"], frame["partition_count"], strict=True)
-    ]
-    return frame
-
-
-def _partitions(snapshot: ClusterSnapshot, registered: frozenset[int], live: frozenset[int]) -> pd.DataFrame:
-    table = snapshot.partitions
-    frame: pd.DataFrame = table.select(["topic", "partition", "size_bytes"]).to_pandas()
-    replicas, isr, leaders = (table[column].to_pylist() for column in ("replicas", "isr", "leader"))
-    known_topics = frozenset(snapshot.topics["topic"].to_pylist())
-    frame["leader"] = pd.Series(leaders, dtype="Int64")
-    frame["topic_is_known"] = [topic in known_topics for topic in frame["topic"]]
-    frame["has_replicas"] = [bool(ids) for ids in replicas]
-    frame["names_each_broker_once"] = [_differ(ids) for ids in replicas]
-    frame["brokers_are_registered"] = [registered.issuperset(ids) for ids in replicas]
-    frame["leader_is_a_replica"] = _both(leaders, replicas, lambda leader, ids: leader in ids)
-    frame["leader_is_live"] = [leader is None or leader in live for leader in leaders]
-    frame["isr_is_within_replicas"] = _both(isr, replicas, lambda in_sync, ids: set(in_sync) <= set(ids))
-    return frame
-
-
-def _replicas(snapshot: ClusterSnapshot, registered: frozenset[int]) -> pd.DataFrame:
-    columns = ["topic", "partition", "broker_id", "position", "is_leader", "size_bytes"]
-    frame: pd.DataFrame = snapshot.replicas.select(columns).to_pandas()
-    frame["broker_is_registered"] = frame["broker_id"].isin(registered)
-    return frame
-
-
-def _log_dirs(snapshot: ClusterSnapshot, registered: frozenset[int]) -> pd.DataFrame:
-    table = snapshot.log_dirs
-    frame: pd.DataFrame = table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes"]).to_pandas()
-    sizes = zip(table["total_bytes"].to_pylist(), table["usable_bytes"].to_pylist(), strict=True)
-    frame["broker_is_registered"] = frame["broker_id"].isin(registered)
-    frame["usable_is_within_total"] = [total is None or usable is None or usable <= total for total, usable in sizes]
-    return frame
-
-
-def _both(told: Sequence[object], replicas: Sequence[list[int]], holds: Callable[..., bool]) -> list[bool]:
-    return [one is None or holds(one, ids) for one, ids in zip(told, replicas, strict=True)]
 
 
 def _differ(ids: Sequence[int]) -> bool:

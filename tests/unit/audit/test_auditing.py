@@ -8,9 +8,9 @@ import pytest
 from counterpoise.audit import RULES
 from counterpoise.audit.auditing import Before, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
-from counterpoise.model.finding import AuditReport
+from counterpoise.model.finding import AuditReport, Finding, Seen
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
 from tests.audits import NOW, facts, fired, healthy, seen
@@ -162,10 +162,22 @@ def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
     assert second.not_asked == ("metadata quorum: not allowed",)
 
 
-def test_without_history_rules_that_need_it_say_unknown() -> None:
+def test_without_history_one_line_names_the_rules_that_need_it() -> None:
     given = facts(past=None)
-    assert {finding.severity for finding in seen("replica-long-out-of-sync", given)} == {Severity.UNKNOWN}
-    assert report(given).worst is Severity.UNKNOWN
+    assert seen("replica-long-out-of-sync", given) == ()
+    found = report(given)
+    assert found.worst is None
+    (line,) = found.not_asked
+    needing = [rule.id for rule in RULES if Need.HISTORY in rule.needs]
+    assert line.startswith(f"{len(needing)} rules need a history, which begins with the first snapshots: ")
+    assert all(rule_id in line and rule_id not in found.passed for rule_id in needing)
+
+
+def test_what_a_rule_without_its_history_could_not_look_at_is_not_gone() -> None:
+    kept = replace(
+        report(facts()), found=(Seen(Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True),)
+    )
+    assert report(facts(past=None), Before.of(kept)).gone == ()
 
 
 def test_evidence_is_cut_and_counted() -> None:

@@ -1,0 +1,165 @@
+"""The tables of a snapshot, with a true/false column for what column expectations cannot say.
+
+    snapshot_facts(snapshot)["partitions"]["leader_is_a_replica"]      # a boolean per row
+
+A fact is true where the row is as it should be; what is not known (a null) counts as right. Columns all the way (Arrow,
+numpy): it runs on every photograph. These are the only definitions: the quick check reads these columns, and Great
+Expectations reads them as frames.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
+
+_ROLES: Final = ("leader", "voter", "observer")
+_RESOURCE_TYPES: Final = ("broker", "topic")
+_MOST_PORT: Final = 65535
+_NOBODY: Final = -1  # no broker has this id
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
+    """Every table of SNAPSHOT_TABLES with the columns that are checked, and the facts about each row."""
+    registered = snapshot.registered_broker_ids
+    return {
+        "brokers": _brokers(snapshot),
+        "topics": _topics(snapshot),
+        "partitions": _partitions(snapshot, registered),
+        "replicas": _with_facts(
+            snapshot.replicas.select(["topic", "partition", "broker_id", "position", "size_bytes"]),
+            broker_is_registered=_among(snapshot.replicas["broker_id"], registered),
+        ),
+        "listeners": _listeners(snapshot, registered),
+        "quorum": _with_facts(
+            snapshot.tables["quorum"].select(["node_id", "role"]),
+            role_is_known=_text_among(snapshot.tables["quorum"]["role"], _ROLES),
+        ),
+        "log_dirs": _log_dirs(snapshot, registered),
+        "throttles": _throttles(snapshot),
+    }
+
+
+def _with_facts(table: pa.Table, **facts: Bools) -> pa.Table:
+    for name, fact in facts.items():
+        table = table.append_column(name, pa.array(fact, pa.bool_()))
+    return table
+
+
+def _brokers(snapshot: ClusterSnapshot) -> pa.Table:
+    table = snapshot.brokers
+    is_blank = pc.equal(pc.utf8_trim_whitespace(table["rack"]), "")
+    return _with_facts(
+        table.select(["broker_id", "is_fenced", "disk_total_bytes", "disk_usable_bytes"]),
+        rack_is_named_or_absent=~_bools(is_blank, if_null=False),
+    )
+
+
+def _topics(snapshot: ClusterSnapshot) -> pa.Table:
+    table = snapshot.topics
+    at = pc.index_in(snapshot.partitions["topic"], value_set=table["topic"].combine_chunks())
+    found = np.bincount(_ints(at.drop_null()), minlength=table.num_rows)
+    return _with_facts(
+        table.select(["topic", "partition_count", "min_insync_replicas"]),
+        partition_count_agrees=found == _ints(table["partition_count"]),
+    )
+
+
+def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
+    table = snapshot.partitions
+    at, ids = _flat(table["replicas"])
+    isr_at, isr_ids = _flat(table["isr"])
+    leaders = _ints(table["leader"])
+    leads, has_leader = np.zeros(table.num_rows, dtype=bool), leaders != _NOBODY
+    leads[at[ids == leaders[at]]] = True
+    pairs = np.sort(_pair(at, ids))
+    twice = pairs[1:][pairs[1:] == pairs[:-1]] >> 32
+    return _with_facts(
+        table.select(["topic", "partition", "leader", "size_bytes"]),
+        topic_is_known=_bools(pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())),
+        has_replicas=_bools(pc.greater(pc.list_value_length(table["replicas"]), 0)),
+        names_each_broker_once=_all_but(table.num_rows, twice),
+        brokers_are_registered=_all_but(table.num_rows, at[~np.isin(ids, registered)]),
+        leader_is_a_replica=leads | ~has_leader,
+        leader_is_live=np.isin(leaders, snapshot.live_broker_ids) | ~has_leader,
+        isr_is_within_replicas=_all_but(table.num_rows, isr_at[~_in_order(_pair(isr_at, isr_ids), pairs)]),
+    )
+
+
+def _listeners(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
+    table = snapshot.tables["listeners"]
+    ports = _ints(table["port"])
+    return _with_facts(
+        table.select(["broker_id", "security_protocol", "host", "port"]),
+        broker_is_registered=_among(table["broker_id"], registered),
+        port_is_possible=(ports > 0) & (ports <= _MOST_PORT),
+    )
+
+
+def _log_dirs(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
+    table = snapshot.log_dirs
+    is_within = pc.less_equal(table["usable_bytes"], table["total_bytes"])
+    return _with_facts(
+        table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes"]),
+        broker_is_registered=_among(table["broker_id"], registered),
+        usable_is_within_total=_bools(is_within, if_null=True),
+    )
+
+
+def _throttles(snapshot: ClusterSnapshot) -> pa.Table:
+    table = snapshot.throttles
+    return _with_facts(
+        table.select(["resource_type", "resource_name", "key", "value"]),
+        type_is_known=_text_among(table["resource_type"], _RESOURCE_TYPES),
+        key_is_a_throttle=_text_among(table["key"], (*LIST_KEYS, *RATE_KEYS)),
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """The row of each element of a list column, and the elements."""
+    lists = column.combine_chunks()
+    return _ints(pc.list_parent_indices(lists)), _ints(pc.list_flatten(lists))
+
+
+def _pair(at: Ints, ids: Ints) -> Ints:
+    """One number for row and broker."""
+    return (at << 32) | (ids & 0xFFFFFFFF)
+
+
+def _in_order(numbers: Ints, ordered: Ints) -> Bools:
+    """Which of the numbers are among those in order; neighbours are looked up near one another, so this is quick."""
+    if not len(ordered):
+        return np.zeros(len(numbers), dtype=bool)
+    at = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
+    return np.asarray(ordered[at] == numbers, dtype=bool)
+
+
+def _all_but(row_count: int, wrong: Ints) -> Bools:
+    fact = np.ones(row_count, dtype=bool)
+    fact[wrong] = False
+    return fact
+
+
+def _among(column: pa.ChunkedArray, known: Iterable[int]) -> Bools:
+    return np.asarray(np.isin(_ints(column), list(known)), dtype=bool)
+
+
+def _text_among(column: pa.ChunkedArray, known: Iterable[str]) -> Bools:
+    return _bools(pc.is_in(column, value_set=pa.array(list(known), pa.string())))
+
+
+def _ints(values: pa.ChunkedArray) -> Ints:
+    """Nulls become the id that nobody has."""
+    return np.asarray(pc.fill_null(values.cast(pa.int64()), _NOBODY), dtype=np.int64)
+
+
+def _bools(values: pa.ChunkedArray, *, if_null: bool = False) -> Bools:
+    return np.asarray(pc.fill_null(values, if_null), dtype=bool)

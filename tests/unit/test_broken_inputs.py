@@ -1,0 +1,166 @@
+"""Broken inputs of every kind: one clear message each, never a traceback, nothing written, no secret shown."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.archive import Archive
+from counterpoise.audit.auditing import compare, find
+from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.model.audit_document import from_json, to_json
+from counterpoise.model.document import from_document_text
+from counterpoise.storage import Store
+from tests.audits import facts, healthy
+from tests.broken import arguments, documents, plans, settings
+from tests.broken.case import HOSTILE, SECRET, Broken
+from tests.broken.histories import AUDITS, SNAPSHOT_ID, STORES, BrokenStore
+from tests.command_line import CommandLine
+
+CASES = (*documents.CASES, *plans.CASES, *settings.CASES, *arguments.CASES)
+_LONGEST_MESSAGE = 6_000
+
+
+def _names(case: Broken) -> str:
+    return case.id
+
+
+def _there(folder: Path) -> dict[str, bytes]:
+    """Every file with what is in it. A ledger that was only looked into is no trace."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("ledger.db"))
+    return {str(path): path.read_bytes() for path in files}
+
+
+def _is_plain(text: str) -> bool:
+    return all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=_names)
+def test_a_broken_input_gets_one_clear_message(
+    case: Broken, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    shell.environment.update(case.environment)
+    monkeypatch.chdir(tmp_path)
+    for name, content in case.files.items():
+        (tmp_path / name).write_bytes(content.encode(errors="surrogatepass") if isinstance(content, str) else content)
+    before = _there(tmp_path)
+    typed = shell.type(*case.words)
+    assert typed.code == case.code, typed.err or typed.out
+    for said in case.says:
+        assert said in typed.err
+    told = typed.err.splitlines()
+    assert sum(line.startswith(("counterpoise", "usage:")) for line in told) in (1, 2), "one message"
+    assert "Traceback" not in typed.err
+    assert SECRET not in typed.out + typed.err
+    assert _is_plain(typed.err) and _is_plain(typed.out)
+    assert len(typed.err) < _LONGEST_MESSAGE
+    assert _there(tmp_path) == before, "nothing was written"
+
+
+def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:
+    assert len(CASES) >= 150
+    assert len({case.id for case in CASES}) == len(CASES)
+
+
+# -- names that are odd and allowed
+
+
+@pytest.mark.parametrize("key", ["rack", "host", "cluster"])
+@pytest.mark.parametrize("name", [HOSTILE, "[red]x[/red]", "\u202eright to left", "r" * 10_000])
+def test_a_hostile_name_is_shown_without_what_moves_a_cursor(
+    key: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document: dict[str, Any] = json.loads(documents.TEXT)
+    target = document if key == "cluster" else document["brokers"][0]
+    target[key] = name
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    words = ("--goal", "add-brokers", "--brokers", "4", "--out", tmp_path / "plan.json")
+    assert shell.type("plan", "--state", tmp_path / "state.json", *words).code == 0
+    shown = shell.type("show", tmp_path / "plan.json")
+    assert shown.code == 0
+    assert not any(character in shown.out + shown.err for character in "\x1b\x07\r\u202e")
+
+
+# -- the history, and audits in the store
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """With one snapshot, and one audit."""
+    taken = replace(
+        from_document_text(documents.TEXT), snapshot_id=SNAPSHOT_ID, observed_at=datetime(2026, 11, 21, 15, tzinfo=UTC)
+    )
+    archive = Archive(Store(str(tmp_path)))
+    archive.write_snapshot(taken)
+    return archive
+
+
+def _read_all(archive: Archive) -> None:
+    """As the jobs do: by its manifest, every byte of it looked at, then whole."""
+    archive.read_snapshot("demo", SNAPSHOT_ID)
+    (row,) = archive.manifests(["demo"]).to_pylist()
+    archive.check_snapshot(row, whole=True)
+
+
+def test_the_history_is_sound_before_it_is_broken(archive: Archive) -> None:
+    _read_all(archive)
+
+
+@pytest.mark.parametrize("case", STORES, ids=lambda case: case.id)
+def test_a_broken_history_is_told_with_its_file(case: BrokenStore, archive: Archive, tmp_path: Path) -> None:
+    case.breaks(tmp_path)
+    before = _there(tmp_path)
+    with pytest.raises(CounterpoiseError) as caught:
+        _read_all(archive)
+    assert case.says in str(caught.value)
+    assert _there(tmp_path) == before
+
+
+@pytest.mark.parametrize("case", STORES, ids=lambda case: case.id)
+def test_compaction_tells_of_a_broken_history_and_ends(
+    case: BrokenStore, archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.breaks(tmp_path)
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    shell.environment["COUNTERPOISE_STORE"] = str(tmp_path)
+    shell.configure("127.0.0.1:1")
+    assert shell.type("compact", "--cluster", "demo").code in (0, 3)
+
+
+@pytest.mark.parametrize("text", AUDITS.values(), ids=AUDITS)
+def test_what_is_no_audit_is_told_and_passed_over(text: str, archive: Archive) -> None:
+    with pytest.raises(InputError, match=r"^here\.json is no audit"):
+        from_json(text, where="here.json")
+    archive.store.write_text(f"audits/demo/{SNAPSHOT_ID}.json", text)
+    assert archive.audit_before("demo", datetime(2027, 1, 1, tzinfo=UTC)) is None
+
+
+def _audit() -> str:
+    given = facts(healthy("orders-0: 1\npayments-0: 1 2 3"))
+    return to_json(compare(None, find(given), given))
+
+
+@pytest.mark.parametrize("key", [*json.loads(_audit())["findings"][0], *json.loads(_audit())])
+@pytest.mark.parametrize("value", [5, [[]], "soon", {"a": None}])
+def test_an_audit_with_a_wrong_value_is_no_traceback(key: str, value: object) -> None:
+    document = json.loads(_audit())
+    target = document["findings"][0] if key in document["findings"][0] else document
+    target[key] = value
+    try:
+        read = from_json(json.dumps(document), where="here.json")
+    except InputError as error:
+        assert str(error).startswith("here.json is no audit")
+    else:
+        assert from_json(to_json(read), where="again").cluster == read.cluster
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.999])
+def test_an_audit_cut_short_is_no_audit(keep: float) -> None:
+    text = _audit()
+    with pytest.raises(InputError, match="is no audit"):
+        from_json(text[: int(len(text) * keep) - 2], where="here.json")
