@@ -20,6 +20,7 @@ from counterpoise.model.run import Progress
 LAGGING = "replicas that are kept are not in sync"
 UNLED = "partitions of the plan have no leader"
 STOPPED = "partitions outside the plan take no writes"
+_SOON_SECONDS = 15
 
 
 def beat(
@@ -80,6 +81,11 @@ class _Brake:
     steps: int
     is_hurting: bool
     changed_at: datetime
+
+
+def ends_soon(pulse: Pulse) -> bool:
+    """Whether the last copies are about to arrive. Where nothing is copied, there is no telling."""
+    return pulse.seconds_left is not None and pulse.seconds_left <= _SOON_SECONDS and pulse.bytes_per_second > 0
 
 
 def _brake(base: Pulse, seen: Observation, moving: Iterable[Move], policy: BrakePolicy, approved_rate: int) -> _Brake:

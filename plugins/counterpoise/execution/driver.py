@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, HaltedError, RefusedError, StalePlanError, WrongClusterError
-from counterpoise.execution.beat import beat, dead_brokers, stalled_links
+from counterpoise.execution.beat import beat, dead_brokers, ends_soon, stalled_links
 from counterpoise.execution.commands import Command, Finish, Halt, Release, Wait
 from counterpoise.execution.decide import Situation, next_command, settle_command
 from counterpoise.execution.halting import different_versions, some
-from counterpoise.execution.hands import READ_BACK_SECONDS, Hands, outcome_of
+from counterpoise.execution.hands import LOOK_SOON_SECONDS, READ_BACK_SECONDS, Hands, outcome_of
 from counterpoise.execution.look import View, look
 from counterpoise.execution.observation import MoveState, Observation, States, drifted_before_start, moves_by_state
 from counterpoise.execution.proof import brokers_of, brokers_that_disagree
@@ -108,11 +108,12 @@ class Driver:
             if isinstance(command, Halt):
                 raise self._halted(command, situation, step)
             try:
-                return self._apply(command, situation, step)
+                wait = self._apply(command, situation, step)
             except ClusterError as error:
                 if error.retryable:
                     raise
                 raise self._halted(Halt(str(error)), situation, step) from error
+            return min(wait, LOOK_SOON_SECONDS) if ends_soon(situation.pulse) else wait
 
     def settle_step(self) -> float | None:
         """One look towards the end of a run: nothing in flight, then every config as it was. None when it is over."""

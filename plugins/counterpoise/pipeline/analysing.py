@@ -28,8 +28,8 @@ from counterpoise.storage.staging import working_root
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-# A small round is mostly Spark's start, and up to some millions of rows, compiling well takes longer than running what was
-# compiled quickly. Memory is the heap's; the process takes about one GiB more.
+# A small round is mostly Spark's start, and up to some millions of rows compiling well takes longer than running what
+# was compiled quickly. Memory is the heap's; the process takes about one GiB more.
 _SPARK_CONF: Final = (
     (1_000_000, {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}),
     (

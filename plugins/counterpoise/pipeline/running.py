@@ -19,7 +19,6 @@ from counterpoise.installation import Site
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.pulse import Pulse
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
@@ -29,8 +28,6 @@ from counterpoise.pipeline.planning import run_and_plan
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)
 _BETWEEN_LOOKS_SECONDS = 2.0
-_MOMENT_SECONDS = 1.0  # the operator that looks leaves its worker only for longer
-_SOON_SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +108,8 @@ def execute_step(site: Site, run_id: str, fingerprint: str, log: Log) -> float |
     """One look at a run that moves; the seconds to wait, or None when all is moved and elected."""
     with execution(site, run_id, fingerprint, log) as driver:
         wait = driver.step()
-    pulse = _log_progress(site, run_id, log)
-    return min(wait, _MOMENT_SECONDS) if wait is not None and pulse and _ends_soon(pulse) else wait
-
-
-def _ends_soon(pulse: Pulse) -> bool:
-    """Whether to wait for the end on the spot. Where nothing is copied any more, there is no telling when it comes."""
-    is_near = pulse.seconds_left is not None and pulse.seconds_left <= _SOON_SECONDS
-    return is_near and pulse.bytes_per_second > 0
+    _log_progress(site, run_id, log)
+    return wait
 
 
 def verify(site: Site, run_id: str, fingerprint: str, log: Log = _LOGGER.info) -> None:
@@ -175,10 +166,9 @@ def settle_step(site: Site, run_id: str, log: Log) -> float | None:
     return wait
 
 
-def _log_progress(site: Site, run_id: str, log: Log) -> Pulse | None:
+def _log_progress(site: Site, run_id: str, log: Log) -> None:
     if pulse := site.ledger.journal(run_id).pulse():
         log(reporting.progress_line(pulse))
-    return pulse
 
 
 def report_run(site: Site, run_id: str) -> str:
