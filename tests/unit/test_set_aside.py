@@ -117,6 +117,14 @@ def test_a_cluster_that_lost_more_than_half_of_its_topics_is_set_aside(place: Pl
         assert site.ledger.last_snapshot_id("demo") == good
 
 
+def test_a_cluster_that_was_built_anew_is_not_compared_with_the_one_before(place: Place) -> None:
+    place.snapshot()
+    with place.site() as site:
+        taken = pipeline.photograph(site, "demo", place.now)
+        assert checking.counts_before(site, taken) is not None
+        assert checking.counts_before(site, replace(taken, cluster_id="another")) is None
+
+
 def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_one(place: Place) -> None:
     place.snapshot()
     place.has(5)

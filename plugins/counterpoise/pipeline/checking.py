@@ -47,7 +47,7 @@ def check_photograph(site: Site, taken: ClusterSnapshot) -> None:
 
 
 def counts_before(site: Site, taken: ClusterSnapshot) -> CountsBefore | None:
-    """What the newest snapshot of the history had; None: there is none, or it cannot be read."""
+    """What the newest snapshot of the history had; None: there is none of this cluster id, or it cannot be read."""
     share = site.cluster(taken.cluster).policy.history.least_share_of_previous_percent
     earlier = site.ledger.last_snapshot_id(taken.cluster)
     if earlier is None or not share:
@@ -56,6 +56,8 @@ def counts_before(site: Site, taken: ClusterSnapshot) -> CountsBefore | None:
         row = site.archive.manifest_row(taken.cluster, earlier)
     except CounterpoiseError as error:
         _LOGGER.warning("%s is not compared with the snapshot before: %s", taken.snapshot_id, error)
+        return None
+    if row["cluster_id"] != taken.cluster_id:  # built anew under the same name: it lost nothing
         return None
     return CountsBefore(earlier, {file["table"]: file["row_count"] for file in row["files"]}, share)
 
