@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
+from counterpoise.audit.commands import add_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -193,9 +194,8 @@ def test_eligible_leaders_are_told_and_unknown_where_brokers_do_not_tell() -> No
 
 
 def test_names_that_a_shell_would_read_are_quoted() -> None:
-    """Kafka allows no such topic; a document from elsewhere may have one."""
-    found = of("or$(reboot)-0: 1 2 3", configs={"or$(reboot)": {MIN_ISR: "3"}})
-    assert "--entity-name 'or$(reboot)'" in seen("min-insync-blocks", found)[0].fix[0]
+    """Kafka allows no such topic; whoever pretends to be a cluster may name one."""
+    assert "--entity-name 'or$(reboot)'" in add_config("topics", "or$(reboot)", {MIN_ISR: 2})
 
 
 def test_the_healthy_cluster_is_as_large_as_it_says() -> None:

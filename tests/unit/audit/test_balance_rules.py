@@ -272,10 +272,9 @@ def test_silence_is_a_finding() -> None:
     assert timedelta(hours=1) == INTERVAL
 
 
-def test_a_history_without_a_snapshot_is_told_and_no_history_is_unknown() -> None:
+def test_a_history_without_a_snapshot_is_told() -> None:
     empty = with_past(facts(), manifests=SNAPSHOTS.empty_table())
     assert the_only("snapshots-silent", empty).severity is Severity.INFO
-    assert the_only("snapshots-silent", facts(past=None)).severity is Severity.UNKNOWN
 
 
 # -- disk
