@@ -22,7 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from counterpoise.errors import CounterpoiseError
@@ -306,7 +305,9 @@ def _brokers_seen_by(address: str) -> set[int]:
     """The unfenced brokers in the metadata of the broker at `address`; empty when it does not answer yet."""
     config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0, "error_cb": _ignore}
     client = AdminClient(config)
-    try:
-        return {node.id for node in client.describe_cluster(request_timeout=1.0).result().nodes}
-    except KafkaException:
+    answer = client.describe_cluster(request_timeout=1.0)
+    # Asked for and not raised: its traceback would hold the client, and librdkafka's own thread, which lets go of the
+    # answer last, must not be the one that ends the client.
+    if answer.exception() is not None:
         return set()
+    return {node.id for node in answer.result().nodes}

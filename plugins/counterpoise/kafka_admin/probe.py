@@ -110,10 +110,10 @@ def librdkafka_walk(address: str, settings: ConnectionSettings) -> MetadataAnswe
     answer: Future[Any] = client.describe_cluster(request_timeout=HANDSHAKE_TIMEOUT_SECONDS)
     while not answer.done():
         client.poll(_POLL_SECONDS)  # it fetches tokens in here
-    try:
-        told = answer.result()
-    except KafkaException as error:
+    # Not raised: its traceback would hold the client, which librdkafka's own thread must not be the one to end.
+    if (error := answer.exception()) is not None:
         return settings.without_secrets(str(error.args[0].str()))
+    told = answer.result()
     brokers = [BrokerDescription(node.id, node.host, node.port, node.rack, is_fenced=False) for node in told.nodes]
     return MetadataAnswer(told.cluster_id or "", tuple(sorted(brokers, key=lambda b: b.broker_id)))
 
