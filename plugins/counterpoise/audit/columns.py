@@ -11,19 +11,14 @@ Limits: brokers are ids here; a broker that only a replica list names is one, to
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import NOBODY, Flags, Ints, matrix_of, missing_from, numbers_of, one_chunk
 
-Ints: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
-
-NOBODY: Final = -1  # fills the rows of brokers, and stands for no leader
 NOT_KNOWN: Final = -1
 
 
@@ -69,9 +64,8 @@ class PartitionColumns:
 
     def out_of_sync(self) -> Flags:
         """As `replicas`: those that should be in the ISR and are not; none where the ISR is not known."""
-        lacking = (self.replicas != NOBODY) & self.is_isr_known[:, None]
-        found: Flags = lacking & ~held(self.replicas, self.isr) & ~held(self.replicas, self.adding)
-        return found
+        absent = missing_from(self.isr, self.replicas) & missing_from(self.adding, self.replicas)
+        return np.asarray(absent & self.is_isr_known[:, None])
 
     def row(self, at: int) -> tuple[int, str, str, str]:
         """Number, leader, replicas and ISR of a partition, for people."""
@@ -88,33 +82,24 @@ def listed(brokers: Ints) -> str:
     return ", ".join(str(broker_id) for broker_id in brokers.tolist() if broker_id != NOBODY) or "none"
 
 
-def held(brokers: Ints, by: Ints) -> Flags:
-    """Which of `brokers` stand in the same row of `by`."""
-    found = np.zeros(brokers.shape, dtype=np.bool_)
-    for position in range(by.shape[1]):
-        found |= brokers == by[:, [position]]
-    found &= brokers != NOBODY
-    return found
-
-
 def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
     table = snapshot.partitions
     table = table.take(pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])).combine_chunks()
-    names = _one_chunk(table["topic"]).dictionary_encode()
+    names = one_chunk(table["topic"]).dictionary_encode()
     topics = tuple(names.dictionary.to_pylist())
-    replicas, counts = _lists(table["replicas"])
-    isr, in_sync = _lists(table["isr"])
-    adding, being_added = _lists(table["adding_replicas"])
-    being_removed = _lists(table["removing_replicas"])[1]
+    replicas, counts = matrix_of(table["replicas"])
+    isr, in_sync = matrix_of(table["isr"])
+    adding, being_added = matrix_of(table["adding_replicas"])
+    being_removed = matrix_of(table["removing_replicas"])[1]
     return PartitionColumns(
         topics=topics,
         min_insync=_min_insync(topics, snapshot),
         topic_of=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
-        numbers=_numbers(table["partition"]),
+        numbers=numbers_of(table["partition"]),
         replicas=replicas,
         isr=isr,
         is_isr_known=np.asarray(table["isr"].is_valid().to_numpy(), dtype=np.bool_),
-        leaders=_numbers(table["leader"]),
+        leaders=numbers_of(table["leader"]),
         adding=adding,
         factors=counts - being_removed,
         wanted=counts - being_added,
@@ -126,21 +111,3 @@ def _min_insync(topics: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
     pairs = zip(*(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")), strict=True)
     told = {topic: least for topic, least in pairs if least is not None}
     return np.array([told.get(topic, NOT_KNOWN) for topic in topics], dtype=np.int64)
-
-
-def _numbers(column: pa.ChunkedArray) -> Ints:
-    return np.asarray(_one_chunk(pc.fill_null(column, NOBODY)).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _lists(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """A list column as a matrix filled up with NOBODY, and the length of each row."""
-    lists = _one_chunk(column)
-    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    matrix = np.full((len(counts), int(counts.max(initial=1))), NOBODY, dtype=np.int64)
-    inside = np.arange(matrix.shape[1]) < counts[:, None]
-    matrix[inside] = lists.flatten().to_numpy(zero_copy_only=False)
-    return matrix, counts
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

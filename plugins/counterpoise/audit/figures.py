@@ -8,16 +8,13 @@ Columns in, numpy out: a million partitions take a moment. Nothing here judges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
-
-Ints: TypeAlias = NDArray[np.int64]
+from counterpoise.model.columns import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,21 +8,16 @@ snapshot: this is where "same input, same plan" begins. Sizes and rates that are
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import NOBODY, Flags, Ints, matrix_of, missing_from, numbers_of, one_chunk
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 
-Ints: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
-
-NOBODY = -1  # in place of a broker: no leader, or the end of a row of replicas
 UNBOUNDED = 1 << 60
 
 
@@ -111,25 +106,17 @@ class ClusterArrays:
         return self.load(leaders[:, None], weights)
 
 
-def missing_from(others: Ints, replicas: Ints) -> Flags:
-    """Which of `replicas` are on no broker of the same row of `others`: the new ones, if those are the rows before."""
-    missing = replicas >= 0
-    for position in range(others.shape[1]):
-        missing &= replicas != others[:, [position]]
-    return np.asarray(missing)
-
-
 def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None) -> ClusterArrays:
     """The columns of a snapshot, in canonical order."""
     scope = scope or Scope()
     table = snapshot.partitions
     table = table.take(pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])).combine_chunks()
-    ids_by_row, counts = _lists(table["replicas"])
+    ids_by_row, counts = matrix_of(table["replicas"])
     registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
     broker_ids = np.union1d(registered, ids_by_row[ids_by_row >= 0])
-    leader_ids = _numbers(table["leader"], missing=NOBODY)
+    leader_ids = numbers_of(table["leader"], missing=NOBODY)
     is_leaderless = leader_ids < 0
-    topics = _one_chunk(table["topic"])
+    topics = one_chunk(table["topic"])
     topic_names = tuple(sorted(set(snapshot.topics["topic"].to_pylist()) | set(topics.unique().to_pylist())))
     topic_numbers = _numbers_of(topics, topic_names)
     in_scope = scope.topics_in(topic_names, policy)
@@ -144,16 +131,16 @@ def read_cluster(snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope 
         headroom_bytes=headroom_bytes,
         topics=topics,
         topic_numbers=topic_numbers,
-        numbers=_numbers(table["partition"], missing=NOBODY),
+        numbers=numbers_of(table["partition"], missing=NOBODY),
         replicas=_positions(broker_ids, ids_by_row),
         replica_counts=counts,
         leaders=_positions(broker_ids, leader_ids),
         is_in_sync=_in_sync(ids_by_row, table["isr"]),
-        size_bytes=_numbers(table["size_bytes"], missing=0),
+        size_bytes=numbers_of(table["size_bytes"], missing=0),
         is_size_known=_flags(table["size_bytes"].is_valid()),
-        bytes_in=_numbers(table["bytes_in_per_second"], missing=0),
+        bytes_in=numbers_of(table["bytes_in_per_second"], missing=0),
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
-        is_moving=(_lists(table["adding_replicas"])[1] > 0) | (_lists(table["removing_replicas"])[1] > 0),
+        is_moving=(matrix_of(table["adding_replicas"])[1] > 0) | (matrix_of(table["removing_replicas"])[1] > 0),
         is_excluded=np.array([name not in in_scope for name in topic_names], dtype=np.bool_)[topic_numbers],
         is_leaderless=is_leaderless & (not is_leaderless.all()),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
@@ -201,30 +188,9 @@ def _room(total: int | None, usable: int | None, policy: BalancePolicy) -> int |
 
 def _in_sync(replicas: Ints, column: pa.ChunkedArray) -> Flags:
     """Which replicas are in sync; all of a partition where its row is null."""
-    isr, _ = _lists(column)
-    in_sync = np.zeros(replicas.shape, dtype=np.bool_)
-    for member in range(isr.shape[1]):
-        in_sync |= replicas == isr[:, [member]]
-    return np.asarray(in_sync | ~_flags(column.is_valid())[:, None]) & (replicas >= 0)
-
-
-def _lists(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """A list column as a matrix filled up with -1, and the length of each row."""
-    lists = _one_chunk(column)
-    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    matrix = np.full((len(counts), int(counts.max(initial=1))), NOBODY, dtype=np.int64)
-    inside = np.arange(matrix.shape[1]) < counts[:, None]
-    matrix[inside] = lists.flatten().to_numpy(zero_copy_only=False)
-    return matrix, counts
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _numbers(column: pa.ChunkedArray, *, missing: int) -> Ints:
-    filled = pc.fill_null(column.cast(pa.int64()), missing)
-    return np.asarray(_one_chunk(filled).to_numpy(zero_copy_only=False), dtype=np.int64)
+    isr, _ = matrix_of(column)
+    is_told = _flags(column.is_valid())[:, None]
+    return np.asarray(replicas != NOBODY) & ~(missing_from(isr, replicas) & is_told)
 
 
 def _flags(column: pa.ChunkedArray) -> Flags:

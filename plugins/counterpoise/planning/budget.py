@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.plan import Left
 from counterpoise.model.request import Budget
-from counterpoise.planning.arrays import Flags, Ints, missing_from
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import racks_missing
 from counterpoise.planning.telling.outcome import Outcome

@@ -11,9 +11,10 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import Why
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays, Flags, Ints
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.level import exchange_bytes, level_counts

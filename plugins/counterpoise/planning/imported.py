@@ -12,10 +12,11 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.plan import LowerBound, RebalancePlan, Why
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning.arrays import NOBODY, ClusterArrays, Ints, read_cluster
+from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.settings_before import settings_before

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterpoise.planning.arrays import NOBODY, ClusterArrays, Flags, Ints, missing_from
+from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
+from counterpoise.planning.arrays import ClusterArrays
 
 
 @dataclass(slots=True, eq=False)

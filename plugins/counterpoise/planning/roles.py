@@ -5,7 +5,7 @@ roles.takers | roles.givers
 
 from dataclasses import dataclass
 
-from counterpoise.planning.arrays import Flags
+from counterpoise.model.columns import Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.model.columns import Ints
+from counterpoise.planning.arrays import UNBOUNDED
 
 Weights: TypeAlias = NDArray[np.float64]
 

@@ -6,7 +6,8 @@ named([7, 8]) == "brokers 7, 8"
 from collections.abc import Sequence
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.planning.arrays import ClusterArrays, Ints
+from counterpoise.model.columns import Ints
+from counterpoise.planning.arrays import ClusterArrays
 
 _MOST_NAMES = 5
 

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.columns import NOBODY, NOT_KNOWN, PARTITION_ROW, Ints, PartitionColumns, read_partitions
+from counterpoise.audit.columns import NOT_KNOWN, PARTITION_ROW, PartitionColumns, read_partitions
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from counterpoise.audit.commands import add_config, describe_config
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import Ints, many, positions, some, topic_codes
+from counterpoise.audit.figures import many, positions, some, topic_codes
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.model.columns import Ints
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.load import DiskForecast, Outlook

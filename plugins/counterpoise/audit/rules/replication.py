@@ -14,11 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.audit.columns import NOT_KNOWN, Ints
+from counterpoise.audit.columns import NOT_KNOWN
 from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.model.columns import Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import ConfigSource, ConfigValue

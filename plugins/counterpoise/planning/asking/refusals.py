@@ -12,8 +12,9 @@ import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Ints
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning.arrays import ClusterArrays, Ints
+from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.wording import counted, named, partition_names

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from counterpoise.planning.arrays import NOBODY, Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.planning.placement import Placement
 
 

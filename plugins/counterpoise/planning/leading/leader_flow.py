@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.water import fill
 

@@ -14,8 +14,8 @@ once the leaders are as chosen here changes nothing.
 
 import numpy as np
 
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
-from counterpoise.planning.arrays import Flags, Ints
 from counterpoise.planning.leading.candidates import Candidates, free_to_lead
 from counterpoise.planning.leading.leader_flow import even_leaders
 from counterpoise.planning.leading.topic_leaders import even_topics

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.planning.arrays import Flags, Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.leading.candidates import Candidates
 
 _SmallInts: TypeAlias = NDArray[np.int32]  # for what has a cell per topic and broker, or per pair of brokers

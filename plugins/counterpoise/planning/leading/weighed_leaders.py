@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.planning.arrays import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_flow import even_leaders
 

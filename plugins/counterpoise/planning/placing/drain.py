@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.planning.arrays import Flags, Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.exchange import Choosers, even_bytes, even_counts
 from counterpoise.planning.placing.racks import rack_sizes

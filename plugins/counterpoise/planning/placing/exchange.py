@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from counterpoise.planning.arrays import NOBODY, Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import ByteBand
 

@@ -9,7 +9,7 @@ replication factors, partitions that already gave a replica. Each step strictly 
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import rack_room
 from counterpoise.planning.placing.stock import Stock

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.planning.arrays import NOBODY, UNBOUNDED, Flags, Ints, missing_from
+from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.exchange import even_bytes, even_counts
 from counterpoise.planning.placing.racks import rack_sizes

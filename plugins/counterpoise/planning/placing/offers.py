@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.model.columns import Ints
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.lanes import lanes, split
 from counterpoise.planning.placing.selection import sum_range

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import ClusterArrays, Flags, Ints
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 

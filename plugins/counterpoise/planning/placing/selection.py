@@ -8,7 +8,7 @@ sizes outside the window close what is left. Two or three swaps are enough for a
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.model.columns import Ints
 
 _MOST_SWAPS = 6
 

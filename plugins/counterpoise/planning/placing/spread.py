@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.model.columns import Ints
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.handout import Handout
 from counterpoise.planning.placing.offers import Offer, make_offers, plan_bytes

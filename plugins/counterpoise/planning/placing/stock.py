@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import Flags, Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import Placement
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays, Ints
+from counterpoise.model.columns import Ints
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import rack_room
 from counterpoise.planning.roles import Roles

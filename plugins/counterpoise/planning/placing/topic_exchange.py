@@ -8,7 +8,7 @@ and changes no count per broker. What comes back is of another topic, which gets
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.stock import Stock
 from counterpoise.planning.placing.topics import TopicShares

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 

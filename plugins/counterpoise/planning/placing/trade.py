@@ -9,7 +9,7 @@ are copied as before. Only what this costs too much is left for exchanges.
 
 import numpy as np
 
-from counterpoise.planning.arrays import Ints
+from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.stock import Stock
 from counterpoise.planning.placing.targets import ByteBand

@@ -24,9 +24,10 @@ A plan below the bound for replicas or bytes stopped before the goal was reached
 
 import numpy as np
 
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning.arrays import NOBODY, UNBOUNDED, ClusterArrays, Flags, Ints
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import best_pairs, bounds_of_one, rack_sizes, stacked_pairs
 from counterpoise.planning.placing.targets import disk_weights

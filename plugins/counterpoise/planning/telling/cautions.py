@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from counterpoise.model.columns import Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
-from counterpoise.planning.arrays import Ints
 from counterpoise.planning.placing.racks import badly_racked
 from counterpoise.planning.telling.shortfalls import left_to_repair, not_repaired_yet, short_of_replicas
 from counterpoise.planning.telling.situation import Situation, is_worse

@@ -9,8 +9,9 @@ uneven itself.
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Ints
 from counterpoise.model.plan import BrokerFigure
-from counterpoise.planning.arrays import UNBOUNDED, Ints
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.telling.situation import Situation
 from counterpoise.planning.water import fill
 

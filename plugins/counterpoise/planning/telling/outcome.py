@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.plan import Move, Why
-from counterpoise.planning.arrays import ClusterArrays, Flags, Ints, missing_from
+from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 
 

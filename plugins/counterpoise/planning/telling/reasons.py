@@ -7,8 +7,8 @@ It says one of: already done, already balanced, or that the goal cannot be reach
 
 import numpy as np
 
+from counterpoise.model.columns import Ints
 from counterpoise.model.request import Goal
-from counterpoise.planning.arrays import Ints
 from counterpoise.planning.telling.shortfalls import left_to_repair, not_repaired, not_resized, still_led
 from counterpoise.planning.telling.situation import Situation, is_worse
 from counterpoise.planning.wording import named, partition_names

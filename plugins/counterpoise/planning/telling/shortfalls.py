@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.request import Goal
-from counterpoise.planning.arrays import Flags, Ints
 from counterpoise.planning.telling.situation import Situation
 from counterpoise.planning.wording import counted, partition_names
 

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import Left
 from counterpoise.model.request import PlanRequest
-from counterpoise.planning.arrays import ClusterArrays, Flags, Ints
+from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import ByteBand, byte_band, count_targets
 from counterpoise.planning.roles import Roles

@@ -8,8 +8,8 @@ fewer serves their counts, and any other one bytes. Without a copy it is the lea
 
 import numpy as np
 
+from counterpoise.model.columns import missing_from
 from counterpoise.model.plan import Why
-from counterpoise.planning.arrays import missing_from
 from counterpoise.planning.placing.racks import racks_missing
 from counterpoise.planning.telling.situation import Situation
 

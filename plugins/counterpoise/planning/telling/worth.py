@@ -8,7 +8,7 @@ the band, and partitions that another replica than the preferred one leads.
 
 import numpy as np
 
-from counterpoise.planning.arrays import Flags, Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import racks_missing
 from counterpoise.planning.placing.targets import byte_band
