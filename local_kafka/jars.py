@@ -68,14 +68,14 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     if (directory / COMPLETE).exists():
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(directory.parent / f".{version}.lock"):
+    with locked(directory.parent / f".{version}.lock"):
         if not (directory / COMPLETE).exists():
             _fetch(version, directory)
     return directory
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Wait for our turn; the system lets go of the lock even when its holder is killed."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
