@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis.balance import leader_balance
-from counterpoise.analysis.fleet import fleet
+from counterpoise.analysis.fleets import fleet
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
 from counterpoise.model.fleet import ClusterState, Concern, FleetRow
 from counterpoise.model.load import BrokerTraffic, ClusterLoad, DiskForecast, Outlook, Rates, Trace

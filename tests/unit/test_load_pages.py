@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis.balance import leader_balance, wanted_goal
-from counterpoise.analysis.fleet import fleet
+from counterpoise.analysis.fleets import fleet
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.fleet import ClusterState, Fleet

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from counterpoise import pipeline
 from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json
 from counterpoise.cli.walks import in_words, print_examination, shown, summary
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Site, open_bootstrap_site, open_site
 from counterpoise.model.walk import LeaderChange, Walk
-from counterpoise.pipeline.doctoring import examine, leader_watch
 from counterpoise.units import parse_duration
 
 _FOUND, _NOTHING_ANSWERED = 1, 3
@@ -50,7 +50,7 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     topics = tuple(dict.fromkeys(arguments.topic))
     site, name = _site(arguments)
     with site:
-        examined = examine(site, name, topics=topics)
+        examined = pipeline.examine(site, name, topics=topics)
         if arguments.json and arguments.watch:
             _print_line(summary(examined))
         elif arguments.json:
@@ -89,7 +89,7 @@ def _watch(
     pause = _LOOK_SECONDS if topics else _LOOK_AT_ALL_SECONDS
     said = ""
     try:
-        with leader_watch(site, name, walk, topics=topics) as watch:
+        with pipeline.leader_watch(site, name, walk, topics=topics) as watch:
             while until is None or monotonic() < until:
                 try:
                     for change in watch.look():

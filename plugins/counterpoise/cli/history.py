@@ -3,6 +3,7 @@
 import argparse
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -10,7 +11,9 @@ from counterpoise import pipeline
 from counterpoise.cli.common import add_json_argument, print_json
 from counterpoise.errors import StoreError
 from counterpoise.installation import open_site
-from counterpoise.pipeline import CompactionReport
+
+if TYPE_CHECKING:
+    from counterpoise.pipeline import CompactionReport
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -41,6 +44,6 @@ def _compact(arguments: argparse.Namespace, console: Console) -> int:
     return StoreError.exit_code if report.problems else 0
 
 
-def _print(report: CompactionReport, console: Console) -> None:
+def _print(report: "CompactionReport", console: Console) -> None:
     for words in report.in_words:
         console.print(words, markup=False, soft_wrap=True)

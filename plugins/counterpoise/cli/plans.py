@@ -35,13 +35,13 @@ from counterpoise.model.overview import (
     peak_share,
     peak_used_bytes,
     rate_warning,
-    some,
     span_in_words,
     values_of,
 )
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from counterpoise.model.words import some
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_rate, format_seconds
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -25,7 +26,9 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Site, open_site
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
-from counterpoise.pipeline import WatchReport
+
+if TYPE_CHECKING:
+    from counterpoise.pipeline import WatchReport
 
 _FOUND = (
     ("settled_runs", "settled, because nobody drove it any more"),
@@ -182,7 +185,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
     return code or (0 if all(report.is_clean for report in found.values()) else 1)
 
 
-def _print_found(console: Console, found: dict[str, WatchReport]) -> None:
+def _print_found(console: Console, found: "dict[str, WatchReport]") -> None:
     for name, report in found.items():
         told = [f"  {entry}: {words}" for field, words in _FOUND for entry in getattr(report, field)]
         console.print(

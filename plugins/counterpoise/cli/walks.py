@@ -1,7 +1,7 @@
 """How a walk is shown: tables for people, the same as values for --json. Text from outside is shown as text only."""
 
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -9,8 +9,10 @@ from rich.text import Text
 
 from counterpoise.cli.printable import printable
 from counterpoise.cli.tables import table
-from counterpoise.model.walk import Certificate, ClusterSight, EndpointWalk, LeaderChange, Step, Walk
-from counterpoise.pipeline.doctoring import Examination
+from counterpoise.model.walk import ClusterSight, EndpointWalk, LeaderChange, Step, Walk
+
+if TYPE_CHECKING:
+    from counterpoise.pipeline import Examination
 
 _MOST_WELL_SHOWN: Final = 50  # endpoints; of more, those that are not well
 
@@ -20,7 +22,7 @@ def shown(text: str) -> Text:
     return Text(printable(text))
 
 
-def print_examination(console: Console, examined: Examination) -> None:
+def print_examination(console: Console, examined: "Examination") -> None:
     walk = examined.walk
     console.print(f"bootstrap ({walk.security_protocol})", markup=False)
     first = walk.answered_by
@@ -93,7 +95,7 @@ def _print_cluster(console: Console, first: EndpointWalk, sight: ClusterSight | 
     console.print(rows)
 
 
-def _print_leaders(console: Console, examined: Examination) -> None:
+def _print_leaders(console: Console, examined: "Examination") -> None:
     """Of each topic that was asked about: who leads what, and whether a client gets there."""
     for topic in examined.sight.topics if examined.sight else ():
         if topic.topic not in examined.topics:
@@ -121,15 +123,11 @@ def _state(walk: Walk, leader: int | None) -> str:
 
 
 def _print_certificates(console: Console, walk: Walk) -> None:
-    found: dict[Certificate, list[str]] = {}
-    for one in (*walk.bootstrap, *walk.advertised.values()):
-        if one.certificate and one.address not in found.setdefault(one.certificate, []):
-            found[one.certificate].append(one.address)
-    if not found:
+    if not walk.certificates:
         return
     console.print("\ncertificates")
     rows = table("subject", "issuer", "names", "expires (UTC)", "for the host", "at")
-    for certificate, addresses in found.items():
+    for certificate, addresses in walk.certificates.items():
         rows.add_row(
             shown(certificate.subject),
             shown(certificate.issuer),
@@ -141,14 +139,14 @@ def _print_certificates(console: Console, walk: Walk) -> None:
     console.print(rows)
 
 
-def summary(examined: Examination) -> dict[str, Any]:
+def summary(examined: "Examination") -> dict[str, Any]:
     """What `--json` prints."""
     walk, sight = examined.walk, examined.sight
     first = walk.answered_by
     return {
         "security_protocol": walk.security_protocol,
         "answered_by": first.address if first else None,
-        "cluster_id": first.told.cluster_id if first and first.told else None,
+        "cluster_id": walk.cluster_id,
         "bootstrap": [_walk_summary(one) for one in walk.bootstrap],
         "advertised": {str(broker_id): _walk_summary(one) for broker_id, one in walk.advertised.items()},
         "cluster": _sight_summary(sight) if sight else None,
@@ -175,7 +173,7 @@ def _walk_summary(one: EndpointWalk) -> dict[str, Any]:
         "steps": [_step_summary(step) for step in one.steps],
         "is_expected_broker": one.is_expected_broker,
         "actual_broker_id": one.actual_broker_id,
-        "cluster_id": one.told.cluster_id if one.told else None,
+        "cluster_id": one.cluster_id,
         "sees_brokers": sorted(one.told.broker_ids) if one.told else None,
         "certificate": asdict(certificate) | {"expires_at": certificate.expires_at.isoformat()}
         if certificate
@@ -183,7 +181,7 @@ def _walk_summary(one: EndpointWalk) -> dict[str, Any]:
     }
 
 
-def _leaders_summary(examined: Examination) -> dict[str, Any]:
+def _leaders_summary(examined: "Examination") -> dict[str, Any]:
     """Of the topics that were asked about."""
     topics = examined.sight.topics if examined.sight else ()
     return {

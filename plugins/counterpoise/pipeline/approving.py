@@ -20,7 +20,7 @@ from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
 from counterpoise.model.movement import most_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.pipeline.planning import run_and_plan
+from counterpoise.pipeline.looking_up import run_and_plan
 from counterpoise.units import format_rate
 from counterpoise.validation import find_violations, validate_data
 

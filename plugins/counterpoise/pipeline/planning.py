@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from counterpoise import analysis
-from counterpoise.errors import RefusedError, StalePlanError, StoreError
+from counterpoise.errors import RefusedError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Site
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -19,6 +19,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.wish import Wish
+from counterpoise.pipeline.looking_up import run_and_plan
 from counterpoise.pipeline.observing import keep, photograph, sound_photograph
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import find_violations
@@ -162,10 +163,3 @@ def _moved(site: Site, run: Run) -> set[TopicPartition]:
 
 def _later_runs(site: Site, run: Run) -> list[Run]:
     return [other for other in site.ledger.runs(cluster=run.cluster) if other.opened_at > run.opened_at]
-
-
-def run_and_plan(site: Site, run_id: str, fingerprint: str | None = None) -> tuple[Run, RebalancePlan]:
-    run = site.ledger.run(run_id)
-    if fingerprint is not None and run.fingerprint != fingerprint:
-        raise StalePlanError(f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was changed")
-    return run, site.archive.read_plan(run.plan_uri, run.fingerprint)

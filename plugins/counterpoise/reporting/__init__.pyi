@@ -1,0 +1,33 @@
+from .audit_page import audit_json, audit_markdown, audit_report
+from .balance_text import (
+    brokers_csv,
+    leader_balance_csv,
+    leader_balance_json,
+    leader_balance_markdown,
+)
+from .blocks import plan_picture
+from .fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from .leader_balance import leader_balance_report
+from .plan_page import plan_report
+from .run_page import run_report
+from .text import plan_markdown, progress_line
+
+__all__ = [
+    "audit_json",
+    "audit_markdown",
+    "audit_report",
+    "brokers_csv",
+    "fleet_csv",
+    "fleet_json",
+    "fleet_markdown",
+    "fleet_report",
+    "leader_balance_csv",
+    "leader_balance_json",
+    "leader_balance_markdown",
+    "leader_balance_report",
+    "plan_markdown",
+    "plan_picture",
+    "plan_report",
+    "progress_line",
+    "run_report",
+]
