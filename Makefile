@@ -30,14 +30,19 @@ demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KE
 test: setup  ## every test; tests/README.md has the time budget of each suite
 	@$(MAKE) --no-print-directory --jobs=2 test-in-memory test-on-brokers
 
-# Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer.
+# Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer. So that
+# both sides end together, the one that is done first goes on with these.
+SHARED_OUT := $(addprefix tests/integration/,test_kafka_admin.py test_kafka_admin_secured.py test_inspection.py \
+	test_load_on_brokers.py test_local_airflow.py test_local_kafka.py test_readme.py)
+
 test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(SHARED_OUT)
 
 test-on-brokers: setup
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
 	@$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
