@@ -1,9 +1,7 @@
 """What a walk means, at addresses made up and at sockets that are no Kafka. Real brokers: the integration tests."""
 
-import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,7 +12,7 @@ from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.errors import ConfigurationError
 from counterpoise.kafka_admin import walking
 from counterpoise.kafka_admin.certificates import is_for
-from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.kafka_admin.endpoint import EndpointWalker
 from counterpoise.kafka_admin.leader_watch import LeaderWatch
 from counterpoise.kafka_admin.walking import look_around, walk_cluster
@@ -23,6 +21,7 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import Certificate, ClusterSight, EndpointWalk, MetadataAnswer, Step, StepName, Walk
+from tests.no_kafka import HTTP_ANSWER, TLS_ALERT, Behaviour, answering, keep_silent, servers
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLAINTEXT = ConnectionSettings.parse({"bootstrap.servers": "a:9092"})
@@ -149,6 +148,37 @@ def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -
     assert [one.severity for one in found(half)] == [Severity.WARNING]
 
 
+# -- what a walk tells by itself
+
+
+def test_a_failure_is_the_step_and_what_it_said() -> None:
+    assert failed("a:9092", StepName.TCP, "Connection refused").failure == "tcp: Connection refused"
+    assert answered("a:9092", told(1)).failure == ""
+
+
+def test_what_the_ends_of_one_cluster_told_the_others_left_out() -> None:
+    this, newer, other = told(1), told(1, 2), told(1, cluster_id="other")
+    dead = failed("dead:9092", StepName.TCP, "Connection refused")
+    bootstrap = (dead, answered("a:9092", this), answered("b:9092", other))
+    walk = Walk("PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead})
+    assert walk.cluster_id == "this"
+    assert [one.address for one in walk.ends] == ["dead:9092", "a:9092", "b:9092", "a:9092", "dead:9092"]
+    assert walk.told_of("this") == (("a:9092", this), ("a:9092", newer))
+    assert walk.told_of(None) == ()
+    assert Walk("PLAINTEXT", (dead,)).cluster_id is None
+
+
+def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
+    one, other = (Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other"))
+    walk = Walk(
+        "SSL",
+        (answered("a:9092", told(1), certificate=one), answered("b:9092", told(1), certificate=other)),
+        {1: answered("a:9092", told(1), certificate=one), 2: answered("c:9092", told(1), certificate=one)},
+    )
+    assert walk.certificates == {one: ("a:9092", "c:9092"), other: ("b:9092",)}
+    assert one.expires_in_words == "2026-03-01 00:00 UTC"
+
+
 # -- looking again
 
 
@@ -231,54 +261,21 @@ def test_a_walk_takes_mechanisms_that_the_calls_do_not() -> None:
 # -- real sockets
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[[bytes | None], int]]:
-    """Starts servers on loopback: each answers a connection with these bytes, or keeps silent; returns its port."""
-    with ExitStack() as stack:
-
-        def start(answer: bytes | None) -> int:
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            thread = threading.Thread(target=accept, args=(listener, answer), daemon=True)
-            thread.start()
-            stack.callback(thread.join, 5)
-            stack.callback(listener.shutdown, socket.SHUT_RDWR)  # wakes accept up
-            return int(listener.getsockname()[1])
-
-        def accept(listener: socket.socket, answer: bytes | None) -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.settimeout(5)
-                    try:
-                        connection.recv(4096)
-                        if answer is None:
-                            connection.recv(4096)  # until the client gives up
-                        else:
-                            connection.sendall(answer)
-                    except OSError:
-                        continue
-
-        yield start
-
-
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("behave", "said"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not answer as a Kafka broker does"),
-        (b"", "does not answer as a Kafka broker does"),
-        (b"\x00\x00\x00\x04\x00\x00\x00\x01", "does not answer as a Kafka broker does"),
-        (bytes((21, 3, 3, 0, 2, 2, 40)), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
-        (None, "no answer within 0.2 s"),
+        (answering(HTTP_ANSWER), "does not answer as a Kafka broker does"),
+        (answering(b""), "does not answer as a Kafka broker does"),
+        (answering(b"\x00\x00\x00\x04\x00\x00\x00\x01"), "does not answer as a Kafka broker does"),
+        (answering(TLS_ALERT), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
+        (keep_silent, "no answer within 0.2 s"),
     ],
     ids=["http", "hangs up", "nonsense", "tls", "silent"],
 )
-def test_servers_that_are_no_kafka_are_named(
-    serve: Callable[[bytes | None], int], answer: bytes | None, said: str
-) -> None:
-    step = EndpointWalker(PLAINTEXT, answer_seconds=0.2).walk("127.0.0.1", serve(answer)).failed_step
+def test_servers_that_are_no_kafka_are_named(behave: Behaviour, said: str) -> None:
+    with servers() as serve:
+        host, port = split_address(serve(behave))
+        step = EndpointWalker(PLAINTEXT, answer_seconds=0.2).walk(host, port).failed_step
     assert step is not None
     assert step.name is StepName.API_VERSIONS
     assert said in step.said

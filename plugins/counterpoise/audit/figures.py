@@ -89,14 +89,3 @@ def told_bytes(snapshot: ClusterSnapshot, broker_ids: Sequence[int]) -> tuple[li
     on_these = pc.is_in(replicas["broker_id"], value_set=pa.array(broker_ids, pa.int32()))
     untold = pc.sum(pc.and_(on_these, pc.is_null(replicas["size_bytes"])).cast(pa.int64()), min_count=0).as_py()
     return per_broker(replicas["broker_id"], broker_ids, replicas["size_bytes"]), int(untold)
-
-
-def some(values: Sequence[object], most: int = 12) -> str:
-    """`1, 2, 3`, cut after the first `most`."""
-    shown = ", ".join(map(str, values[:most]))
-    return f"{shown} and {len(values) - most:,} more" if len(values) > most else shown
-
-
-def many(count: int, word: str) -> str:
-    """`1 partition`, `2,000 partitions`."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

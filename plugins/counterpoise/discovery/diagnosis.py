@@ -6,7 +6,6 @@
 Limits: what can be seen from here; another network may resolve other names.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,10 +14,10 @@ from typing import Final
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import Certificate, ClusterSight, EndpointWalk, MetadataAnswer, Step, StepName, Walk
+from counterpoise.model.walk import ClusterSight, MetadataAnswer, Step, StepName, Walk
+from counterpoise.model.words import few, some
 
 EXPIRES_SOON: Final = timedelta(days=30)
-_NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,12 @@ class _Case:
 
     @property
     def cluster_id(self) -> str | None:
-        first = self.walk.answered_by
-        return first.told.cluster_id if first and first.told else None
+        return self.walk.cluster_id
 
     @property
     def told(self) -> tuple[tuple[str, MetadataAnswer], ...]:
-        """Who told what of this cluster."""
-        ends = (*self.walk.bootstrap, *self.walk.advertised.values())
-        found = {e.address: e.told for e in ends if e.told is not None and e.told.cluster_id == self.cluster_id}
-        return tuple(found.items())
+        """Who told what of this cluster, last where it was asked twice."""
+        return tuple(dict(self.walk.told_of(self.cluster_id)).items())
 
 
 def diagnose(
@@ -62,7 +58,7 @@ def _silent_bootstrap(case: _Case) -> Iterator[Finding]:
             "bootstrap-silent",
             Severity.CRITICAL if case.walk.answered_by is None else Severity.WARNING,
             f"bootstrap address {one.address}",
-            f"bootstrap address {one.address} does not answer: {_failure(one)}",
+            f"bootstrap address {one.address} does not answer: {one.failure}",
             fix=(f"start what should answer there, or take {one.address} out of bootstrap.servers",),
         )
 
@@ -76,19 +72,19 @@ def _other_clusters(case: _Case) -> Iterator[Finding]:
             "correct bootstrap.servers, or pinned_cluster_id",
         )
     for one in case.walk.bootstrap:
-        if one.told and one.told.cluster_id != case.cluster_id:
+        if one.cluster_id not in (None, case.cluster_id):
             yield _another(
                 f"bootstrap address {one.address}",
-                f"bootstrap address {one.address} belongs to another cluster: its id is {one.told.cluster_id}, "
+                f"bootstrap address {one.address} belongs to another cluster: its id is {one.cluster_id}, "
                 f"that of the first which answered {case.cluster_id}",
                 f"take {one.address} out of bootstrap.servers",
             )
     for broker_id, one in case.walk.advertised.items():
-        if one.told and one.told.cluster_id != case.cluster_id:
+        if one.cluster_id not in (None, case.cluster_id):
             yield _another(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises {one.address}, where a broker of another cluster answers: its id is "
-                f"{one.told.cluster_id}, not {case.cluster_id}: {_consequence(case, broker_id)}",
+                f"{one.cluster_id}, not {case.cluster_id}: {_consequence(case, broker_id)}",
                 f"fix advertised.listeners on {broker_id}",
             )
 
@@ -130,7 +126,7 @@ def _consequence(case: _Case, broker_id: int) -> str:
         led = sorted(p for p in _partitions_led(case, broker_id) if p.topic in case.topics)
         if not led:
             return f"it leads nothing of {', '.join(case.topics)} now, and will fail clients when it does"
-        return f"producing to {_listed(map(str, led))} will fail"
+        return f"producing to {few(led)} will fail"
     led_at_all = _partitions_led(case, broker_id)
     if case.sight is None:
         return "clients that are sent to it will fail"
@@ -150,13 +146,13 @@ def _partitions_led(case: _Case, broker_id: int) -> tuple[TopicPartition, ...]:
 
 def _unexpected_brokers(case: _Case) -> Iterator[Finding]:
     for broker_id, one in case.walk.advertised.items():
-        if one.is_expected_broker is False and one.told and one.told.cluster_id == case.cluster_id:
-            who = "another broker" if one.actual_broker_id is None else f"broker {one.actual_broker_id}"
+        if one.is_expected_broker is False and one.cluster_id == case.cluster_id:
             yield Finding(
                 "unexpected-broker",
                 Severity.CRITICAL,
                 f"broker {broker_id}",
-                f"broker {broker_id} advertises {one.address}, where {who} answers: {_consequence(case, broker_id)}",
+                f"broker {broker_id} advertises {one.address}, where {one.actual_broker} answers: "
+                f"{_consequence(case, broker_id)}",
                 fix=(f"fix advertised.listeners on {broker_id}",),
             )
 
@@ -169,7 +165,7 @@ def _blind_brokers(case: _Case) -> Iterator[Finding]:
                 "metadata-differs",
                 Severity.WARNING,
                 f"address {address}",
-                f"{address} does not see broker(s) {_listed(map(str, missing))}, which others see: its metadata is "
+                f"{address} does not see broker(s) {some(missing)}, which others see: its metadata is "
                 "old, or it is cut off from the controllers",
                 fix=(f"look at the log and the network of the broker at {address}; restart it if it stays behind",),
             )
@@ -188,27 +184,23 @@ def _stale_leaders(case: _Case) -> Iterator[Finding]:
                 "metadata-differs",
                 Severity.WARNING,
                 f"leaders at address {address}",
-                f"{address} tells older leaders of {_listed(map(str, behind))} than others do: its metadata is old",
+                f"{address} tells older leaders of {few(behind)} than others do: its metadata is old",
                 fix=(f"look at the log and the network of the broker at {address}; restart it if it stays behind",),
             )
 
 
 def _certificates(case: _Case) -> Iterator[Finding]:
-    where: dict[Certificate, list[str]] = defaultdict(list)
-    for one in (*case.walk.bootstrap, *case.walk.advertised.values()):
-        if one.certificate and one.address not in where[one.certificate]:
-            where[one.certificate].append(one.address)
-    for certificate, addresses in where.items():
+    for certificate, addresses in case.walk.certificates.items():
         left = certificate.expires_at - case.now
         if left > EXPIRES_SOON:
             continue
-        day = f"{certificate.expires_at:%Y-%m-%d %H:%M} UTC"
+        day = certificate.expires_in_words
         when = f"expired on {day}" if left <= timedelta(0) else f"expires on {day}, in {left.days} day(s)"
         yield Finding(
             "certificate-expired" if left <= timedelta(0) else "certificate-expires-soon",
             Severity.CRITICAL if left <= timedelta(0) else Severity.WARNING,
             f"certificate {certificate.subject}",
-            f"the certificate {certificate.subject} at {_listed(addresses)} {when}",
+            f"the certificate {certificate.subject} at {few(addresses)} {when}",
             fix=("renew it, and have the brokers read the new one",),
         )
 
@@ -242,8 +234,7 @@ def _topics(case: _Case) -> Iterator[Finding]:
             "no-leader",
             Severity.CRITICAL,
             "partitions without a leader",
-            f"{len(leaderless)} partition(s) have no leader, and can be neither written nor read: "
-            f"{_listed(map(str, leaderless))}",
+            f"{len(leaderless)} partition(s) have no leader, and can be neither written nor read: {few(leaderless)}",
             fix=("start the brokers that hold them",),
         )
 
@@ -259,15 +250,3 @@ _QUESTIONS: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _brokers_not_live,
     _topics,
 )
-
-
-def _failure(one: EndpointWalk) -> str:
-    step = one.failed_step
-    return "" if step is None else f"{step.name}: {step.said}"
-
-
-def _listed(names: "Sequence[str] | Iterator[str] | map[str]") -> str:
-    """The first few, and how many more."""
-    listed = list(names)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return ", ".join(listed[:_NAMED]) + more

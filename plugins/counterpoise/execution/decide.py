@@ -26,13 +26,14 @@ from counterpoise.execution.commands import (
     Throttle,
     Wait,
 )
-from counterpoise.execution.halting import reason_to_halt, reason_to_hold, reason_to_rest, skipped_for_lagging, some
+from counterpoise.execution.halting import reason_to_halt, reason_to_hold, reason_to_rest, skipped_for_lagging
 from counterpoise.execution.observation import MoveState, Observation, States
 from counterpoise.execution.throttles import ThrottleTarget, missing, restoring, wanted_throttles
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.words import few
 
 MOST_ELECTION_ATTEMPTS: Final = 10
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends after 9 s by default.
@@ -161,7 +162,7 @@ def _waiting(now: Situation) -> Command | None:
     if lagging := [
         f"{m.topic_partition} (brokers {list(now.seen.lagging(m))})" for m in now.pending if now.seen.lagging(m)
     ]:
-        return Wait(f"{len(lagging)} partitions wait for replicas that are not in sync: {some(lagging)}")
+        return Wait(f"{len(lagging)} partitions wait for replicas that are not in sync: {few(lagging)}")
     silent = ", ".join(map(str, sorted(now.seen.silent_broker_ids)))
     return Wait(f"{len(now.pending)} partitions wait: brokers that do not answer: {silent or 'none'}; or other caps")
 
@@ -174,7 +175,7 @@ def _next_election(now: Situation) -> Command:
     tired = [m for m in to_elect if seen.election_attempts.get(m.topic_partition, 0) >= MOST_ELECTION_ATTEMPTS]
     if tired:
         names = [f"{m.topic_partition} (wanted: {m.replicas_after[0]})" for m in tired]
-        return Halt(f"{len(tired)} preferred leaders could not be elected: {some(names)}")
+        return Halt(f"{len(tired)} preferred leaders could not be elected: {few(names)}")
     ready = tuple(m for m in to_elect if m.replicas_after[0] in seen.partitions[m.topic_partition].description.isr)
     if ready:
         most = now.limits.max_elections_per_look

@@ -17,7 +17,7 @@ from counterpoise.errors import ClusterError, HaltedError, RefusedError, StalePl
 from counterpoise.execution.beat import beat, dead_brokers, ends_soon, stalled_links
 from counterpoise.execution.commands import Command, Finish, Halt, Release, Wait
 from counterpoise.execution.decide import Situation, next_command, settle_command
-from counterpoise.execution.halting import different_versions, some
+from counterpoise.execution.halting import different_versions
 from counterpoise.execution.hands import LOOK_SOON_SECONDS, READ_BACK_SECONDS, Hands, outcome_of
 from counterpoise.execution.look import View, look
 from counterpoise.execution.observation import MoveState, Observation, States, drifted_before_start, moves_by_state
@@ -29,6 +29,7 @@ from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.request import Goal
 from counterpoise.model.run import UNDER_WAY_STATES, RunState, TouchedKey
+from counterpoise.model.words import few
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ class Driver:
         if seen.around.reassignments:
             raise StalePlanError(
                 "somebody else is reassigning partitions of this cluster "
-                f"({some([str(tp) for tp in seen.around.reassignments])}); wait for their end"
+                f"({few([str(tp) for tp in seen.around.reassignments])}); wait for their end"
             )
         if drifted:
-            names = some([str(move.topic_partition) for move in drifted])
+            names = few([str(move.topic_partition) for move in drifted])
             raise StalePlanError(
                 f"{len(drifted)} partitions changed since the plan was made ({names}); make a new plan"
             )
@@ -198,7 +199,7 @@ class Driver:
             self._hands.tell("brake", f"{what}: {format_rate(pulse.rate_bytes_per_second)}")
         stalled = {link.name for link in stalled_links(pulse, situation.limits)}
         if new := sorted(stalled - {link.name for link in stalled_links(previous, situation.limits)}):
-            self._hands.tell("stall", f"nothing becomes less to copy: {some(new)}")
+            self._hands.tell("stall", f"nothing becomes less to copy: {few(new)}")
 
     # -- acting
 
@@ -226,7 +227,7 @@ class Driver:
         if seen.around.stopped and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
             raise RefusedError(
                 f"{len(seen.around.stopped)} partitions outside the plan take no writes "
-                f"({some(seen.around.stopped)}): mend them first, for example with a plan of the goal repair"
+                f"({few(seen.around.stopped)}): mend them first, for example with a plan of the goal repair"
             )
 
     def _strayed(self, seen: Observation) -> tuple[Move, ...]:

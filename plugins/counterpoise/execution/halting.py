@@ -16,6 +16,7 @@ from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.pulse import Pulse
+from counterpoise.model.words import few
 from counterpoise.units import format_rate, format_seconds
 
 _MOST_GAPS = 1  # keys that somebody else removed are set again once
@@ -68,9 +69,9 @@ def _strangers(by_state: States, seen: Observation, pulse: Pulse) -> Halt | None
     strangers = [str(m.topic_partition) for m in by_state[MoveState.FOREIGN]]
     strangers += [str(tp) for tp in seen.around.reassignments]
     if strangers:
-        return Halt(f"somebody else is reassigning {len(strangers)} partitions: {some(strangers)}")
+        return Halt(f"somebody else is reassigning {len(strangers)} partitions: {few(strangers)}")
     if drifted := by_state[MoveState.DRIFTED]:
-        return Halt(f"somebody else moved {len(drifted)} partitions of the plan: {some(_names(drifted))}")
+        return Halt(f"somebody else moved {len(drifted)} partitions of the plan: {few(_names(drifted))}")
     if pulse.gaps > _MOST_GAPS:
         return Halt("somebody else removed our throttle keys again, after they had been set anew once", cancels=True)
     if pulse.unthrottled_looks > _MOST_UNTHROTTLED_LOOKS:
@@ -86,7 +87,7 @@ def _damage(by_state: States, seen: Observation, pulse: Pulse, limits: MovementP
         return Halt(f"brokers of the plan are dead: {', '.join(map(str, dead))}")
     if _lasts(pulse, STOPPED, seen, patience):
         stopped = sorted(set(seen.around.stopped) - set(pulse.stopped_at_start))
-        return Halt(f"{len(stopped)} partitions outside the plan take no writes: {some(stopped)}")
+        return Halt(f"{len(stopped)} partitions outside the plan take no writes: {few(stopped)}")
     receiving = {b for move in by_state[MoveState.MOVING] for b in seen.arriving(move)}
     receiving |= {b for move in by_state[MoveState.PENDING] for b in seen.arriving(move)}
     if full := sorted(receiving & seen.around.full_dirs.keys()):
@@ -102,7 +103,7 @@ def _damage(by_state: States, seen: Observation, pulse: Pulse, limits: MovementP
     hurts_since = pulse.hurting_changed_at if pulse.is_hurting else None
     if hurts_since and rate <= brakes.lowest_rate_bytes_per_second and seen.now - hurts_since >= brakes.halt_after:
         hurt = sorted(set(seen.around.short) - set(pulse.short_at_start))
-        return Halt(f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: {some(hurt)}")
+        return Halt(f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: {few(hurt)}")
     return None
 
 
@@ -111,11 +112,11 @@ def _no_way(by_state: States, seen: Observation, pulse: Pulse, limits: MovementP
     if _lasts(pulse, UNLED, seen, limits.dead_broker_patience):
         unled = [m for s in (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED) for m in by_state[s]]
         unled = [m for m in unled if m.adding and seen.leader_of(m) is None]
-        return Halt(f"{len(unled)} partitions of the plan have no leader to copy from: {some(_names(unled))}")
+        return Halt(f"{len(unled)} partitions of the plan have no leader to copy from: {few(_names(unled))}")
     waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
     if short := [move for move in waiting if _falls_below_min_isr(move, seen)]:
         names = [f"{m.topic_partition} (to {len(m.replicas_after)} replicas)" for m in short]
-        return Halt(f"{len(short)} partitions would have fewer replicas than min.insync.replicas: {some(names)}")
+        return Halt(f"{len(short)} partitions would have fewer replicas than min.insync.replicas: {few(names)}")
     return None
 
 
@@ -125,7 +126,7 @@ def skipped_for_lagging(by_state: States, seen: Observation, pulse: Pulse, limit
         return None
     lagging = [m for m in (*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]) if seen.lagging(m)]
     names = [f"{m.topic_partition} (brokers {list(seen.lagging(m))})" for m in lagging]
-    return Halt(f"{len(lagging)} partitions skipped: replicas that they keep are not in sync: {some(names)}")
+    return Halt(f"{len(lagging)} partitions skipped: replicas that they keep are not in sync: {few(names)}")
 
 
 def _lasts(pulse: Pulse, trouble: str, seen: Observation, patience: timedelta) -> bool:
@@ -140,7 +141,3 @@ def _falls_below_min_isr(move: Move, seen: Observation) -> bool:
 
 def _names(moves: Sequence[Move]) -> list[str]:
     return [str(move.topic_partition) for move in moves]
-
-
-def some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

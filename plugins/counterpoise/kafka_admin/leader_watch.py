@@ -48,8 +48,7 @@ class LeaderWatch:
     def __init__(self, settings: ConnectionSettings, walk: Walk, *, topics: Sequence[str] = ()) -> None:
         self._settings = settings
         self._topics = tuple(topics) or None
-        ends = (*walk.bootstrap, *walk.advertised.values())
-        self._addresses = list(dict.fromkeys(one.address for one in ends if one.answered))
+        self._addresses = list(dict.fromkeys(one.address for one in walk.ends if one.answered))
         self._one: OneAddress | None = None
         self._led: dict[TopicPartition, _Led] = {}
         self._now_led_by: dict[TopicPartition, int | None] = {}

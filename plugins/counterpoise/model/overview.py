@@ -21,13 +21,13 @@ from counterpoise.model.movement import (
     least_rate,
 )
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan, Why
+from counterpoise.model.words import many, some
 from counterpoise.units import format_bytes, format_rate
 
 Unit = Callable[[float], str]
 
 MEASURES: Final = ("leaders", "replicas", "bytes", "bytes_in")
 BROKERS_SHOWN: Final = 20
-MANY_IDS: Final = 12
 
 WHY_IN_WORDS: Final[Mapping[Why, str]] = {
     Why.RACKS: "onto more racks",
@@ -215,7 +215,7 @@ def asked_in_words(plan: RebalancePlan) -> tuple[str, ...]:
         ("not brokers", some(scope.excluded_broker_ids)),
         ("replicas per partition:", str(plan.replication_factor or "")),
         ("copying at most", "" if budget.max_bytes is None else format_bytes(budget.max_bytes)),
-        ("changing at most", "" if budget.max_partitions is None else _counted(budget.max_partitions, "partition")),
+        ("changing at most", "" if budget.max_partitions is None else many(budget.max_partitions, "partition")),
     )
     return tuple(f"{what} {value}" for what, value in words if value)
 
@@ -225,15 +225,15 @@ def left_in_words(plan: RebalancePlan) -> str:
     left = plan.left
     if not left.partitions:
         return ""
-    counts = f"{_counted(left.partitions, 'partition')}, {_counted(left.replicas, 'replica')}"
+    counts = f"{many(left.partitions, 'partition')}, {many(left.replicas, 'replica')}"
     return f"the budget leaves for a later plan: {counts}, {format_bytes(left.bytes)}"
 
 
 def coordinators_in_words(overview: Overview) -> tuple[str, ...]:
     """One sentence for each topic of coordinators that the plan touches."""
     return tuple(
-        f"{found.topic}: {_counted(found.changing_leader, 'coordinator')} to another broker (clients look up anew), "
-        f"{_counted(found.copied, 'partition')} copied"
+        f"{found.topic}: {many(found.changing_leader, 'coordinator')} to another broker (clients look up anew), "
+        f"{many(found.copied, 'partition')} copied"
         for found in overview.coordinators
     )
 
@@ -253,16 +253,6 @@ def others_in_words(figures: Sequence[BrokerFigure], units: Mapping[str, Unit]) 
             before, after = (span_in_words(Span.of(row[at] for row in rows), units[name]) for at in (0, 1))
             found.append((name, f"{before} → {after}"))
     return tuple(found)
-
-
-def some(values: Sequence[object]) -> str:
-    """`1, 2, 3`, cut after the first twelve."""
-    shown = ", ".join(map(str, values[:MANY_IDS]))
-    return f"{shown} and {len(values) - MANY_IDS:,} more" if len(values) > MANY_IDS else shown
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _over(actual: int, bound: int) -> float | None:

@@ -44,6 +44,11 @@ class Certificate:
     expires_at: datetime  # UTC
     matches_host: bool
 
+    @property
+    def expires_in_words(self) -> str:
+        """`2026-12-01 00:00 UTC`."""
+        return f"{self.expires_at:%Y-%m-%d %H:%M} UTC"
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataAnswer:
@@ -78,6 +83,22 @@ class EndpointWalk:
     def answered(self) -> bool:
         return self.failed_step is None
 
+    @property
+    def failure(self) -> str:
+        """The step that failed, and what it said; "" where none did."""
+        step = self.failed_step
+        return "" if step is None else f"{step.name}: {step.said}"
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster that whoever answered belongs to; None: nobody told."""
+        return self.told.cluster_id if self.told else None
+
+    @property
+    def actual_broker(self) -> str:
+        """Who answers where another broker was expected: `broker 4`, or `another broker`."""
+        return "another broker" if self.actual_broker_id is None else f"broker {self.actual_broker_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -96,6 +117,29 @@ class Walk:
     def silent(self) -> tuple[EndpointWalk, ...]:
         """Bootstrap addresses that lead nowhere. A half-dead list works, until it is dead."""
         return tuple(one for one in self.bootstrap if not one.answered)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster that clients are led to; None: no bootstrap address answered."""
+        return self.answered_by.cluster_id if self.answered_by else None
+
+    @property
+    def ends(self) -> tuple[EndpointWalk, ...]:
+        """Bootstrap addresses, then advertised endpoints; an address may be both."""
+        return (*self.bootstrap, *self.advertised.values())
+
+    def told_of(self, cluster_id: str | None) -> tuple[tuple[str, MetadataAnswer], ...]:
+        """What each end of that cluster told, with its address."""
+        return tuple((one.address, one.told) for one in self.ends if one.told and one.told.cluster_id == cluster_id)
+
+    @property
+    def certificates(self) -> Mapping[Certificate, tuple[str, ...]]:
+        """Each that was shown, and at which addresses."""
+        shown: dict[Certificate, dict[str, None]] = {}
+        for one in self.ends:
+            if one.certificate:
+                shown.setdefault(one.certificate, {})[one.address] = None
+        return {certificate: tuple(addresses) for certificate, addresses in shown.items()}
 
 
 @dataclass(frozen=True, slots=True)

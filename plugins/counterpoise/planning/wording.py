@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
+from counterpoise.model.words import MOST_NAMES, few
 from counterpoise.planning.arrays import ClusterArrays
-
-_MOST_NAMES = 5
 
 
 def named(broker_ids: Sequence[int]) -> str:
@@ -28,18 +27,6 @@ def not_registered(snapshot: ClusterSnapshot) -> str:
     return f"not registered in {cluster_name(snapshot)}; registered: {registered or 'none'}"
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """`1 partition is` or `3 partitions are`: give the words with their verb."""
-    return f"{count} {one if count == 1 else many}"
-
-
-def some_of(names: Sequence[str], count: int | None = None) -> str:
-    """The first few names, and how many more there are; `count` is their number where only the first are given."""
-    count = len(names) if count is None else count
-    few = ", ".join(names[:_MOST_NAMES])
-    return f"{few} and {count - _MOST_NAMES} more" if count > _MOST_NAMES else few
-
-
 def partition_names(cluster: ClusterArrays, partitions: Ints) -> str:
     """The first few names, and how many more there are."""
-    return some_of([cluster.name(int(partition)) for partition in partitions[:_MOST_NAMES]], len(partitions))
+    return few([cluster.name(int(partition)) for partition in partitions[:MOST_NAMES]], len(partitions))

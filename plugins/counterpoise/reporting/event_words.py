@@ -6,7 +6,8 @@ event_in_words(event) == "broker 4 joined"
 from typing import Final
 
 from counterpoise.model.events import ClusterEvent, EventKind
-from counterpoise.reporting.html import count, ids
+from counterpoise.model.words import some
+from counterpoise.reporting.html import count
 from counterpoise.units import format_seconds
 
 KIND_NAMES: Final = {
@@ -52,7 +53,7 @@ _UNITS: Final = {
 
 def event_in_words(event: ClusterEvent) -> str:
     """A sentence without its full stop. Names of racks are the cluster's own: escape what comes out."""
-    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {ids(event.broker_ids)}"
+    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {some(event.broker_ids)}"
     sentences = {
         EventKind.JOINED: f"{who} joined",
         EventKind.REACHED_SHARE: f"{who} reached 90 % of the mean replicas{_after(event)}",

@@ -1,12 +1,12 @@
 """The HTML environment of all pages: escaping on, a missing value is an error, and filters that print units."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from counterpoise.model.words import some
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 
@@ -33,7 +33,7 @@ def _environment() -> Environment:
         "count": count,
         "times": times,
         "when": when,
-        "ids": ids,
+        "ids": some,
     }
     return environment
 
@@ -57,10 +57,3 @@ def times(ratio: float) -> str:
 def when(at: datetime) -> str:
     """`2026-11-21 15:00:09 UTC`."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def ids(broker_ids: Iterable[int]) -> str:
-    """`4, 5, 6`, cut after the first twelve."""
-    known = list(broker_ids)
-    shown = ", ".join(map(str, known[:12]))
-    return f"{shown} and {len(known) - 12} more" if len(known) > 12 else shown

@@ -19,9 +19,10 @@ from counterpoise.model.balance import (
 from counterpoise.model.events import Churn
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.measures import Evenness
+from counterpoise.model.words import some
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
-from counterpoise.reporting.html import count, ids, render, times
+from counterpoise.reporting.html import count, render, times
 from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.parts import Picture, Tile
 from counterpoise.reporting.svg import RACK_COLOURS
@@ -162,7 +163,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         Tile(
             "Idle brokers",
             count(len(idle)),
-            f"broker {ids(idle)}" if idle else "every live broker holds some",
+            f"broker {some(idle)}" if idle else "every live broker holds some",
             bool(idle),
         ),
     )

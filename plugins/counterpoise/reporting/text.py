@@ -15,10 +15,10 @@ from counterpoise.model.overview import (
     left_in_words,
     others_in_words,
     rate_warning,
-    some,
 )
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.pulse import Pulse
+from counterpoise.model.words import some
 from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.html import count
 from counterpoise.reporting.markdown import escaped, table

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import some
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import EndpointWalk
+from counterpoise.model.words import some
 
 _WALK: Final = frozenset({Need.WALK})
 _A_WEEK: Final = timedelta(days=7)
@@ -27,11 +27,11 @@ def _certificates(facts: AuditFacts) -> Iterator[Sighting]:
             continue
         left = one.certificate.expires_at - facts.now
         if left < timedelta(days=days):
-            ends = f"{one.certificate.expires_at:%Y-%m-%d %H:%M} UTC"
             is_over = left <= timedelta(0)
             yield Sighting(
                 subject,
-                f"the certificate of {one.address} {'expired' if is_over else 'expires'} at {ends}",
+                f"the certificate of {one.address} {'expired' if is_over else 'expires'} at "
+                f"{one.certificate.expires_in_words}",
                 _certificate(one),
                 severity=Severity.CRITICAL if left < _A_WEEK else None,
             )
@@ -63,7 +63,7 @@ def _certificate(one: EndpointWalk) -> Evidence | None:
     its = one.certificate
     if its is None:
         return None
-    row = (its.subject, its.issuer, some(its.names), f"{its.expires_at:%Y-%m-%d %H:%M} UTC")
+    row = (its.subject, its.issuer, some(its.names), its.expires_in_words)
     return evidence(("subject", "issuer", "names", "expires"), [row])
 
 

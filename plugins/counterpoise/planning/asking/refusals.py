@@ -14,10 +14,11 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import many
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.wording import counted, named, partition_names
+from counterpoise.planning.wording import named, partition_names
 from counterpoise.units import format_bytes
 
 
@@ -112,5 +113,5 @@ def _refuse_too_few_brokers(cluster: ClusterArrays, roles: Roles, request: PlanR
 
 
 def _held(cluster: ClusterArrays, partitions: Ints) -> str:
-    have = counted(len(partitions), "partition has a replica", "partitions have replicas")
+    have = many(len(partitions), "partition has a replica", "partitions have replicas")
     return f"{have} ({partition_names(cluster, partitions)})"

@@ -6,8 +6,9 @@ check_request(request, snapshot)      # raises InputError: "broker 9 is not regi
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest
+from counterpoise.model.words import few
 from counterpoise.planning.asking.scopes import brokers_of_replicas, check_scope, topics_in_scope
-from counterpoise.planning.wording import cluster_name, named, not_registered, some_of
+from counterpoise.planning.wording import cluster_name, named, not_registered
 
 _WHAT_BROKERS = {
     Goal.ADD_BROKERS: "that were added",
@@ -132,7 +133,7 @@ def _check_min_insync(request: PlanRequest, snapshot: ClusterSnapshot, factor: i
     concerned = topics_in_scope(request, snapshot)
     above = sorted((topic, least) for topic, least in rows if topic in concerned and (least or 0) > factor)
     if above:
-        names = some_of([f"{topic} ({least})" for topic, least in above])
+        names = few([f"{topic} ({least})" for topic, least in above])
         raise InputError(
             f"--replication-factor {factor} is below min.insync.replicas of {names}: producers that wait for all "
             "acknowledgements would be refused; lower min.insync.replicas first, or leave these topics out"

@@ -14,10 +14,11 @@ from counterpoise.model.columns import Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
+from counterpoise.model.words import few, many
 from counterpoise.planning.placing.racks import badly_racked
 from counterpoise.planning.telling.shortfalls import left_to_repair, not_repaired_yet, short_of_replicas
 from counterpoise.planning.telling.situation import Situation, is_worse
-from counterpoise.planning.wording import counted, partition_names, some_of
+from counterpoise.planning.wording import partition_names
 from counterpoise.units import format_bytes
 
 _EVENING_REPLICAS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE})
@@ -30,17 +31,17 @@ def warnings_of(situation: Situation) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence is not None)
 
 
-def _partitions(situation: Situation, which: Ints, one: str, many: str) -> str | None:
+def _partitions(situation: Situation, which: Ints, one: str, more: str) -> str | None:
     """A sentence that names the first few partitions; None when there are none."""
     if not len(which):
         return None
     names = partition_names(situation.cluster, which)
-    return f"{counted(len(which), f'partition {one}', f'partitions {many}')}: {names}"
+    return f"{many(len(which), f'partition {one}', f'partitions {more}')}: {names}"
 
 
 def _brokers(situation: Situation, which: Ints) -> str:
     ids = [str(broker_id) for broker_id in situation.cluster.broker_ids[which].tolist()]
-    return f"broker{'s' if len(which) > 1 else ''} {some_of(ids)}"
+    return f"broker{'s' if len(which) > 1 else ''} {few(ids)}"
 
 
 def _under_reassignment(situation: Situation) -> str | None:
@@ -65,9 +66,7 @@ def _excluded(situation: Situation) -> str | None:
     count = int(situation.cluster.is_excluded.sum())
     excluded = "left alone: the policy or the request excludes"
     return (
-        counted(count, f"partition is {excluded} its topic", f"partitions are {excluded} their topics")
-        if count
-        else None
+        many(count, f"partition is {excluded} its topic", f"partitions are {excluded} their topics") if count else None
     )
 
 
@@ -76,7 +75,7 @@ def _on_dead_brokers(situation: Situation) -> str | None:
     if not len(dead):
         return None
     count = int(situation.after.counts[dead].sum())
-    return f"{counted(count, 'replica stays', 'replicas stay')} on {_brokers(situation, dead)}, not live now"
+    return f"{many(count, 'replica stays', 'replicas stay')} on {_brokers(situation, dead)}, not live now"
 
 
 def _left_to_repair(situation: Situation) -> str | None:
@@ -172,7 +171,7 @@ def _coordinators(situation: Situation) -> str | None:
     count = int((named & np.isin(cluster.topic_numbers, numbers)).sum())
     if not count:
         return None
-    touched = counted(count, "partition of", "partitions of")
+    touched = many(count, "partition of", "partitions of")
     return (
         f"{touched} {', '.join(names)} {'is' if count == 1 else 'are'} touched: where their leader changes, groups and "
         "transactions find a new coordinator, which takes clients a moment"
@@ -198,9 +197,9 @@ def _left_by_budget(situation: Situation) -> str | None:
     left = situation.left
     if not left.partitions:
         return None
-    copies = f" with {counted(left.replicas, 'replica', 'replicas')} and {format_bytes(left.bytes)} to copy"
+    copies = f" with {many(left.replicas, 'replica')} and {format_bytes(left.bytes)} to copy"
     return (
-        f"the budget leaves {counted(left.partitions, 'partition', 'partitions')}"
+        f"the budget leaves {many(left.partitions, 'partition')}"
         f"{copies if left.replicas else ''} for a later plan; plan again when this one is done"
     )
 
@@ -227,10 +226,10 @@ def _leaders_uneven(situation: Situation) -> str | None:
     if np.ptp(led) <= 1:
         return None
     idle = int((led == 0).sum())
-    few = f"; {counted(idle, 'broker leads', 'brokers lead')} nothing" if idle else ""
+    idlers = f"; {many(idle, 'broker leads', 'brokers lead')} nothing" if idle else ""
     is_narrow = situation.left.partitions or situation.request.scope != Scope()
     limit = "scope and budget of the request" if is_narrow else "the replica sets"
-    return f"leaders per broker will be {led.min()} to {led.max()}{few}: {limit} allow no better" + (
+    return f"leaders per broker will be {led.min()} to {led.max()}{idlers}: {limit} allow no better" + (
         "" if is_narrow else _offer_rebalance(situation)
     )
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.request import Goal
+from counterpoise.model.words import many
 from counterpoise.planning.telling.situation import Situation
-from counterpoise.planning.wording import counted, partition_names
+from counterpoise.planning.wording import partition_names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +85,7 @@ _NO_TAKER = (
 def _told(situation: Situation, *kinds: tuple[Flags, str]) -> Shortfall:
     found = [(np.flatnonzero(which), why) for which, why in kinds]
     parts = [
-        counted(len(which), f"partition ({names}) is {why}", f"partitions ({names}) are {why}")
+        many(len(which), f"partition ({names}) is {why}", f"partitions ({names}) are {why}")
         for which, why in found
         if len(which) and (names := partition_names(situation.cluster, which))
     ]
