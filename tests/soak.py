@@ -94,11 +94,12 @@ class Travel:
     def moved_twice(self) -> list[str]:
         """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
         with self.ground.site() as site, site.reader("demo") as reader:
-            controller = reader.describe_quorum()[0].node_id
+            quorum = reader.describe_quorum()
+        assert quorum is not None
         wrong = []
         for broker_id in (1, 2, 3, 4):
             seen: Counter[int] = Counter()
-            for (_, partition), times in times_added(self.ground.kafka, broker_id, [controller]).items():
+            for (_, partition), times in times_added(self.ground.kafka, broker_id, [quorum.leader_id]).items():
                 seen[partition] += times
             wanted = {n: self.added[broker_id, n] for n in range(len(HOME))}
             wrong += [

@@ -22,6 +22,7 @@ import pyarrow as pa
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.disks import disk_over
+from counterpoise.model.inspection import Quorum
 from counterpoise.model.kafka import (
     LIST_KEYS,
     RATE_KEYS,
@@ -32,7 +33,6 @@ from counterpoise.model.kafka import (
     ConfigValue,
     LogDirDescription,
     PartitionDescription,
-    QuorumNode,
     Reassignment,
     TopicDescription,
 )
@@ -245,12 +245,13 @@ def _listeners(description: ClusterDescription, security_protocol: str) -> pa.Ta
     return pa.table(columns, schema=LISTENERS)
 
 
-def _quorum(nodes: Sequence[QuorumNode]) -> pa.Table:
-    times = [node.last_caught_up_ms for node in nodes]
+def _quorum(quorum: Quorum | None) -> pa.Table:
+    rows = quorum.by_role if quorum else ()
+    times = [node.last_caught_up_ms for _, node in rows]
     columns = {
-        "node_id": [node.node_id for node in nodes],
-        "role": [node.role for node in nodes],
-        "log_end_offset": [node.log_end_offset for node in nodes],
+        "node_id": [node.node_id for _, node in rows],
+        "role": [role for role, _ in rows],
+        "log_end_offset": [node.log_end_offset for _, node in rows],
         "last_caught_up_at": [None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in times],
     }
     return pa.table(columns, schema=QUORUM)

@@ -116,7 +116,9 @@ def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: s
     run = ground.approved({"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)})
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     with ground.site() as site, site.reader("demo") as reader:
-        controller = reader.describe_quorum()[0].node_id
+        quorum = reader.describe_quorum()
+    assert quorum is not None
+    controller = quorum.leader_id
     kafka.kill_broker(controller)
     ground.advance(run, lambda: f"broker {controller} is dead" in ground.saying(run), "the run waits")
     kafka.restart_broker(controller)

@@ -63,9 +63,9 @@ def photograph(reader: BothClients) -> ClusterSnapshot:
 
 
 def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(kafka: LocalKafka, reader: BothClients) -> None:
-    before = reader.describe_quorum_state()
+    before = reader.describe_quorum()
     text = kafka.tool(QUORUM, "--bootstrap-server", kafka.bootstrap_string, "describe", "--status").stdout
-    after = reader.describe_quorum_state()
+    after = reader.describe_quorum()
     assert before is not None
     assert after is not None
     told = dict(re.findall(r"^(\w+):\s+(.*)$", text, re.MULTILINE))

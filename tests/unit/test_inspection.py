@@ -16,7 +16,7 @@ CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
 SOURCES: dict[Asked, tuple[str, Callable[[Inspection], object]]] = {
     Asked.VERSIONS: ("describe_versions", lambda told: told.versions),
     Asked.FEATURES: ("describe_features", lambda told: told.features),
-    Asked.QUORUM: ("describe_quorum_state", lambda told: told.quorum),
+    Asked.QUORUM: ("describe_quorum", lambda told: told.quorum),
     Asked.REASSIGNMENTS: ("list_reassignments", lambda told: told.reassignments),
     Asked.ELIGIBLE_LEADERS: ("list_eligible_leaders", lambda told: told.eligible_leaders),
     Asked.GROUPS: ("describe_groups", lambda told: told.groups),

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.inspection import Quorum, QuorumVoter
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -63,6 +64,16 @@ def test_the_picture_comes_back_as_it_was() -> None:
     assert by_partition(taken, "latest_offset")["orders-0"] == 5
     assert by_partition(taken, "size_bytes")["orders-1"] == 0
     assert not CHANGING & {call.name for call in reader.calls}
+
+
+def test_the_leader_of_the_quorum_comes_first_then_voters_then_observers() -> None:
+    reader = simulated("orders-0: 1 2 3", racks="1 2 3")
+    nodes = [QuorumVoter(n, n > 100, 5000, None, 1000 if n != 103 else None) for n in (101, 102, 103, 1, 2)]
+    reader.quorum = Quorum(leader_id=102, leader_epoch=7, high_watermark=5000, nodes=tuple(nodes))
+    found = rows(photograph(reader).tables["quorum"], "node_id", "role")
+    assert found == [(102, "leader"), (101, "voter"), (103, "voter"), (1, "observer"), (2, "observer")]
+    reader.quorum = Quorum(leader_id=-1, leader_epoch=8, high_watermark=5000, nodes=tuple(nodes[:3]))
+    assert rows(photograph(reader).tables["quorum"], "role") == [("voter",)] * 3
 
 
 def test_replicas_tell_their_own_size_while_one_is_copying() -> None:

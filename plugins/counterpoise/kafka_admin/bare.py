@@ -22,10 +22,10 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kafka.version import __version__ as kafka_python_version
 
 from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.knocking import versions_request
 
 _CHUNK_BYTES: Final = 1 << 18
 _UNSUPPORTED_VERSION: Final = 35
@@ -91,11 +91,11 @@ class BareConnection:
     def ask_versions(self, seconds: float) -> None:
         """Learn what the broker speaks (KIP-35): every other request needs it."""
         version = ApiVersionsRequest.max_version
-        answer = self.ask(_versions_request(version), seconds)
+        answer = self.ask(versions_request(version), seconds)
         if answer.error_code == _UNSUPPORTED_VERSION:  # KIP-511: then it answers in version 0, with what it knows
             known = {api.api_key: api.max_version for api in answer.api_keys}
             version = min(version, known.get(ApiVersionsRequest.API_KEY, 0))
-            answer = self.ask(_versions_request(version), seconds)
+            answer = self.ask(versions_request(version), seconds)
         if answer.error_code:
             raise kafka_errors.for_code(answer.error_code)()
         self._versions = BrokerVersionData(
@@ -126,12 +126,6 @@ class BareConnection:
                 break
         if not mechanism.is_authenticated():
             raise AuthenticationRefusedError(f"{name}: the exchange did not come to an end")
-
-
-def _versions_request(version: int) -> Any:
-    return ApiVersionsRequest(
-        version=version, client_software_name="kafka-python", client_software_version=kafka_python_version
-    )
 
 
 def _handshake_reason(hello: Any, mechanism: str | None) -> str:

@@ -27,7 +27,6 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigValue,
     LogDirDescription,
-    QuorumNode,
     Reassignment,
     TopicDescription,
 )
@@ -66,11 +65,8 @@ class BothClients(ClusterAdmin):
     def list_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
         return self._offsets.of(partitions)
 
-    def describe_quorum(self) -> tuple[QuorumNode, ...]:
-        return reading.describe_quorum(self._wire)
-
-    def describe_quorum_state(self) -> Quorum | None:
-        return quorum.describe_quorum_state(self._wire)
+    def describe_quorum(self) -> Quorum | None:
+        return quorum.describe_quorum(self._wire)
 
     def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
         return reading.describe_versions(self._wire, broker_ids)

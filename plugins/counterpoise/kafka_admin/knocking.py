@@ -91,9 +91,14 @@ class Knocking:
         return found
 
 
-def versions_request() -> Any:
-    """What may a client ask? The smallest request there is; the broker wants to know the client's name."""
-    return ApiVersionsRequest(client_software_name="kafka-python", client_software_version=kafka_python_version)
+def versions_request(version: int | None = None) -> Any:
+    """What may a client ask? The smallest request there is; the broker wants to know the client's name.
+
+    `version` where nobody chooses it by what the broker speaks.
+    """
+    return ApiVersionsRequest(
+        version=version, client_software_name="kafka-python", client_software_version=kafka_python_version
+    )
 
 
 def _reluctance(manager: Any, node_id: int) -> tuple[bool, int]:

@@ -20,7 +20,6 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigValue,
     LogDirDescription,
-    QuorumNode,
     Reassignment,
     TopicDescription,
 )
@@ -57,12 +56,11 @@ class ClusterReader(Protocol):
         """Earliest and latest offset; partitions without a leader that answers are left out."""
         ...
 
-    def describe_quorum(self) -> tuple[QuorumNode, ...]:
-        """The metadata quorum (KIP-595), the active controller first."""
-        ...
+    def describe_quorum(self) -> Quorum | None:
+        """The metadata quorum with all that its leader tells (KIP-595, KIP-836, KIP-853).
 
-    def describe_quorum_state(self) -> Quorum | None:
-        """The same with all that its leader tells (KIP-836, KIP-853); None on a cluster that still has ZooKeeper."""
+        None on a cluster that still has ZooKeeper.
+        """
         ...
 
     def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:

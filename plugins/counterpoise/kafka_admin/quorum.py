@@ -1,22 +1,26 @@
 """The metadata quorum with all that its leader tells: who votes, who lags, by the leader's own clock.
 
-    state = describe_quorum_state(wire)
+    state = describe_quorum(wire)
     state.leader_id, state.now_ms, [voter.last_caught_up_ms for voter in state.voters]
 
 Limits: brokers before 3.3 tell no times (KIP-836), those before 3.9 neither directories nor endpoints (KIP-853).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from counterpoise.kafka_admin.reading import or_none, quorum_answer
-from counterpoise.kafka_admin.wire import Wire
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from counterpoise.kafka_admin.reading import Asker, or_none, raise_for
+from counterpoise.kafka_admin.wire import UnsupportedRequestError
 from counterpoise.model.inspection import Quorum, QuorumVoter
 
+_METADATA_TOPIC: Final = "__cluster_metadata"
 
-def describe_quorum_state(wire: Wire) -> Quorum | None:
-    """See `ClusterReader.describe_quorum_state`."""
-    answer = quorum_answer(wire)
+
+def describe_quorum(wire: Asker) -> Quorum | None:
+    """See `ClusterReader.describe_quorum`."""
+    answer = _answer(wire)
     if answer is None:
         return None
     endpoints = {node.node_id: _endpoints(node) for node in getattr(answer, "nodes", None) or ()}
@@ -29,6 +33,21 @@ def describe_quorum_state(wire: Wire) -> Quorum | None:
         high_watermark=state.high_watermark,
         nodes=(*sorted(voters, key=_id), *sorted(observers, key=_id)),
     )
+
+
+def _answer(wire: Asker) -> Any:
+    """What the quorum's leader tells of itself (KIP-595, KIP-853); None on a cluster that still has ZooKeeper."""
+    topic_type = DescribeQuorumRequest.TopicData
+    partition = topic_type.PartitionData(partition_index=0)
+    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    try:
+        answer = wire.read(request, "the metadata quorum")
+    except UnsupportedRequestError:
+        return None
+    raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")
+    state = answer.topics[0].partitions[0]
+    raise_for(state.error_code, getattr(state, "error_message", None), "the metadata quorum")
+    return answer
 
 
 def _id(node: QuorumVoter) -> int:

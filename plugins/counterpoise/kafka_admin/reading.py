@@ -14,7 +14,6 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import (
     DescribeClusterRequest,
     DescribeLogDirsRequest,
-    DescribeQuorumRequest,
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.metadata import MetadataRequest
@@ -24,7 +23,6 @@ from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS, versions_req
 from counterpoise.kafka_admin.wire import (
     Ask,
     Failure,
-    UnsupportedRequestError,
     Wire,
     error_in_words,
 )
@@ -36,7 +34,6 @@ from counterpoise.model.kafka import (
     ClusterDescription,
     LogDirDescription,
     PartitionDescription,
-    QuorumNode,
     Reassignment,
     TopicDescription,
 )
@@ -44,7 +41,6 @@ from counterpoise.model.kafka import (
 _UNKNOWN_TOPIC: Final = 3
 _LEADER_NOT_AVAILABLE: Final = 5
 _INVALID_TOPIC: Final = 17
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class Asker(Protocol):
@@ -201,38 +197,6 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
             if not p.is_future_key
         },
     )
-
-
-def describe_quorum(wire: Wire) -> tuple[QuorumNode, ...]:
-    """Leader, voters, observers (KIP-595); nothing on a cluster that still has ZooKeeper."""
-    answer = quorum_answer(wire)
-    if answer is None:
-        return ()
-    state = answer.topics[0].partitions[0]
-    voters = [_node(v, "leader" if v.replica_id == state.leader_id else "voter") for v in state.current_voters]
-    nodes = voters + [_node(observer, "observer") for observer in state.observers]
-    order = ("leader", "voter", "observer")
-    return tuple(sorted(nodes, key=lambda node: (order.index(node.role), node.node_id)))
-
-
-def quorum_answer(wire: Wire) -> Any:
-    """What the quorum's leader tells of itself (KIP-595, KIP-853); None on a cluster that still has ZooKeeper."""
-    topic_type = DescribeQuorumRequest.TopicData
-    partition = topic_type.PartitionData(partition_index=0)
-    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
-    try:
-        answer = wire.read(request, "the metadata quorum")
-    except UnsupportedRequestError:
-        return None
-    raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")
-    state = answer.topics[0].partitions[0]
-    raise_for(state.error_code, getattr(state, "error_message", None), "the metadata quorum")
-    return answer
-
-
-def _node(replica: Any, role: str) -> QuorumNode:
-    caught_up = or_none(getattr(replica, "last_caught_up_timestamp", None))
-    return QuorumNode(replica.replica_id, role, replica.log_end_offset, caught_up)
 
 
 def or_none(number: int | None) -> int | None:

@@ -32,7 +32,6 @@ from counterpoise.model.kafka import (
     ConfigValue,
     LogDirDescription,
     PartitionDescription,
-    QuorumNode,
     Reassignment,
     TopicDescription,
 )
@@ -148,15 +147,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return {key: (0, int(p.size_bytes) // BYTES_PER_RECORD) for key, p in led.items()}
 
     @_call
-    def describe_quorum(self) -> tuple[QuorumNode, ...]:
-        leader = min(self.live_broker_ids)
-        voters = [b for b in sorted(self.brokers)[:3] if b != leader]
-        observers = [b for b in sorted(self.brokers)[3:] if b != leader]
-        rows = [(leader, "leader"), *((b, "voter") for b in voters), *((b, "observer") for b in observers)]
-        return tuple(QuorumNode(b, role, len(self.calls), int(self.now * 1000)) for b, role in rows)
-
-    @_call
-    def describe_quorum_state(self) -> Quorum | None:
+    def describe_quorum(self) -> Quorum | None:
         return self.quorum_now()
 
     @_call

@@ -21,6 +21,7 @@ from counterpoise.kafka_admin import reading
 from counterpoise.kafka_admin.bare import BareConnection
 from counterpoise.kafka_admin.connection import SASL_MECHANISMS, ConnectionSettings, split_address
 from counterpoise.kafka_admin.endpoint import EndpointWalker, host_and_port
+from counterpoise.kafka_admin.quorum import describe_quorum
 from counterpoise.kafka_admin.wire import UnsupportedRequestError
 from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.walk import ClusterSight, EndpointWalk, MetadataAnswer, Walk
@@ -87,7 +88,7 @@ def _advertised(bootstrap: Sequence[EndpointWalk]) -> dict[int, BrokerDescriptio
 
 
 def _disagree(walk: Walk) -> bool:
-    told = [one.told for one in (*walk.bootstrap, *walk.advertised.values()) if one.told is not None]
+    told = [one.told for one in walk.ends if one.told is not None]
     return any(_compared(answer) != _compared(told[0]) for answer in told)
 
 
@@ -118,14 +119,14 @@ def look_around(settings: ConnectionSettings, walk: Walk) -> ClusterSight | None
         with closing(OneAddress(settings, walk.answered_by.address)) as one:
             not_told: list[str] = []
             cluster = _told(one, reading.describe_cluster, "the fenced brokers", not_told)
-            quorum = _told(one, reading.describe_quorum, "the active controller", not_told)
+            quorum = _told(one, describe_quorum, "the active controller", not_told)
             topics = reading.describe_topics(one, None)
     except ClusterError:
         return None
     return ClusterSight(
         brokers=walk.answered_by.told.brokers if cluster is None else cluster.brokers,
         topics=topics,
-        controller_id=next((node.node_id for node in quorum or () if node.role == "leader"), None),
+        controller_id=None if quorum is None else reading.or_none(quorum.leader_id),
         not_told=tuple(not_told),
     )
 

@@ -79,6 +79,7 @@ class Finding:
     evidence: Evidence | None = None
     fix: tuple[str, ...] = ()  # commands or config lines to paste, in order
     plan: WantedPlan | None = None
+    causes: tuple[str, ...] = ()  # what kept the rule from looking; an audit that is kept says so in one finding
 
     @property
     def key(self) -> tuple[str, str]:

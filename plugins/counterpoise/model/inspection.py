@@ -49,6 +49,8 @@ class QuorumVoter:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
+    """Its leader is the active controller."""
+
     leader_id: int
     leader_epoch: int
     high_watermark: int
@@ -61,6 +63,13 @@ class Quorum:
     @property
     def observers(self) -> tuple[QuorumVoter, ...]:
         return tuple(node for node in self.nodes if not node.is_voter)
+
+    @property
+    def by_role(self) -> tuple[tuple[str, QuorumVoter], ...]:
+        """Each with leader, voter or observer, in this order."""
+        leading = [("leader", node) for node in self.voters if node.node_id == self.leader_id]
+        others = [("voter", node) for node in self.voters if node.node_id != self.leader_id]
+        return (*leading, *others, *(("observer", node) for node in self.observers))
 
     @property
     def majority(self) -> int:

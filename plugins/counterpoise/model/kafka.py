@@ -86,14 +86,6 @@ class LogDirDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumNode:
-    node_id: int
-    role: str  # leader, voter or observer
-    log_end_offset: int
-    last_caught_up_ms: int | None  # milliseconds since 1970, by the quorum leader's clock
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerVersion:
     """What a broker speaks, as it tells itself (ApiVersions): two brokers of one release and configuration are equal.
 
