@@ -171,8 +171,6 @@ def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str,
     spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
     # What is kept between two tables is read a few times: finding out how to compress it takes longer than reading it.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
-    # Rows that lie together by topic and partition need no shuffle to be joined by these and the snapshot.
-    spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
     return found
 
 
