@@ -6,12 +6,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from counterpoise.installation import Site
+    from counterpoise.kafka_admin.connection import ConnectionSettings
+    from counterpoise.kafka_admin.port import ClusterAdmin
     from counterpoise.kafka_admin.simulated import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +69,23 @@ def site(tmp_path: Path, kafka: "SimulatedCluster", monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
     with open_site() as site:
         yield site
+
+
+@pytest.fixture
+def dead_cluster(site: "Site", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside `demo` the installation has a cluster `dead`, which nobody can connect to."""
+    from counterpoise import installation
+    from counterpoise.errors import ClusterUnreachableError
+
+    config = tmp_path / "clusters.yaml"
+    config.write_text(config.read_text() + "  dead:\n    connection: kafka_dead\n")
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEAD", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "dead:1"}}')
+    connect: Any = installation.connect_by_discovery
+
+    def connect_unless_dead(settings: "ConnectionSettings") -> "ClusterAdmin":
+        if "dead:1" in settings.bootstrap_servers:
+            raise ClusterUnreachableError((("dead:1", "connection refused"),))
+        admin: ClusterAdmin = connect(settings)
+        return admin
+
+    monkeypatch.setattr(installation, "connect_by_discovery", connect_unless_dead)

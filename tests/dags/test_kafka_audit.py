@@ -6,11 +6,8 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import installation, queries
-from counterpoise.errors import ClusterUnreachableError
+from counterpoise import queries
 from counterpoise.installation import Site
-from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
@@ -45,20 +42,8 @@ def test_findings_as_bad_as_the_policy_says_fail_the_task_with_their_titles(
     assert queries.audit_report(site, "demo"), "the report is there all the same"
 
 
-def test_a_dead_cluster_fails_its_own_task_and_no_other(
-    site: Site, kafka: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "clusters.yaml"
-    config.write_text(config.read_text() + "  dead:\n    connection: kafka_dead\n")
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEAD", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "dead:1"}}')
-    connect: Any = installation.connect_by_discovery
-
-    def connect_unless_dead(settings: ConnectionSettings) -> ClusterAdmin:
-        if "dead:1" in settings.bootstrap_servers:
-            raise ClusterUnreachableError((("dead:1", "connection refused"),))
-        return connect(settings)
-
-    monkeypatch.setattr(installation, "connect_by_discovery", connect_unless_dead)
+@pytest.mark.usefixtures("dead_cluster")
+def test_a_dead_cluster_fails_its_own_task_and_no_other(site: Site) -> None:
     assert audit() == ("failed", {"due_clusters": "success", "audit0": "failed", "audit1": "success"})
     assert queries.audit_report(site, "demo")
 

@@ -5,16 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import controls, installation, pipeline
-from counterpoise.errors import ClusterUnreachableError
+from counterpoise import controls, pipeline
 from counterpoise.installation import Site
-from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_REPLICAS, ConfigResource, ConfigResourceType
@@ -109,24 +105,10 @@ def test_a_foreign_throttle_is_told_and_never_touched(
     assert [call.name for call in kafka.calls].count("alter_configs") == changes
 
 
+@pytest.mark.usefixtures("dead_cluster")
 def test_a_dead_cluster_fails_the_watch_and_keeps_no_other_from_its_turn(
-    site: Site,
-    kafka: SimulatedCluster,
-    ended: pipeline.PlannedRun,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, kafka: SimulatedCluster, ended: pipeline.PlannedRun
 ) -> None:
-    config = tmp_path / "clusters.yaml"
-    config.write_text(config.read_text() + "  dead:\n    connection: kafka_dead\n")
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEAD", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "dead:1"}}')
-    connect: Any = installation.connect_by_discovery
-
-    def connect_unless_dead(settings: ConnectionSettings) -> ClusterAdmin:
-        if "dead:1" in settings.bootstrap_servers:
-            raise ClusterUnreachableError((("dead:1", "connection refused"),))
-        return connect(settings)
-
-    monkeypatch.setattr(installation, "connect_by_discovery", connect_unless_dead)
     leave_a_debt(site, kafka, ended)
     state, tasks = watch()
     assert (state, tasks) == (

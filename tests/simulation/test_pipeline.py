@@ -16,15 +16,10 @@ from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
 from counterpoise.model.wish import Wish
-from counterpoise.settings import Locations, parse_settings
 from tests.pictures import simulated
+from tests.sites import site_over
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
-
-
-class OneConnection:
-    def settings_for(self, connection_id: str) -> dict[str, object]:
-        return {"bootstrap.servers": "simulated:9092"}
 
 
 @pytest.fixture
@@ -35,13 +30,7 @@ def kafka() -> SimulatedCluster:
 
 @pytest.fixture
 def site(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Site]:
-    variables = {
-        "COUNTERPOISE_STORE": str(tmp_path / "store"),
-        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",
-    }
-    known = parse_settings("clusters: {demo: {connection: kafka}}", where="here")
-    locations = Locations.from_environment(variables)
-    with Site(locations, OneConnection(), connect_to=lambda _: kafka, known_clusters=known) as site:
+    with site_over(tmp_path, lambda _: kafka) as site:
         yield site
 
 

@@ -17,21 +17,13 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.request import Goal
 from counterpoise.model.wish import Wish
 from counterpoise.pipeline import checking
-from counterpoise.settings import Locations, parse_settings
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.pictures import simulated
+from tests.sites import DEMO, site_over
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 RACKS = "1=a 2=b 3=c"
-YAML = """
-clusters:
-  demo:
-    connection: reader
-    operator_connection: operator
-    policy:
-      history: {HISTORY}
-"""
 
 
 def topics(count: int) -> str:
@@ -48,17 +40,8 @@ class Place:
     history: str = "{}"
 
     def site(self) -> Site:
-        places = {
-            "COUNTERPOISE_STORE": str(self.folder / "store"),
-            "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
-        }
-        return Site(
-            Locations.from_environment(places),
-            _Connections(),
-            clock=lambda: self.now,
-            connect_to=self._connect,
-            known_clusters=parse_settings(YAML.replace("{HISTORY}", self.history), where="clusters.yaml"),
-        )
+        clusters = f"{DEMO}    policy:\n      history: {self.history}\n"
+        return site_over(self.folder, self._connect, clusters=clusters, clock=lambda: self.now)
 
     def _connect(self, _settings: ConnectionSettings) -> ClusterAdmin:
         return self.kafka
@@ -80,11 +63,6 @@ class Place:
     def in_history(self) -> list[str]:
         with self.site() as site:
             return list(site.archive.manifests(["demo"])["snapshot_id"].to_pylist())
-
-
-class _Connections:
-    def settings_for(self, connection_id: str) -> dict[str, object]:
-        return {"bootstrap.servers": f"{connection_id}:9092"}
 
 
 @pytest.fixture

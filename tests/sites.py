@@ -1,0 +1,50 @@
+"""An installation over simulated clusters, in a folder of its own; each connection leads to an address of its name.
+
+with site_over(tmp_path, lambda settings: kafka) as site:
+    pipeline.snapshot(site, "demo", site.clock())
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from counterpoise.installation import Site, now_utc
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.walk import Walk
+from counterpoise.settings import Locations, parse_settings
+
+DEMO = """
+clusters:
+  demo:
+    connection: reader
+    operator_connection: operator
+"""
+
+
+def site_over(
+    folder: Path,
+    connect_to: Callable[[ConnectionSettings], ClusterAdmin],
+    *,
+    clusters: str = DEMO,
+    clock: Callable[[], datetime] = now_utc,
+    walk_to: Callable[[ConnectionSettings], Walk] | None = None,
+) -> Site:
+    """`clusters`: the text of clusters.yaml. Store and ledger are in `folder`."""
+    places = {
+        "COUNTERPOISE_STORE": str(folder / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
+    }
+    return Site(
+        Locations.from_environment(places),
+        _Connections(),
+        clock=clock,
+        connect_to=connect_to,
+        known_clusters=parse_settings(clusters, where="clusters.yaml"),
+        walk_to=walk_to,
+    )
+
+
+class _Connections:
+    def settings_for(self, connection_id: str) -> dict[str, object]:
+        return {"bootstrap.servers": f"{connection_id}:9092"}
