@@ -63,7 +63,7 @@ class BrokerSpec:
     """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data directories."""
 
     broker_id: int
-    rack: str
+    rack: str | None  # None: it names none
     properties: Mapping[str, str] = field(default_factory=dict)
     log_dirs: int = 1
     listeners: tuple[Listener, ...] = ()
@@ -116,7 +116,7 @@ class BrokerHome:
         return {
             "process.roles": "broker" if self.controller_port is None else "broker,controller",
             "node.id": str(self.spec.broker_id),
-            "broker.rack": self.spec.rack,
+            **({} if self.spec.rack is None else {"broker.rack": self.spec.rack}),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,10 +129,11 @@ class Archive:
         told = []
         for path in self.store.list(_aside_folder(cluster), suffix=f"/{_REASON}"):
             try:
-                told.append(dict(json.loads(self.store.read_text(path))))
-            except (StoreError, ValueError) as error:
+                one = dict(json.loads(self.store.read_text(path)))
+                told.append(((one["observed_at"] or "", one["snapshot_id"]), one))
+            except (StoreError, ValueError, TypeError, KeyError) as error:
                 _LOGGER.warning("not counted: %s: %s", self.store.uri(path), error)
-        return tuple(sorted(told, key=lambda one: (one["observed_at"] or "", one["snapshot_id"])))
+        return tuple(one for _, one in sorted(told, key=itemgetter(0)))
 
     def write_docs(self, folder: str, source: Path) -> None:
         """A folder of pages of this machine, in place of what was in that folder of the store; the index last.
@@ -170,14 +172,28 @@ class Archive:
 
     def audit_before(self, cluster: str, at: datetime) -> AuditReport | None:
         """The newest audit of a cluster that was scheduled before `at`; those that cannot be read are passed over."""
-        paths = self.store.list(_audits_folder(cluster), suffix=".json")
-        times = {path: scheduled for path in paths if (scheduled := _scheduled_at(path)) and scheduled < at}
-        for path in sorted(times, key=lambda path: times[path], reverse=True):
+        times = {path: history.scheduled_at_of(audit_id) for audit_id, path in self.audits(cluster).items()}
+        earlier = {path: scheduled for path, scheduled in times.items() if scheduled < at}
+        for path in sorted(earlier, key=lambda path: earlier[path], reverse=True):
             try:
                 return from_json(self.store.read_text(path), where=self.store.uri(path))
             except (StoreError, InputError, UnicodeDecodeError) as error:
                 _LOGGER.warning("not compared with: %s", error)
         return None
+
+    def audits(self, cluster: str) -> dict[str, str]:
+        """Where the audits of a cluster lie, by the ids of their snapshots."""
+        paths = self.store.list(_audits_folder(cluster), suffix=".json")
+        return {audit_id: path for path in paths if (audit_id := _audit_id(path)) is not None}
+
+    def audit_pages(self, cluster: str) -> dict[date, str]:
+        """Where the pages of audits lie, by their days; the newest page is there once more, without a day."""
+        begins, ends = f"reports/{cluster}/audit-", ".html"
+        found = {}
+        for path in self.store.list(f"reports/{cluster}", suffix=ends):
+            if path.startswith(begins) and (day := _day(path[len(begins) : -len(ends)])):
+                found[day] = path
+        return found
 
     def write_report(self, name: str, text: str) -> str:
         """Its URI."""
@@ -205,10 +221,19 @@ def _audits_folder(cluster: str) -> str:
     return f"audits/{cluster}"
 
 
-def _scheduled_at(path: str) -> datetime | None:
+def _audit_id(path: str) -> str | None:
+    name = path.rpartition("/")[2].removesuffix(".json")
     try:
-        return history.scheduled_at_of(path.rpartition("/")[2].removesuffix(".json"))
+        history.scheduled_at_of(name)
     except InputError:
+        return None
+    return name
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
         return None
 
 

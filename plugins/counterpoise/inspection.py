@@ -54,7 +54,7 @@ def inspect(reader: ClusterReader, snapshot: ClusterSnapshot, *, operator: Clust
         topic_configs={resource.name: values for resource, values in of_topics.items()},
         versions=ask(Asked.VERSIONS, lambda: reader.describe_versions(live), {}),
         features=ask(Asked.FEATURES, lambda: reader.describe_features(live), {}),
-        quorum=ask(Asked.QUORUM, reader.describe_quorum_state, None),
+        quorum=ask(Asked.QUORUM, reader.describe_quorum, None),
         reassignments=ask(Asked.REASSIGNMENTS, reader.list_reassignments, None),
         eligible_leaders=ask(
             Asked.ELIGIBLE_LEADERS, lambda: reader.list_eligible_leaders(_below_min_insync(snapshot)), None

@@ -111,9 +111,10 @@ def subjects(document: dict[str, Any], key: str = "findings", *, waived: bool = 
     return {(row["rule"], row["subject"]) for row in rows if (row.get("waived_by") is not None) is waived}
 
 
-def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None) -> None:
+def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None, caplog: pytest.LogCaptureFixture) -> None:
     shell.configure(f"127.0.0.1:1,{bad.outside}")
     document = audited(shell)
+    assert caplog.text.count("127.0.0.1:1 did not answer") == 1
     assert subjects(document) == {
         ("bootstrap-dead-address", "bootstrap address 127.0.0.1:1"),
         ("advertised-unreachable", "broker 2"),
@@ -127,6 +128,11 @@ def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None) -> None:
     }
     (unreachable,) = [row["seen"] for row in document["findings"] if row["rule"] == "advertised-unreachable"]
     assert bad.dead in unreachable and "lonely, orders" in unreachable
+    (unknown,) = [row for row in document["findings"] if row["severity"] == "unknown"]
+    assert (unknown["rule"], unknown["subject"]) == ("not-answered", "broker 2")
+    blind = {rule_id for rule_id, _ in unknown["evidence"]["rows"]}
+    assert {"advertised-loopback", "bootstrap-one-rack", "bytes-uneven", "mixed-versions"} <= blind
+    assert not blind & set(document["passed"])
     page = (shell.folder / "store/reports/demo/audit.html").read_text()
     assert bad.dead in page
 

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 import local_kafka
 from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topics
 from local_processes import free_ports
+from tests.certificates import DAY, Authority
 from tests.command_line import CommandLine, Typed
 from tests.faults import NOTICED_SOON
 
@@ -121,40 +117,14 @@ def add_scram_user(bootstrap: str) -> None:
 
 
 def make_certificates(folder: Path) -> Path:
-    """One of each kind, signed by one authority; `<name>.pem` has it with its key."""
+    """One of each kind, in `<name>.pem`; what clients trust."""
     now = datetime.now(UTC)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = named("the authority of a test")
-    ca = (
-        x509.CertificateBuilder(authority, authority, authority_key.public_key(), 1, now - 400 * DAY, now + 400 * DAY)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    here = x509.IPAddress(ip_address("127.0.0.1"))
-    kinds = {
-        "TLS": (here, now + 200 * DAY),
-        "MUTUAL": (here, now + 200 * DAY),
-        "EXPIRED": (here, now - 3 * DAY),
-        "ELSEWHERE": (x509.DNSName("*.kafka.example"), now + 10 * DAY),
-    }
-    for number, (name, (host, end)) in enumerate(kinds.items(), start=2):
-        key = ec.generate_private_key(ec.SECP256R1())
-        signed = (
-            x509.CertificateBuilder(authority, named(f"broker {name}"), key.public_key(), number, now - 300 * DAY, end)
-            .add_extension(x509.SubjectAlternativeName([host]), critical=False)
-            .sign(authority_key, hashes.SHA256())
-        )
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        (folder / f"{name}.pem").write_bytes(private + signed.public_bytes(Encoding.PEM))
-    (folder / "ca.pem").write_bytes(ca.public_bytes(Encoding.PEM))
-    return folder / "ca.pem"
-
-
-DAY = timedelta(days=1)
-
-
-def named(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    authority = Authority(folder)
+    for name in ("TLS", "MUTUAL"):
+        authority.sign(name, ends=now + 200 * DAY)
+    authority.sign("EXPIRED", ends=now - 3 * DAY)
+    authority.sign("ELSEWHERE", ends=now + 10 * DAY, host=x509.DNSName("*.kafka.example"))
+    return authority.file
 
 
 @pytest.fixture
@@ -307,7 +277,7 @@ def test_every_mistake_at_a_secured_listener_is_named_with_its_step(
     assert where == step
     assert re.search(said, reason)
     if at in ("EXPIRED", "ELSEWHERE"):  # shown although it is not trusted
-        assert found["bootstrap"][0]["certificate"]["subject"] == f"CN=broker {at}"
+        assert found["bootstrap"][0]["certificate"]["subject"] == f"CN={at}"
         assert found["bootstrap"][0]["certificate"]["issuer"] == "CN=the authority of a test"
 
 

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 import local_kafka
 from counterpoise.discovery import discover
@@ -33,6 +27,7 @@ from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
 from local_kafka import TopicSpec, create_topics
 from local_processes import free_ports, wait_until
+from tests.certificates import DAY, Authority
 
 
 def settings(bootstrap: str, **extra: str) -> ConnectionSettings:
@@ -51,7 +46,8 @@ class SecuredBroker:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     folder = tmp_path_factory.mktemp("secured")
-    ca = make_certificate(folder)
+    authority = Authority(folder)
+    keystore = authority.sign("broker", ends=datetime.now(UTC) + 2 * DAY)
     ports = dict(zip(("SASL_PLAINTEXT", "SSL", "SASL_SSL"), free_ports(3), strict=True))
     with local_kafka.running(folder / "kafka", 1) as cluster:
         file = cluster.home(1).properties_file
@@ -64,7 +60,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             properties[f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"] = (
                 f'{module} required user_me="hush-hush" user_limited="hush-hush";'
             )
-        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(folder / "broker.pem")}
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
         properties["sasl.enabled.mechanisms"] = "PLAIN"
         properties["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         properties["super.users"] = "User:ANONYMOUS;User:me"  # the broker itself comes as ANONYMOUS
@@ -72,24 +68,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         cluster.restart_broker(1)
         addresses = {protocol: f"127.0.0.1:{port}" for protocol, port in ports.items()}
-        yield SecuredBroker(addresses | {"PLAINTEXT": cluster.home(1).address}, ca)
-
-
-def make_certificate(folder: Path) -> Path:
-    """A self-signed certificate for 127.0.0.1; `broker.pem` has it with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a broker of a test")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public = certificate.public_bytes(Encoding.PEM)
-    (folder / "broker.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + public)
-    (folder / "ca.pem").write_bytes(public)
-    return folder / "ca.pem"
+        yield SecuredBroker(addresses | {"PLAINTEXT": cluster.home(1).address}, authority.file)
 
 
 SASL = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hush-hush"}

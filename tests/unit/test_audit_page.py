@@ -76,6 +76,7 @@ def test_what_changed() -> None:
     shown = page(given)
     assert re.search(r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9", shown.text)
     same = page(replace(given, found=(found("idle", Severity.WARNING),), gone=()))
+    assert "New, gone 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
     assert "Nothing is new, and nothing is gone." in same.text
 
 
@@ -84,6 +85,7 @@ def test_findings_of_one_rule_stand_together_and_most_of_many_are_folded() -> No
     shown = page(report(*many))
     assert shown.text.count("It is lost.") == 1
     assert "2 more topic t5" in shown.text
+    assert "or measure by another figure" not in shown.text, "the rule has no figure"
     assert 'subjects: ["topic t0", "topic t1"' in shown.text
 
 
@@ -91,6 +93,7 @@ def test_waived_findings_are_folded_with_their_reasons_and_count_nowhere() -> No
     waiver = Waiver("bad", "scratch data", ("topic *",), NOW + DAY)
     shown = page(report(found("bad", Severity.CRITICAL, "topic a", waived_by=waiver)))
     assert "Nothing critical, and no warnings." in shown.text
+    assert "Waived 1 known, with a reason" in shown.text
     assert "Waived: 1" in shown.text
     assert "scratch data 2026-11-23 12:00:00 UTC" in shown.text
 

@@ -24,20 +24,15 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.walk import Walk
 from counterpoise.pipeline.observing import keep
 from counterpoise.pipeline.remembering import past_facts, usual_interval
-from counterpoise.settings import Locations, parse_settings
 from counterpoise.snapshot import take_snapshot
 from tests.audits import HEALTHY, NOW, healthy, photograph, walk
+from tests.sites import DEMO, site_over
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
 HOUR = timedelta(hours=1)
-YAML = """
-clusters:
-  demo:
-    connection: reader
-    operator_connection: operator
-    policy:
+YAML = f"""{DEMO}    policy:
       audit:
-        controller_racks: {101: a, 102: b, 103: c}
+        controller_racks: {{101: a, 102: b, 103: c}}
 """
 
 
@@ -52,18 +47,11 @@ class Place:
     refused: set[str] = field(default_factory=set)  # bootstrap addresses that do not answer
 
     def site(self) -> Site:
-        locations = Locations.from_environment(
-            {
-                "COUNTERPOISE_STORE": str(self.folder / "store"),
-                "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
-            }
-        )
-        return Site(
-            locations,
-            _Connections(),
+        return site_over(
+            self.folder,
+            self.connect,
+            clusters=self.yaml,
             clock=lambda: self.now,
-            connect_to=self.connect,
-            known_clusters=parse_settings(self.yaml, where="clusters.yaml"),
             walk_to=lambda _settings: self.walk(),
         )
 
@@ -88,11 +76,6 @@ class Place:
                 name = f"demo-{at:%Y%m%dT%H%M%S}Z"
                 cluster = kafka or self.kafka
                 keep(site, take_snapshot(cluster, cluster="demo", snapshot_id=name, observed_at=at))
-
-
-class _Connections:
-    def settings_for(self, connection_id: str) -> dict[str, object]:
-        return {"bootstrap.servers": f"{connection_id}:9092"}
 
 
 @pytest.fixture
@@ -185,6 +168,18 @@ def test_where_the_operator_gets_no_answer_rights_are_unknown(place: Place) -> N
     report = place.audit()
     (rights,) = [one.finding for one in report.found if one.finding.rule == "rights-refused"]
     assert rights.severity is Severity.UNKNOWN
+
+
+@pytest.mark.parametrize(("operator", "connections"), [("operator", 2), ("reader", 1)])
+def test_nobody_connects_twice_by_one_connection(
+    place: Place, monkeypatch: pytest.MonkeyPatch, operator: str, connections: int
+) -> None:
+    place.yaml = YAML.replace("operator_connection: operator", f"operator_connection: {operator}")
+    made: list[ConnectionSettings] = []
+    connect = place.connect
+    monkeypatch.setattr(place, "connect", lambda settings: made.append(settings) or connect(settings))
+    assert "rights-refused" in place.audit().passed
+    assert len(made) == connections
 
 
 def test_names_that_no_rule_has_are_an_error_before_anything_is_asked(place: Place) -> None:

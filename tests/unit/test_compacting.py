@@ -66,6 +66,36 @@ def test_what_could_not_be_done_is_told_and_the_rest_is_done(store: Store, capsy
     assert "counterpoise compact: other: " in err
 
 
+def audit_files(store: Store, *times: datetime) -> None:
+    for at in times:
+        store.write_text(f"audits/demo/{history.snapshot_id_for('demo', at)}.json", "{}")
+        store.write_text(f"reports/demo/audit-{at.date()}.html", "<p>then</p>")
+
+
+def test_audits_go_as_snapshots_do_and_the_newest_stays(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    long_ago, month = now - timedelta(days=740), (now - timedelta(days=30)).replace(hour=12, minute=0, second=0)
+    audit_files(store, long_ago - timedelta(days=1), long_ago, month, month + timedelta(minutes=20), now)
+    for name in ("audit.html", "audit-of-somebody.html", "leader-balance-2020-01-01.html"):
+        store.write_text(f"reports/demo/{name}", "<p>stays</p>")
+    store.write_text("audits/demo/notes.json", "{}")
+
+    assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
+
+    assert capsys.readouterr().out.startswith("demo: 0 day(s) compacted, 0 snapshot(s) dropped, 5 file(s) deleted\n")
+    assert sorted(Archive(store).audits("demo")) == [history.snapshot_id_for("demo", at) for at in (month, now)]
+    assert sorted(Archive(store).audit_pages("demo")) == [month.date(), now.date()]
+    assert len(store.list("reports/demo")) == 5
+    assert store.info("audits/demo/notes.json") is not None
+
+
+def test_the_newest_audit_stays_however_old_it_is(store: Store) -> None:
+    audit_files(store, AT.replace(year=2019), AT.replace(year=2020))
+    assert main(["compact"]) == 0
+    assert list(Archive(store).audits("demo")) == [history.snapshot_id_for("demo", AT.replace(year=2020))]
+    assert list(Archive(store).audit_pages("demo")) == [AT.replace(year=2020).date()]
+
+
 class Overtaken(Store):
     """Between the list and the first read a compaction puts one manifest in the place of all."""
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from counterpoise.audit.rule import Rule
 from counterpoise.audit.rules import (
+    answers,
     availability,
     balance,
     bootstrap,
@@ -40,4 +41,5 @@ RULES: Final[tuple[Rule, ...]] = (
     *rights.RULES,
     *coexistence.RULES,
     *waivers.RULES,
+    *answers.RULES,
 )

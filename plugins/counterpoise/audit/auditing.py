@@ -5,26 +5,30 @@
     report = compare(previous, findings, ...)
 
 A rule that needs the walk where there is none says "unknown" for the cluster, so that silence is never taken for
-health. Those that need a history where there is none yet are named once, together, among what could not be asked.
+health. Those that need a history where there is none yet are named once, together, among what could not be asked;
+those that all lack the same answer are named once, in the finding of that broker or question (`not-answered`).
 
 Limits: a finding is recognised by rule and subject: what is renamed is gone, and new. What a rule could not look at
 this time is neither there nor gone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Final
 
 from counterpoise.audit import RULES
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Need, Rule, Sighting, unknown
+from counterpoise.audit.silence import NOBODY_WALKED, NOT_ANSWERED, WALK, silent
 from counterpoise.errors import InputError
-from counterpoise.model.finding import AuditReport, Finding, Seen
+from counterpoise.model.finding import AuditReport, Evidence, Finding, Seen
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
+from counterpoise.model.words import many
 
 _CLUSTER: Final = "cluster"
 
@@ -77,7 +81,7 @@ def _can_look(rule: Rule, facts: AuditFacts) -> bool:
 
 def _look(rule: Rule, facts: AuditFacts) -> list[Sighting]:
     if Need.WALK in rule.needs and facts.walk is None:
-        return [unknown(_CLUSTER, "nobody walked to the cluster's endpoints")]
+        return [unknown(_CLUSTER, NOBODY_WALKED, (WALK,))]
     return sorted(rule.look(facts), key=lambda sighting: sighting.subject)
 
 
@@ -90,6 +94,7 @@ def _finding(rule: Rule, sighting: Sighting) -> Finding:
         evidence=sighting.evidence,
         fix=sighting.fix,
         plan=sighting.plan,
+        causes=sighting.causes,
     )
 
 
@@ -113,13 +118,15 @@ def compare(
     keys = {finding.key for finding in now}
     fired = {finding.rule for finding in now}
     waiting = [rule.id for rule in rules if not _can_look(rule, facts)]
-    blind = {*waiting, *(finding.rule for finding in now if finding.severity is Severity.UNKNOWN)}
+    could_not = (finding.rule for finding in now if finding.severity is Severity.UNKNOWN)
+    told = set(chain.from_iterable(silent(facts).values()))  # in findings of their own
+    blind = {*waiting, *could_not} - {NOT_ANSWERED}  # which looked, and saw who kept silent
     return AuditReport(
         cluster=facts.snapshot.cluster,
         cluster_id=facts.snapshot.cluster_id,
         at=facts.now,
         snapshot_id=facts.snapshot.snapshot_id,
-        found=tuple(_seen(finding, old, facts) for finding in now),
+        found=tuple(_seen(finding, old, facts) for finding in _folded(now, facts, rules)),
         gone=tuple(
             finding for key, (finding, _) in sorted(old.items()) if key not in keys and finding.rule not in blind
         ),
@@ -127,9 +134,30 @@ def compare(
         previous_at=None if before is None else before.at,
         not_asked=(
             *_without_history(waiting),
-            *(f"{what}: {why}" for what, why in facts.inspection.unanswered.items()),
+            *(f"{what}: {why}" for what, why in facts.inspection.unanswered.items() if what not in told),
         ),
     )
+
+
+def _folded(findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule]) -> Iterator[Finding]:
+    """Rules that could not look stand in the findings of what did not answer, but for those that a team waived."""
+    titles = {rule.id: rule.title for rule in rules}
+    causes = {finding.subject for finding in findings if finding.rule == NOT_ANSWERED}
+    waiting: dict[str, list[str]] = {}
+    kept = []
+    for finding in findings:
+        if finding.causes and causes.issuperset(finding.causes) and _waiver(finding, facts) is None:
+            for cause in finding.causes:
+                waiting.setdefault(cause, []).append(finding.rule)
+        else:
+            kept.append(finding)
+    for finding in kept:
+        if finding.rule == NOT_ANSWERED and (blind := waiting.get(finding.subject)):
+            rows = tuple((rule_id, titles[rule_id]) for rule_id in blind)
+            said = f"{finding.seen}; {many(len(rows), 'rule')} could not look"
+            yield replace(finding, seen=said, evidence=Evidence(("rule", "what it looks for"), rows, len(rows)))
+        else:
+            yield replace(finding, causes=())
 
 
 def _without_history(waiting: Sequence[str]) -> Iterator[str]:
@@ -144,8 +172,12 @@ def _seen(finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetim
         finding=finding,
         first_seen=facts.now if known is None else known[1],
         is_new=known is None,
-        waived_by=waiver_of(finding, facts.policy.audit.waivers, facts.now),
+        waived_by=_waiver(finding, facts),
     )
+
+
+def _waiver(finding: Finding, facts: AuditFacts) -> Waiver | None:
+    return waiver_of(finding, facts.policy.audit.waivers, facts.now)
 
 
 def waiver_of(finding: Finding, waivers: Iterable[Waiver], now: datetime) -> Waiver | None:

@@ -36,6 +36,16 @@ class PastFacts:
     moving_since: Mapping[TopicPartition, datetime] = field(default_factory=dict)  # towards the same replicas; UTC
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A photograph that did not join the history."""
+
+    snapshot_id: str
+    observed_at: datetime  # UTC
+    reasons: tuple[str, ...]  # a sentence for each check that failed
+    is_loss: bool  # it only has much less than the snapshot before
+
+
 @dataclass(frozen=True)
 class AuditFacts:
     now: datetime  # UTC
@@ -46,6 +56,7 @@ class AuditFacts:
     walk: Walk | None = None
     inspection: Inspection = field(default_factory=Inspection)
     past: PastFacts | None = None  # None: no history of this cluster
+    set_aside: tuple[SetAside, ...] = ()  # since the newest snapshot of the history, oldest first
     run_under_way: str | None = None  # a run of ours: its throttles are no leftovers
 
     @cached_property

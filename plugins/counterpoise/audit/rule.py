@@ -36,6 +36,7 @@ class Area(StrEnum):
     RIGHTS = "rights"
     COEXISTENCE = "coexistence"
     WAIVERS = "waivers"
+    ANSWERS = "what was not answered"
 
 
 class Need(StrEnum):
@@ -48,7 +49,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A finding as the rule sees it; `severity` only where it differs from the rule's."""
+    """A finding as the rule sees it; `severity` only where it differs from the rule's. `causes`: see `Finding`."""
 
     subject: str
     seen: str
@@ -56,6 +57,7 @@ class Sighting:
     fix: tuple[str, ...] = ()
     plan: WantedPlan | None = None
     severity: Severity | None = None
+    causes: tuple[str, ...] = ()
 
 
 Look = Callable[[AuditFacts], Iterable[Sighting]]
@@ -87,6 +89,6 @@ def evidence(columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total
     return Evidence(columns, tuple(tuple(map(str, row)) for row in listed[:MOST_ROWS]), told)
 
 
-def unknown(subject: str, why: str) -> Sighting:
-    """What the rule needs could not be read."""
-    return Sighting(subject, f"not known: {why}", severity=Severity.UNKNOWN)
+def unknown(subject: str, why: str, causes: tuple[str, ...] = ()) -> Sighting:
+    """What the rule needs could not be read; `causes`: subjects of `not-answered`, which says so for all rules."""
+    return Sighting(subject, f"not known: {why}", severity=Severity.UNKNOWN, causes=causes)

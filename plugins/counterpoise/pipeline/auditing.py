@@ -19,15 +19,13 @@ from counterpoise.audit import RULES, auditing
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Site
-from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.finding import AuditReport, RuleText, Seen
-from counterpoise.model.inspection import Inspection
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import Walk
-from counterpoise.pipeline.observing import photograph
-from counterpoise.pipeline.remembering import past_facts, usual_interval
+from counterpoise.pipeline.observing import photograph_by
+from counterpoise.pipeline.remembering import past_facts, set_aside, usual_interval
 
 _LOGGER = logging.getLogger(__name__)
 _NAMED: Final = 20
@@ -41,7 +39,11 @@ def audit(site: Site, cluster: str, at: datetime) -> AuditReport:
     """
     policy = site.cluster(cluster).policy
     thresholds = _thresholds(site, cluster)
-    taken = photograph(site, cluster, at)
+    with ExitStack() as stack:
+        reader, operator = _connected(site, cluster, stack)
+        taken = photograph_by(reader, site, cluster, at)
+        walk = _walk(site, cluster)
+        found = inspection.inspect(reader, taken, operator=operator)
     past = past_facts(site, taken)
     facts = AuditFacts(
         now=site.clock(),
@@ -49,9 +51,10 @@ def audit(site: Site, cluster: str, at: datetime) -> AuditReport:
         policy=policy,
         thresholds=thresholds,
         snapshot_interval=usual_interval(past.manifests) if past else None,
-        walk=_walk(site, cluster),
-        inspection=_inspect(site, cluster, taken),
+        walk=walk,
+        inspection=found,
         past=past,
+        set_aside=tuple(set_aside(site, taken, past)),
         run_under_way=_run_under_way(site, cluster),
     )
     before = site.archive.audit_before(cluster, at)
@@ -120,16 +123,18 @@ def _walk(site: Site, cluster: str) -> Walk | None:
         return None
 
 
-def _inspect(site: Site, cluster: str, taken: ClusterSnapshot) -> Inspection:
-    """With the operator's connection for the rights, where that one leads to the cluster."""
-    with ExitStack() as stack:
-        reader = stack.enter_context(site.reader(cluster))
-        operator: ClusterAdmin | None = None
-        try:
-            operator = stack.enter_context(site.operator(cluster))
-        except CounterpoiseError as error:
-            _LOGGER.warning("rights on %s are not known: the operator's connection: %s", cluster, error)
-        return inspection.inspect(reader, taken, operator=operator)
+def _connected(site: Site, cluster: str, stack: ExitStack) -> tuple[ClusterReader, ClusterAdmin | None]:
+    """Reader and operator, whose rights are looked at, where that one leads to the cluster; often the same."""
+    names = site.cluster(cluster)
+    if names.operator_connection_id == names.connection_id:
+        both = stack.enter_context(site.operator(cluster))
+        return both, both
+    reader = stack.enter_context(site.reader(cluster))
+    try:
+        return reader, stack.enter_context(site.operator(cluster))
+    except CounterpoiseError as error:
+        _LOGGER.warning("rights on %s are not known: the operator's connection: %s", cluster, error)
+        return reader, None
 
 
 def _run_under_way(site: Site, cluster: str) -> str | None:

@@ -1,5 +1,7 @@
 """Retention and compaction of the history: fewer old snapshots, one file per day and table, fewer rounds of results.
 
+Audits, and their pages, are kept no longer than snapshots are.
+
     report = compact(site, print)
     report.clusters, report.problems
 
@@ -92,6 +94,7 @@ def compact(site: Site, log: Log = _LOGGER.info, *, cluster: str | None = None) 
     for name, report in reports.items():
         try:
             report.files_deleted = _delete_unused(site, name, now)
+            report.files_deleted += _delete_old_audits(site, name, now)
         except CounterpoiseError as error:
             report.problem = report.problem or str(error)
     return CompactionReport(tuple(reports.values()), compact_results(site, now, log))
@@ -159,3 +162,18 @@ def _delete_unused(site: Site, cluster: str, now: datetime) -> int:
     for path in unused:
         store.delete(path)
     return len(unused)
+
+
+def _delete_old_audits(site: Site, cluster: str, now: datetime) -> int:
+    """Deletes audits as snapshots of their times are dropped, and the pages of days too long ago. Answers how many.
+
+    The newest of both stay, however old they are.
+    """
+    policy = site.cluster(cluster).policy.history
+    audits, pages = site.archive.audits(cluster), site.archive.audit_pages(cluster)
+    stay = history.surviving(({"snapshot_id": audit_id} for audit_id in audits), policy, now)
+    old = [path for audit_id, path in audits.items() if audit_id not in stay]
+    old += [pages[day] for day in sorted(pages)[:-1] if history.age_of(day, now) >= policy.keep_daily]
+    for path in old:
+        site.archive.store.delete(path)
+    return len(old)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from counterpoise import history
 from counterpoise.installation import Site
+from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.pipeline.checking import check_photograph
 from counterpoise.snapshot import take_snapshot
@@ -37,13 +38,18 @@ def keep(site: Site, taken: ClusterSnapshot) -> None:
 def photograph(site: Site, cluster: str, at: datetime) -> ClusterSnapshot:
     """A fresh look at a cluster; nothing is kept."""
     with site.reader(cluster) as reader:
-        return take_snapshot(
-            reader,
-            cluster=cluster,
-            snapshot_id=history.snapshot_id_for(cluster, at),
-            observed_at=site.clock(),
-            security_protocol=site.security_protocol(cluster),
-        )
+        return photograph_by(reader, site, cluster, at)
+
+
+def photograph_by(reader: ClusterReader, site: Site, cluster: str, at: datetime) -> ClusterSnapshot:
+    """As `photograph`, for those who are connected already."""
+    return take_snapshot(
+        reader,
+        cluster=cluster,
+        snapshot_id=history.snapshot_id_for(cluster, at),
+        observed_at=site.clock(),
+        security_protocol=site.security_protocol(cluster),
+    )
 
 
 def sound_photograph(site: Site, cluster: str, at: datetime) -> ClusterSnapshot:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise import analysis
-from counterpoise.audit.facts import PastFacts
+from counterpoise.audit.facts import PastFacts, SetAside
 from counterpoise.audit.figures import moving
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Site
@@ -60,6 +60,25 @@ def past_facts(site: Site, taken: ClusterSnapshot) -> PastFacts | None:
         moving_since=_moving_since(site, manifests, taken),
         **tables,
     )
+
+
+def set_aside(site: Site, taken: ClusterSnapshot, past: PastFacts | None) -> Iterator[SetAside]:
+    """The photographs of this cluster that were set aside since the newest snapshot of its history, oldest first."""
+    good = past.manifests["observed_at"][-1].as_py() if past else None
+    for row in site.archive.reasons_aside(taken.cluster):
+        try:
+            one = SetAside(
+                str(row["snapshot_id"]),
+                datetime.fromisoformat(row["observed_at"]),
+                tuple(map(str, row["reasons"])),
+                bool(row["counts_alone"]),
+            )
+            is_newer = good is None or one.observed_at > good
+        except (KeyError, TypeError, ValueError) as error:
+            _LOGGER.warning("what was set aside of %s is not counted: %s", taken.cluster, error)
+            continue
+        if is_newer and row.get("cluster_id") == taken.cluster_id:
+            yield one
 
 
 def usual_interval(manifests: pa.Table) -> timedelta | None:

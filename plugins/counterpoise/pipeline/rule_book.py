@@ -20,8 +20,9 @@ Made by `make docs-audit` from the rules in `plugins/counterpoise/audit/rules/`;
 
 `counterpoise audit --cluster NAME` and the Dag `kafka_audit` hold a cluster against every rule below. A finding is
 named by its rule and its subject ("topic orders", "broker 3", "cluster"): by that the next audit knows it again. What a
-rule needs and could not read is a finding, too: *unknown*, and never fine. Rules that need the history are named in one
-line of the report, "not asked", until the first snapshots are there.
+rule needs and could not read is a finding, too: *unknown*, and never fine. Rules that all lack the answer of one
+broker, or to one question, are listed in one such finding ([not-answered](#not-answered)). Rules that need the history
+are named in one line of the report, "not asked", until the first snapshots are there.
 
 A rule's thresholds are whole numbers; the policy of a cluster changes them, and waives findings that a team knows of:
 

@@ -116,15 +116,15 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
     """How many findings of each severity nobody waived, and what changed."""
     numbers = {severity: sum(one.finding.severity is severity for one in report.open) for severity in Severity}
     new = sum(one.is_new for one in report.open)
-    waived = len(report.found) - len(report.open)
+    changed = f"{count(new)}, {count(len(report.gone))}" if report.previous_at else "–"
     since = f"since {when(report.previous_at)}" if report.previous_at else "this is the first audit"
     return (
         Tile("Critical", count(numbers[Severity.CRITICAL]), "act on these now", numbers[Severity.CRITICAL] > 0),
         Tile("Warning", count(numbers[Severity.WARNING]), "will bite some day"),
         Tile("Info", count(numbers[Severity.INFO]), "good to know"),
         Tile("Not known", count(numbers[Severity.UNKNOWN]), "could not be read: not fine"),
-        Tile("New", count(new) if report.previous_at else "–", since),
-        Tile("Gone", count(len(report.gone)) if report.previous_at else "–", f"{count(waived)} waived now"),
+        Tile("New, gone", changed, since),
+        Tile("Waived", count(len(report.found) - len(report.open)), "known, with a reason"),
     )
 
 

@@ -9,7 +9,7 @@ from counterpoise.errors import ClusterError
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity
-from tests.audits import HEALTHY, facts, healthy, quorum, seen
+from tests.audits import HEALTHY, facts, healthy, photograph, quorum, seen
 
 RULES = (
     "quorum-size",
@@ -124,8 +124,9 @@ def test_combined_roles_matter_in_a_large_cluster() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_quorum_that_could_not_be_asked_is_unknown(rule: str) -> None:
     cluster = healthy()
-    cluster.fail_next("describe_quorum_state", ClusterError("the metadata quorum: not allowed"))
-    finding = seen(rule, facts(cluster))[0]
+    snapshot = photograph(cluster)
+    cluster.fail_next("describe_quorum", ClusterError("the metadata quorum: not allowed"))
+    finding = seen(rule, facts(cluster, snapshot=snapshot))[0]
     assert finding.severity is Severity.UNKNOWN
     assert "not allowed" in finding.seen
 

@@ -58,6 +58,11 @@ def test_bootstrap_addresses_are_counted_as_clients_meet_them(
     assert subjects("bootstrap-few-addresses", with_bootstrap(*entries)) == expected
 
 
+def test_two_bootstrap_addresses_are_told_as_two() -> None:
+    finding = seen("bootstrap-few-addresses", with_bootstrap(A, B))[0]
+    assert finding.seen == "the bootstrap list leads to 2 addresses, fewer than 3"
+
+
 def test_the_line_to_paste_names_brokers_of_different_racks() -> None:
     given = facts(healthy("orders-0: 1 2 3", racks="1=a 2=a 3=b 4=c"))
     assert given.walk is not None

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from counterpoise.audit import RULES
@@ -10,10 +12,13 @@ from counterpoise.audit.auditing import Before, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
+from counterpoise.model.audit_document import from_json, to_json
+from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import AuditReport, Finding, Seen
+from counterpoise.model.inspection import Asked
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from tests.audits import NOW, facts, fired, healthy, seen
+from tests.audits import NOW, facts, fired, healthy, photograph, seen
 
 ILL = "orders-0: 1\nstock-0: 2\npayments-0: 1 2 3"
 
@@ -40,7 +45,7 @@ def test_every_rule_has_words_and_an_id_of_its_own() -> None:
     assert {rule.area for rule in RULES} == set(Area)
     for rule in RULES:
         assert rule.id == rule.id.lower().replace(" ", "-").replace("_", "-"), rule.id
-        assert rule.severity is not Severity.UNKNOWN
+        assert (rule.severity is Severity.UNKNOWN) is (rule.id == "not-answered")
         for words in (rule.title, rule.why, rule.how, rule.source):
             assert words.strip(), rule.id
         assert rule.why.endswith("."), rule.id
@@ -155,11 +160,14 @@ def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
     cluster.quorum = None  # the three brokers vote, and are static
     first = report(facts(cluster))
     assert ("quorum-static", "quorum") in {one.finding.key for one in first.found}
-    cluster.fail_next("describe_quorum_state", ClusterError("not allowed"))
-    second = report(facts(cluster), Before.of(first))
+    snapshot = photograph(cluster)
+    cluster.fail_next("describe_quorum", ClusterError("not allowed"))
+    second = report(facts(cluster, snapshot=snapshot), Before.of(first))
     assert "quorum-static" not in {finding.rule for finding in second.gone}
     assert "quorum-static" not in second.passed
-    assert second.not_asked == ("metadata quorum: not allowed",)
+    assert second.not_asked == ()
+    (one,) = [one.finding for one in second.found if one.finding.subject == "metadata quorum"]
+    assert one.seen.startswith("not known: metadata quorum: not allowed; ")
 
 
 def test_without_history_one_line_names_the_rules_that_need_it() -> None:
@@ -185,3 +193,102 @@ def test_evidence_is_cut_and_counted() -> None:
     assert (len(evidence(("n",), rows).rows), evidence(("n",), rows).total) == (20, 25)
     assert evidence(("n",), rows[:3], 1000).total == 1000
     assert unknown("cluster", "why").severity is Severity.UNKNOWN
+
+
+# -- what did not answer
+
+
+def silent(broker_id: int, **changes: object) -> AuditFacts:
+    """A healthy cluster of which one broker told nothing but its metadata."""
+    given = facts(**changes)
+    asked, dirs = given.inspection, given.snapshot.log_dirs
+    heard = {
+        name: {b: told for b, told in getattr(asked, name).items() if b != broker_id}
+        for name in ("broker_configs", "versions", "features")
+    }
+    why = dict.fromkeys((Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), f"no answer from broker {broker_id}")
+    return replace(
+        given,
+        inspection=replace(asked, unanswered=why, **heard),
+        snapshot=with_log_dirs(given, dirs.filter(pc.not_equal(dirs["broker_id"], broker_id))),
+    )
+
+
+def with_log_dirs(given: AuditFacts, dirs: pa.Table) -> ClusterSnapshot:
+    return replace(given.snapshot, tables={**given.snapshot.tables, "log_dirs": dirs})
+
+
+def unknowns(found: AuditReport) -> list[tuple[str, str]]:
+    return [one.finding.key for one in found.found if one.finding.severity is Severity.UNKNOWN]
+
+
+def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() -> None:
+    given = silent(2)
+    blind = [finding.rule for finding in find(given) if finding.rule != "not-answered"]
+    assert len(blind) > 15
+    found = report(given)
+    assert unknowns(found) == [("not-answered", "broker 2")]
+    (one,) = [one.finding for one in found.found if one.finding.rule == "not-answered"]
+    assert one.seen == (
+        f"not known: broker configs, versions, features, log dirs of broker 2; {len(blind)} rules could not look"
+    )
+    assert one.evidence is not None
+    assert [rule_id for rule_id, _ in one.evidence.rows] == blind
+    assert {"advertised-loopback", "mixed-versions", "log-dir-offline", "disk-nearly-full"} <= set(blind)
+    assert not set(blind) & set(found.passed)
+    assert from_json(to_json(found), where="it") == found
+
+
+def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
+    cluster = healthy()
+    snapshot = photograph(cluster)
+    cluster.fail_next("describe_quorum", ClusterError("not allowed"))
+    found = report(facts(cluster, snapshot=snapshot, walk=None))
+    assert unknowns(found) == [("not-answered", "metadata quorum"), ("not-answered", "walk")]
+    assert [one.finding.seen.partition(";")[0] for one in found.found] == [
+        "not known: metadata quorum: not allowed",
+        "not known: walk: nobody walked to the cluster's endpoints",
+    ]
+
+
+def test_what_did_not_answer_is_new_still_there_and_gone() -> None:
+    ill = facts(healthy(ILL))
+    first = report(replace(ill, now=NOW - timedelta(days=1)))
+    second = report(replace(silent(2), past=ill.past, now=NOW), Before.of(first))
+    (one,) = [one for one in second.found if one.finding.rule == "not-answered"]
+    assert (one.is_new, one.first_seen) == (True, NOW)
+    third = report(replace(silent(2), now=NOW + timedelta(hours=1)), Before.of(second))
+    (one,) = [one for one in third.found if one.finding.rule == "not-answered"]
+    assert (one.is_new, one.first_seen) == (False, NOW)
+    other = report(silent(3), Before.of(third))
+    assert [gone.key for gone in other.gone] == [("not-answered", "broker 2")]
+    assert [gone.key for gone in report(facts(), Before.of(other)).gone] == [("not-answered", "broker 3")]
+
+
+def test_what_a_listed_rule_had_found_is_not_gone() -> None:
+    had = Seen(Finding("advertised-loopback", Severity.CRITICAL, "broker 2", "s"), NOW, is_new=True)
+    known = Seen(Finding("racks-missing", Severity.WARNING, "cluster", "s"), NOW, is_new=True)
+    before = Before.of(replace(report(facts()), found=(had, known)))
+    assert [gone.key for gone in report(silent(2), before).gone] == [("racks-missing", "cluster")]
+
+
+def test_a_waived_rule_is_not_listed_and_what_did_not_answer_can_be_waived() -> None:
+    racks = {101: "a", 102: "b", 103: "c"}
+    policy = AuditPolicy(waivers=(Waiver("mixed-versions", "known"),), controller_racks=racks)
+    found = report(silent(2, audit=policy))
+    assert waived(found) == ["cluster"]
+    (one,) = [one.finding for one in found.open if one.finding.rule == "not-answered"]
+    assert one.evidence is not None
+    assert "mixed-versions" not in {rule_id for rule_id, _ in one.evidence.rows}
+    policy = AuditPolicy(waivers=(Waiver("not-answered", "it is being built", ("broker 2",)),), controller_racks=racks)
+    found = report(silent(2, audit=policy))
+    assert (waived(found), found.open) == (["broker 2"], ())
+
+
+def test_what_another_broker_told_without_sizes_stands_for_itself() -> None:
+    given = silent(2)
+    rows = given.snapshot.log_dirs.to_pylist()
+    rows = [row | ({"total_bytes": None} if row["broker_id"] == 3 else {}) for row in rows]
+    dirs = pa.Table.from_pylist(rows, schema=given.snapshot.log_dirs.schema)
+    found = report(replace(given, snapshot=with_log_dirs(given, dirs)))
+    assert ("disk-nearly-full", "cluster") in unknowns(found)

@@ -234,7 +234,11 @@ def test_auto_leader_rebalance() -> None:
     assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.WARNING, "it depends on who decides"
     for broker_id in (1, 3):
         cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], key: "false"}
-    assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.INFO
+    off = the_only("auto-leader-rebalance", facts(cluster))
+    assert (off.severity, off.seen) == (Severity.INFO, f"{key} is off on every broker")
+    cluster.freeze_broker(3)
+    seen_of_two = [finding.seen for finding in seen("auto-leader-rebalance", facts(cluster))]
+    assert f"{key} is off on every broker that told it" in seen_of_two
 
 
 # -- versions

@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from counterpoise.audit.columns import NOT_KNOWN, PARTITION_ROW, PartitionColumns, read_partitions
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import LOG_DIRS, not_told
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import few, many, some
 from counterpoise.units import format_bytes
 
 _CLUSTER: Final = "cluster"
@@ -95,7 +96,7 @@ def _under_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
     yield from _isr_not_told(facts)
     columns = facts.partitions
     if untold := [columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN)]:
-        yield unknown(_CLUSTER, f"min.insync.replicas of {many(len(untold), 'topic')}: {some(untold, 5)}")
+        yield unknown(_CLUSTER, f"min.insync.replicas of {many(len(untold), 'topic')}: {few(untold)}")
     is_under = columns.is_isr_known & (columns.in_sync < columns.needed) & (columns.leaders != NOBODY)
     for topic, rows in columns.by_topic(is_under):
         at = columns.topic_of[rows[0]]
@@ -137,9 +138,7 @@ def _log_dirs(facts: AuditFacts) -> Iterator[Sighting]:
             evidence(("log dir", "error"), dirs),
             fix=(f"# mend or replace the disk of broker {broker_id}, then restart the broker",),
         )
-    answered = {row["broker_id"] for row in told}
-    if silent := [broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in answered]:
-        yield unknown(_CLUSTER, f"brokers {some(silent)} told no log dirs")
+    yield from not_told(facts, LOG_DIRS)
 
 
 def _fenced(facts: AuditFacts) -> Iterator[Sighting]:

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import counterpoise, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import by_topic, many, per_broker, preferred, some, told_bytes
+from counterpoise.audit.figures import by_topic, per_broker, preferred, told_bytes
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import LOG_DIRS, causes
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.measures import Evenness, evenness, share_not_preferred
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 from counterpoise.units import format_bytes, format_rate
 
 _CLUSTER: Final = "cluster"
@@ -161,7 +163,10 @@ def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
     holding = _holding(facts)
     held, untold = told_bytes(facts.snapshot, holding)
     if untold:
-        yield unknown(_CLUSTER, f"the size of {many(untold, 'replica')} on live brokers was not told")
+        words = f"the size of {many(untold, 'replica')} on live brokers was not told"
+        replicas = facts.snapshot.replicas
+        brokers = set(replicas.filter(pc.is_null(replicas["size_bytes"]))["broker_id"].to_pylist()) & set(holding)
+        yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, brokers))
         return
     found = evenness(held)
     is_much = found.max_minus_min >= facts.threshold(rule, "least_gigabytes") * 10**9

@@ -14,11 +14,11 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import EndpointWalk, Walk
+from counterpoise.model.walk import EndpointWalk, MetadataAnswer, Walk
+from counterpoise.model.words import many, some
 
 _CLUSTER: Final = "cluster"
 _NEEDS: Final = frozenset({Need.WALK})
@@ -34,7 +34,7 @@ def _few(facts: AuditFacts) -> Iterator[Sighting]:
         return
     yield Sighting(
         _CLUSTER,
-        f"the bootstrap list leads to {many(len(found), 'address')}, fewer than {least}",
+        f"the bootstrap list leads to {many(len(found), 'address', 'addresses')}, fewer than {least}",
         evidence(("entry", "resolves to"), [(one.address, some(one.ips) or "nothing") for one in walk.bootstrap]),
         fix=(f"bootstrap.servers={','.join(_wanted(facts))}",),
         severity=Severity.WARNING if len(found) < 2 else Severity.INFO,
@@ -67,7 +67,7 @@ def _dead(facts: AuditFacts) -> Iterator[Sighting]:
         if one.address not in removed:
             yield Sighting(
                 f"bootstrap address {one.address}",
-                f"of {len(walk.bootstrap)} bootstrap addresses, {one.address} does not answer: {_failed(one)}",
+                f"of {len(walk.bootstrap)} bootstrap addresses, {one.address} does not answer: {one.failure}",
                 steps(one),
                 fix=_without(facts, one.address),
                 severity=None if walk.answered_by else Severity.CRITICAL,
@@ -110,7 +110,8 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
         return
     if lost or None in met:
         why = f"to which broker {some(lost)} leads" if lost else "the rack of a broker that the list leads to"
-        yield unknown(_CLUSTER, why)
+        ends = [f"broker {broker_id}" for broker_id, one in sorted(_walk(facts).advertised.items()) if not one.answered]
+        yield unknown(_CLUSTER, why, tuple(ends) if lost else ())
         return
     rows = [(address, some(brokers), facts.snapshot.racks[brokers[0]]) for address, brokers in led.items()]
     yield Sighting(
@@ -138,22 +139,17 @@ def _other_cluster(facts: AuditFacts) -> Iterator[Sighting]:
             yield Sighting(
                 f"bootstrap address {one.address}",
                 f"{one.address} belongs to the cluster {one.told.cluster_id}, not to {ours}",
-                evidence(("address", "cluster id", "brokers"), [_told_row(one)]),
+                evidence(("address", "cluster id", "brokers"), [_told_row(one.address, one.told)]),
                 fix=_without(facts, one.address),
             )
 
 
 def _disagree(facts: AuditFacts) -> Iterator[Sighting]:
     """Of those that belong to the cluster: addresses that list other live brokers than most do."""
-    walk = _walk(facts)
-    told = [
-        one
-        for one in (*walk.bootstrap, *walk.advertised.values())
-        if one.told is not None and one.told.cluster_id == facts.snapshot.cluster_id
-    ]
-    answers = {tuple((b.broker_id, b.host, b.port) for b in one.told.brokers) for one in told if one.told}
+    told = _walk(facts).told_of(facts.snapshot.cluster_id)
+    answers = {tuple((b.broker_id, b.host, b.port) for b in answer.brokers) for _, answer in told}
     if len(answers) > 1:
-        rows = sorted(set(map(_told_row, told)))
+        rows = sorted({_told_row(address, answer) for address, answer in told})
         yield Sighting(
             _CLUSTER,
             f"brokers were asked for the live brokers within one walk and gave {len(answers)} different answers",
@@ -162,22 +158,14 @@ def _disagree(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _told_row(one: EndpointWalk) -> tuple[str, str, str]:
-    told = one.told
-    if told is None:
-        return one.address, "not told", "not told"
-    return one.address, told.cluster_id, some([f"{b.broker_id} at {b.host}:{b.port}" for b in told.brokers])
+def _told_row(address: str, told: MetadataAnswer) -> tuple[str, str, str]:
+    return address, told.cluster_id, some([f"{b.broker_id} at {b.host}:{b.port}" for b in told.brokers])
 
 
 def steps(one: EndpointWalk) -> Evidence:
     """The steps of a walk, as rows."""
     rows = [(one.address, step.name, "ok" if step.is_ok else "failed", step.said) for step in one.steps]
     return evidence(_STEPS, rows)
-
-
-def _failed(one: EndpointWalk) -> str:
-    step = one.failed_step
-    return "it answers" if step is None else f"{step.name}: {step.said}"
 
 
 def _walk(facts: AuditFacts) -> Walk:

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
+from counterpoise.audit.silence import not_told
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import Asked
 from counterpoise.model.request import matching
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 
 _CLUSTER: Final = "cluster"
 _REPORTERS: Final = "metric.reporters"
@@ -60,10 +61,7 @@ def _look(balancer: _Balancer, facts: AuditFacts) -> Iterator[Sighting]:
     topics = sorted(matching((*balancer.topics, *balancer.of_its_platform), names))
     configured = list(_configured(balancer, facts))
     if not topics and not configured:
-        untold = [b for b in facts.snapshot.live_broker_ids if b not in facts.inspection.broker_configs]
-        if untold:
-            why = facts.inspection.unanswered.get(Asked.BROKER_CONFIGS, "they were not told")
-            yield unknown(_CLUSTER, f"no topic of {balancer.name}; configs of broker {some(untold)}: {why}")
+        yield from not_told(facts, Asked.BROKER_CONFIGS, f"no topic of {balancer.name}; ")
         return
     growing = _growing(facts, sorted(matching(balancer.topics, names)))
     is_at_work = bool(growing) or any(trace.startswith(balancer.switch or _REPORTERS) for trace, _ in configured)

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import why
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import Asked, Quorum, QuorumVoter
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 from counterpoise.units import format_seconds
 
 _QUORUM: Final = "quorum"
@@ -52,7 +53,7 @@ def _size(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _not_told(facts: AuditFacts) -> Sighting:
-    return unknown(_QUORUM, facts.inspection.unanswered.get(Asked.QUORUM, "the cluster has no metadata quorum"))
+    return unknown(_QUORUM, why(facts, Asked.QUORUM), (Asked.QUORUM,))
 
 
 def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
@@ -92,7 +93,8 @@ def _static(facts: AuditFacts) -> Iterator[Sighting]:
     elif static := [voter.node_id for voter in quorum.voters if is_static(voter)]:
         yield Sighting(
             _QUORUM,
-            f"{many(len(static), 'voter')} of {len(quorum.voters)} are static: {some(static)}",
+            f"{len(static)} of {many(len(quorum.voters), 'voter')} {'is' if len(static) == 1 else 'are'} static: "
+            f"{some(static)}",
             fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _FEATURE),
         )
 

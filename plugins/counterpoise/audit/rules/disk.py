@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 from counterpoise.audit.commands import add_config, describe_config
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, positions, some, topic_codes
+from counterpoise.audit.figures import positions, topic_codes
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import LOG_DIRS, causes
 from counterpoise.model.columns import Ints
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import few, many, some
 from counterpoise.units import format_bytes
 
 _CLUSTER: Final = "cluster"
@@ -39,7 +41,7 @@ def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
     if not disks:
         yield unknown(_CLUSTER, "the history has no trend of disks yet: that needs a day of analysed snapshots")
     elif untold:
-        names = some([f"broker {disk.broker_id} {disk.log_dirs[0]}" for disk in untold], 5)
+        names = few([f"broker {disk.broker_id} {disk.log_dirs[0]}" for disk in untold])
         yield unknown(_CLUSTER, f"no trend of {many(len(untold), 'disk')}: {names}")
     soon, very_soon = facts.threshold(rule, "days"), facts.threshold(rule, "critical_days")
     filling: dict[int, list[DiskForecast]] = {}
@@ -72,7 +74,8 @@ def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
     telling = set(dirs["broker_id"].to_pylist()) if dirs.num_rows else set()
     untold = [b for b in facts.snapshot.live_broker_ids if b not in telling]
     if untold:
-        yield unknown(_CLUSTER, f"the size of the disks of broker {some(untold)} was not told")
+        words = f"the size of the disks of broker {some(untold)} was not told"
+        yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, untold))
     for broker_id in sorted(telling):
         rows = _disks_of(dirs, broker_id)
         full = [row for row in rows if row[3] > warns]

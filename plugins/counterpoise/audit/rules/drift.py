@@ -13,11 +13,12 @@ from typing import Final
 
 from counterpoise.audit.commands import add_config, delete_config, describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
+from counterpoise.audit.silence import not_told
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 
 _CLUSTER: Final = "cluster"
 _AUTO_BALANCE: Final = "auto.leader.rebalance.enable"
@@ -63,10 +64,7 @@ _SECRET: Final = re.compile(r"password|secret|jaas|credential|token|keystore|tru
 
 def _versions(facts: AuditFacts) -> Iterator[Sighting]:
     versions = facts.inspection.versions
-    untold = [b for b in facts.snapshot.live_broker_ids if b not in versions]
-    if untold:
-        why = facts.inspection.unanswered.get(Asked.VERSIONS, "no answer")
-        yield unknown(_CLUSTER, f"what broker {some(untold)} speaks: {why}")
+    yield from not_told(facts, Asked.VERSIONS)
     kinds = Counter((found.api_ranges, found.metadata_version) for found in versions.values())
     if len(kinds) > 1:
         rows = [(broker_id, found.api_ranges, found.metadata_version) for broker_id, found in sorted(versions.items())]
@@ -81,9 +79,7 @@ def _versions(facts: AuditFacts) -> Iterator[Sighting]:
 def _features(facts: AuditFacts) -> Iterator[Sighting]:
     """Levels that every broker supports and that are not in force: an upgrade that nobody finished."""
     features = facts.inspection.features
-    untold = [b for b in facts.snapshot.live_broker_ids if b not in features]
-    if untold:
-        yield unknown(_CLUSTER, f"the features of broker {some(untold)} were not told")
+    yield from not_told(facts, Asked.FEATURES)
     if not features:
         return
     rows = []
@@ -107,7 +103,7 @@ def _features(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _static(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _untold(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     told = facts.inspection.broker_configs
     for key in SHOULD_MATCH:
         values = {
@@ -126,7 +122,7 @@ def _static(facts: AuditFacts) -> Iterator[Sighting]:
 
 def _dynamic(facts: AuditFacts) -> Iterator[Sighting]:
     """Keys that somebody set on some brokers by hand, and not alike on all."""
-    yield from _untold(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     told = facts.inspection.broker_configs
     keys = {
         key
@@ -158,7 +154,7 @@ def _dynamic_row(key: str, found: ConfigValue | None) -> tuple[str, str]:
 
 
 def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _untold(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     values = {
         broker_id: configs[_AUTO_BALANCE].value
         for broker_id, configs in sorted(facts.inspection.broker_configs.items())
@@ -167,7 +163,8 @@ def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
     off = [broker_id for broker_id, value in values.items() if value == "false"]
     if off:
         is_mixed = len(off) < len(values)
-        which = f"on broker {some(off)} and on elsewhere" if is_mixed else "on every broker"
+        told = "" if len(values) == len(facts.snapshot.live_broker_ids) else " that told it"
+        which = f"on broker {some(off)} and on elsewhere" if is_mixed else f"on every broker{told}"
         yield Sighting(
             _CLUSTER,
             f"{_AUTO_BALANCE} is off {which}",
@@ -178,13 +175,6 @@ def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
             ),
             severity=Severity.WARNING if is_mixed else None,
         )
-
-
-def _untold(facts: AuditFacts) -> Iterator[Sighting]:
-    untold = [b for b in facts.snapshot.live_broker_ids if b not in facts.inspection.broker_configs]
-    if untold:
-        why = facts.inspection.unanswered.get(Asked.BROKER_CONFIGS, "they were not told")
-        yield unknown(_CLUSTER, f"configs of broker {some(untold)}: {why}")
 
 
 def _in_words(values: Mapping[int, str | None]) -> str:

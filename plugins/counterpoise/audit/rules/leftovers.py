@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import counterpoise, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, moving, some
+from counterpoise.audit.figures import moving
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import not_told
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 from counterpoise.units import format_bytes, format_seconds
 
 _CLUSTER: Final = "cluster"
@@ -77,7 +79,7 @@ def _rates_elsewhere(facts: AuditFacts) -> Iterator[Sighting]:
             "without effect",
             evidence(("broker", "key", "value"), rows),
         )
-    yield from _untold_configs(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
 
 
 def _old(facts: AuditFacts) -> Iterator[Sighting]:
@@ -193,14 +195,7 @@ def _cordoned(facts: AuditFacts) -> Iterator[Sighting]:
                 evidence(("broker", "log dirs", "set where"), [(broker_id, found.value, found.source)]),
                 fix=(delete_config("brokers", broker_id, (_CORDONED,)),),
             )
-    yield from _untold_configs(facts)
-
-
-def _untold_configs(facts: AuditFacts) -> Iterator[Sighting]:
-    untold = [b for b in facts.snapshot.live_broker_ids if b not in facts.inspection.broker_configs]
-    if untold:
-        why = facts.inspection.unanswered.get(Asked.BROKER_CONFIGS, "they were not told")
-        yield unknown(_CLUSTER, f"configs of broker {some(untold)}: {why}")
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
 
 
 RULES: Final = (

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.audit.rules.bootstrap import steps
+from counterpoise.audit.silence import not_told
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import EndpointWalk
+from counterpoise.model.words import few, many, some
 
 _CLUSTER: Final = "cluster"
 _WALK: Final = frozenset({Need.WALK})
@@ -62,12 +63,12 @@ def _unreachable(facts: AuditFacts) -> Iterator[Sighting]:
         one = _advertised(facts).get(broker_id)
         if one is None:
             yield unknown(f"broker {broker_id}", "nobody walked to its endpoint")
-        elif (failed := one.failed_step) is not None:
+        elif not one.answered:
             topics = led.get(broker_id, [])
-            lost = f"; {many(len(topics), 'topic')} with partitions that it leads cannot be used: {some(topics, 5)}"
+            lost = f"; {many(len(topics), 'topic')} with partitions that it leads cannot be used: {few(topics)}"
             yield Sighting(
                 f"broker {broker_id}",
-                f"broker {broker_id} advertises {one.address}: {failed.name}: {failed.said}{lost if topics else ''}",
+                f"broker {broker_id} advertises {one.address}: {one.failure}{lost if topics else ''}",
                 steps(one),
                 fix=_advertise(facts, broker_id),
             )
@@ -86,7 +87,7 @@ def _advertise(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     """The line of server.properties, with the listeners that the broker advertises now."""
     configs = facts.inspection.broker_configs.get(broker_id, {})
     told = configs.get(_ADVERTISED) or configs.get(_LISTENERS)
-    listeners = listeners_of(told.value if told else None) or (Listener("CLIENT", "", "9092"),)
+    listeners = listeners_of(told.value if told else None) or (Listener("LISTENER", "", "PORT"),)
     line = ",".join(f"{one.name}://HOST-THAT-CLIENTS-RESOLVE:{one.port}" for one in listeners)
     return (f"# server.properties of broker {broker_id}, then restart it:", f"{_ADVERTISED}={line}")
 
@@ -98,17 +99,16 @@ def _wrong_broker(facts: AuditFacts) -> Iterator[Sighting]:
         if one.is_expected_broker is None:
             yield unknown(f"broker {broker_id}", f"which broker answers at {one.address}")
         elif not one.is_expected_broker:
-            actual = "another broker" if one.actual_broker_id is None else f"broker {one.actual_broker_id}"
             yield Sighting(
                 f"broker {broker_id}",
-                f"broker {broker_id} advertises {one.address}, where {actual} answers",
+                f"broker {broker_id} advertises {one.address}, where {one.actual_broker} answers",
                 steps(one),
                 fix=_advertise(facts, broker_id),
             )
 
 
 def _loopback(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     for broker_id, found in _endpoints(facts).items():
         local = [one for one in found if _is_local(one.host)]
         if local:
@@ -129,7 +129,7 @@ def _is_local(host: str) -> bool:
 
 
 def _raw_ip(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     for broker_id, found in _endpoints(facts).items():
         raw = [one for one in found if _ip(one.host) is not None and not _is_local(one.host)]
         if raw:
@@ -149,7 +149,7 @@ def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     at: dict[str, set[int]] = {}
     for broker_id, found in _endpoints(facts).items():
         for one in found:
@@ -166,7 +166,7 @@ def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     protocols: dict[str, dict[int, str]] = {}
     for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
         mapped = _protocols(configs)
@@ -186,7 +186,7 @@ def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     named = {b: _advertised_names(configs) for b, configs in sorted(facts.inspection.broker_configs.items())}
     for name in sorted(set().union(*named.values())):
         without = [broker_id for broker_id, names in named.items() if name not in names]
@@ -201,7 +201,7 @@ def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _not_in_map(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     lost: dict[str, list[int]] = {}
     for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
         mapped = _protocols(configs)
@@ -233,15 +233,6 @@ def _advertised_names(configs: Mapping[str, ConfigValue]) -> set[str]:
     controllers = {name.strip().upper() for name in (_value(configs, "controller.listener.names") or "").split(",")}
     told = listeners_of(_value(configs, _ADVERTISED)) or listeners_of(_value(configs, _LISTENERS))
     return {one.name for one in told} - controllers
-
-
-def _silent(facts: AuditFacts) -> Iterator[Sighting]:
-    """Brokers whose configs are not known."""
-    asked = facts.inspection.broker_configs
-    silent = [broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in asked]
-    if silent:
-        why = facts.inspection.unanswered.get(Asked.BROKER_CONFIGS, "they were not told")
-        yield unknown(_CLUSTER, f"the configs of brokers {some(silent)}: {why}")
 
 
 def _endpoints(facts: AuditFacts) -> dict[int, list[Listener]]:

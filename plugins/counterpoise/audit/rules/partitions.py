@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import add_partitions, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, per_broker, some
+from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.model.inspection import Asked
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 from counterpoise.units import format_bytes, format_rate
 
 _CLUSTER: Final = "cluster"

@@ -13,12 +13,12 @@ import numpy as np
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import MOST_ROWS, Area, Rule, Sighting, evidence
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import many, some
 
 _CLUSTER: Final = "cluster"
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#basic_ops_racks"

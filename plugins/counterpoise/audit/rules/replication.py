@@ -17,14 +17,15 @@ import numpy as np
 from counterpoise.audit.columns import NOT_KNOWN
 from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import many, some
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.silence import not_told
 from counterpoise.model.columns import Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import few, many, some
 
 _CLUSTER: Final = "cluster"
 _ASKED: Final = frozenset({Need.INSPECTION})
@@ -140,7 +141,7 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
 def _min_isr_not_told(facts: AuditFacts) -> Iterator[Sighting]:
     columns = facts.partitions
     if untold := [columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN).tolist()]:
-        yield unknown(_CLUSTER, f"{_MIN_ISR} of {many(len(untold), 'topic')}: {some(untold, 5)}")
+        yield unknown(_CLUSTER, f"{_MIN_ISR} of {many(len(untold), 'topic')}: {few(untold)}")
 
 
 def _levels(facts: AuditFacts, topics: list[str]) -> Evidence:
@@ -179,7 +180,7 @@ def _internal_factors(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     if len(facts.snapshot.registered_broker_ids) < 2:
         return
     for key in keys:
@@ -194,7 +195,7 @@ def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[Sight
 
 
 def _auto_create(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     if found := _brokers_with(facts, _AUTO_CREATE, "true"):
         yield Sighting(
             _CLUSTER,
@@ -215,18 +216,11 @@ def _told_by(found: Mapping[int, ConfigValue]) -> Evidence:
     return evidence(("broker", "value", "set by"), rows)
 
 
-def _silent(facts: AuditFacts) -> Iterator[Sighting]:
-    asked = facts.inspection.broker_configs
-    if silent := [broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in asked]:
-        why = facts.inspection.unanswered.get(Asked.BROKER_CONFIGS, "they were not told")
-        yield unknown(_CLUSTER, f"the configs of brokers {some(silent)}: {why}")
-
-
 def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
     """Where it is in force; topics that set it themselves one by one."""
     if why := facts.inspection.unanswered.get(Asked.TOPIC_CONFIGS):
         yield unknown(_CLUSTER, f"the configs of topics: {why}")
-    yield from _silent(facts)
+    yield from not_told(facts, Asked.BROKER_CONFIGS)
     asked = facts.inspection.topic_configs
     on = sorted(topic for topic, configs in asked.items() if _UNCLEAN in configs and configs[_UNCLEAN].value == "true")
     own = [topic for topic in on if _is_own(facts, topic, _UNCLEAN)]

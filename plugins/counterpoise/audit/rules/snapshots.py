@@ -1,4 +1,4 @@
-"""Snapshots: silence is a finding.
+"""Snapshots: silence is a finding, and so are photographs that do not join the history.
 
 the newest snapshot is 7 hours old; one is due every hour        # snapshots-silent
 """
@@ -16,6 +16,10 @@ from counterpoise.units import format_seconds
 _LEAST_SILENCE: Final = timedelta(hours=1)
 _SUBJECT: Final = "cluster"
 _SHOWN: Final = 5
+_LESS: Final = (
+    "# if the cluster really has so much less, and nobody can wait until that is believed: in its policy, for a while",
+    "history: {least_share_of_previous_percent: 0}",
+)
 
 
 def _silent(facts: AuditFacts) -> Iterator[Sighting]:
@@ -50,6 +54,26 @@ def _silent(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
+def _set_aside(facts: AuditFacts) -> Iterator[Sighting]:
+    if not facts.set_aside:
+        return
+    count, newest = len(facts.set_aside), facts.set_aside[-1]
+    since = f"{facts.set_aside[0].observed_at:%Y-%m-%d %H:%M} UTC"
+    those = "the newest photograph was" if count == 1 else f"the newest {count:,} photographs in a row were"
+    more = f" and {len(newest.reasons) - 1:,} more" if len(newest.reasons) > 1 else ""
+    rows = [
+        (one.snapshot_id, f"{one.observed_at:%Y-%m-%d %H:%M} UTC", reason)
+        for one in reversed(facts.set_aside)
+        for reason in one.reasons
+    ]
+    yield Sighting(
+        _SUBJECT,
+        f"{those} set aside, since {since}: {newest.reasons[0] if newest.reasons else 'no reason was kept'}{more}",
+        evidence(("snapshot", "taken", "what is wrong"), rows),
+        fix=(counterpoise("snapshot", "--cluster", facts.snapshot.cluster), *(_LESS if newest.is_loss else ())),
+    )
+
+
 RULES: Final = (
     Rule(
         "snapshots-silent",
@@ -63,5 +87,18 @@ RULES: Final = (
         look=_silent,
         needs=frozenset({Need.HISTORY}),
         thresholds={"intervals": 3},
+    ),
+    Rule(
+        "snapshots-set-aside",
+        Area.SNAPSHOTS,
+        Severity.WARNING,
+        title="Snapshots that are set aside",
+        why="A photograph that contradicts itself, or lost much of what was there, joins no history: nothing is "
+        "analysed or planned on it, and every report shows the last good one.",
+        how="See what is wrong, and photograph again: what a cluster looks like for a moment passes. A loss that is "
+        "real is believed when it was seen some times in a row (`believed_after`). docs/operating.md, Bad snapshots, "
+        "has every case; the photographs lie in aside/ of the store, each with its checks.",
+        source="https://docs.greatexpectations.io/docs/core/introduction/",
+        look=_set_aside,
     ),
 )
