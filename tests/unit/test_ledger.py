@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from counterpoise.approval import granted_approval
 from counterpoise.errors import InputError, LedgerError, NotApprovedError, RunConflictError, WrongClusterError
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.database import open_database
+from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
@@ -44,6 +44,7 @@ def test_migrations_make_exactly_the_tables_that_the_code_uses(tmp_path: Path) -
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": False})
         assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == newest_revision()
 
 
 def test_a_newer_plan_supersedes_one_that_nobody_started(ledger: Ledger) -> None:

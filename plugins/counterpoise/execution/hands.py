@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
 
 LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
-LOOK_SOON_SECONDS: Final = 1.0  # while the last ones do: short enough for Airflow's operator to stay in its worker
+LOOK_SOON_SECONDS: Final = 0.5  # while the last ones do: short enough for Airflow's operator to stay in its worker
 READ_BACK_SECONDS: Final = 0.15  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
 # The topic was deleted since the look; a cancel without an answer came after all, so that the next finds nothing.
