@@ -261,7 +261,8 @@ class Demo:
             f"throttle settings {same} ({len(outcome.throttles)} set); reassignments under way: "
             f"{outcome.reassignments_left}; records that the producer could not write: {outcome.records_lost}"
         )
-        for path in sorted(self.place.reports.rglob("*.html")):
+        pages = self.place.reports.rglob("*.html")
+        for path in sorted(page for page in pages if not any("data-docs" in part for part in page.parts)):
             self.terminal.note(f"report: {path}")
 
     def _what_failed(self, question: PendingApproval) -> str:
