@@ -32,8 +32,8 @@ test: setup  ## every test; tests/README.md has the time budget of each suite
 
 # Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer. So that
 # both sides end together, the one that is done first goes on with these.
-SHARED_OUT := $(addprefix tests/integration/,test_kafka_admin.py test_kafka_admin_secured.py test_inspection.py \
-	test_load_on_brokers.py test_local_airflow.py test_local_kafka.py test_readme.py)
+SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_airflow.py test_local_kafka.py \
+	test_readme.py)
 
 test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation

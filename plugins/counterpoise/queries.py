@@ -127,4 +127,5 @@ def audit_report(site: Site, cluster: str, *, suffix: str = "html") -> str:
 
 
 def plan_report(site: Site, run_id: str) -> str:
-    return report(site, plan_report_name(site.ledger.run(run_id).cluster, run_id))
+    """The name of the report of a run's plan. Raises InputError for a run that is not known."""
+    return plan_report_name(site.ledger.run(run_id).cluster, run_id)

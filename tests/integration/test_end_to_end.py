@@ -136,10 +136,13 @@ def check_pages(demo: Demo) -> None:
     token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
     for page in ("reports", f"reports/{CLUSTER}/leader-balance.html", f"runs/{run.run_id}/plan"):
         assert httpx.get(f"{base}/{page}").status_code == 401
-        shown = httpx.get(f"{base}/{page}", headers={"Authorization": f"Bearer {token}"})
+        shown = httpx.get(f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True)
         assert shown.status_code == 200, page
         assert "<script" not in shown.text
         assert "default-src 'none'" in shown.headers["content-security-policy"]
+    (checks,) = re.findall(r'href="([^"]+data-docs/index.html)"', shown.text)
+    docs = httpx.get(str(shown.url.join(checks)), headers={"Authorization": f"Bearer {token}"})
+    assert docs.status_code == 200
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])

@@ -57,6 +57,7 @@ def validate(site: Site, run_id: str, fingerprint: str) -> None:
         violations=tuple(f"{v.rule}: {v.subject}: {v.message}" for v in violations),
         data_check_failures=tuple(str(failure) for failure in data.grave),
         data_checks_passed=data.passed,
+        data_checks=f"{plan_docs_folder(made.cluster, run.run_id).rpartition('/')[2]}/index.html",
         rate_bytes_per_second=default_rate(made, policy.movement),
         at_once=most_at_once(policy.movement),
     )

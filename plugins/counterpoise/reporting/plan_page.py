@@ -59,12 +59,13 @@ def plan_report(
     violations: Sequence[str] = (),
     data_check_failures: Sequence[str] = (),
     data_checks_passed: int | None = None,
+    data_checks: str | None = None,
     moves_shown: int = MOVES_SHOWN,
 ) -> str:
     """One self-contained HTML page. `violations` and `data_check_failures` are sentences; empty means that all holds.
 
-    `data_checks_passed` None says that the data checks did not run. Of moves and brokers those that matter most are
-    listed, the others counted.
+    `data_checks_passed` None says that the data checks did not run; `data_checks` is where they lie, relative to the
+    page. Of moves and brokers those that matter most are listed, the others counted.
     """
     seen = Overview.of(plan)
     moves, other_moves = largest_moves(plan, moves_shown)
@@ -92,6 +93,7 @@ def plan_report(
         violations=violations,
         data_check_failures=data_check_failures,
         data_checks_passed=data_checks_passed,
+        data_checks=data_checks,
         rate=rate_bytes_per_second,
         expected_seconds=seen.busiest_link_bytes / rate_bytes_per_second,
     )

@@ -18,7 +18,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.params import Path as PathParameter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError
@@ -75,10 +75,10 @@ def build_app(open_site: OpenSite) -> FastAPI:
         with open_site() as site:
             return queries.report(site, name)
 
-    @app.get("/runs/{run_id}/plan", response_class=HTMLResponse)
-    def plan_report(run_id: str) -> str:
+    @app.get("/runs/{run_id}/plan")
+    def plan_report(run_id: str) -> RedirectResponse:
         with open_site() as site:
-            return queries.plan_report(site, run_id)
+            return RedirectResponse(f"../../reports/{quote(queries.plan_report(site, run_id))}")
 
     return app
 
