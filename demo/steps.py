@@ -261,9 +261,8 @@ class Demo:
             f"throttle settings {same} ({len(outcome.throttles)} set); reassignments under way: "
             f"{outcome.reassignments_left}; records that the producer could not write: {outcome.records_lost}"
         )
-        pages = self.place.reports.rglob("*.html")
-        for path in sorted(page for page in pages if not any("data-docs" in part for part in page.parts)):
-            self.terminal.note(f"report: {path}")
+        for name in queries.list_reports(self.site):
+            self.terminal.note(f"report: {self.place.reports / name}")
 
     def _what_failed(self, question: PendingApproval) -> str:
         return self._what_failed_in(question.dag_id, question.run_id)
