@@ -261,9 +261,14 @@ class LocalKafka:
 
 
 def _archive_classes(version: str) -> None:
-    """The first start on a machine runs one broker up and down before: all later ones start in half the time."""
+    """The first start on a machine runs one broker up and down before: all later ones start in half the time.
+
+    A Java that writes no archive leaves an empty file in its place, which no JVM minds, and is not tried again.
+    """
     jars = kafka_jars(version)
     archive = archive_of(jars)
+    if archive.exists():
+        return
     with locked(jars.parent / f".{version}.lock"):
         if archive.exists():
             return
@@ -271,8 +276,8 @@ def _archive_classes(version: str) -> None:
             written = Path(scratch, archive.name)
             with LocalKafka(Path(scratch, "kafka"), 1, version=version, jvm_options=archive_at_exit(written)) as kafka:
                 kafka.stop_broker(1)
-            if written.exists():
-                written.replace(archive)
+            written.touch()
+            written.replace(archive)
 
 
 @contextmanager
