@@ -22,7 +22,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Site
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.result_tables import SERIES
-from counterpoise.spark_submit import SparkJobError, run_job
+from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
 from counterpoise.storage.staging import working_root
 
 Log = Callable[[str], None]
@@ -31,7 +31,7 @@ _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 # A small round is mostly Spark's start, and up to some millions of rows compiling well takes longer than running what
 # was compiled quickly. Memory is the heap's; the process takes about one GiB more.
 _SPARK_CONF: Final = (
-    (1_000_000, {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}),
+    (1_000_000, START_FAST),
     (
         12_000_000,
         {

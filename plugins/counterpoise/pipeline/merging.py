@@ -20,7 +20,7 @@ from counterpoise.history import DailyPlan, Merge
 from counterpoise.installation import Site
 from counterpoise.model.result_tables import PARTITION_LOAD_DAILY, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
-from counterpoise.spark_submit import run_job
+from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
 
 Log = Callable[[str], None]
@@ -29,10 +29,7 @@ WORK: Final = "work"  # what jobs make, before it has its place
 _DAILY: Final = "partition_load_daily"
 _MADE_OF: Final = b"made_of"
 _ROWS_OF_A_SMALL_JOB: Final = 1_000_000
-_START_FAST: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-}
+_SMALL: Final = {**START_FAST, "spark.sql.shuffle.partitions": "2"}
 _ROOM_FOR_MILLIONS: Final = {"spark.driver.memory": "4g"}
 
 
@@ -93,7 +90,7 @@ def _run(site: Site, work: str, merges: Sequence[Merge], dailies: Sequence[Daily
         ],
     }
     rows = sum(sum(merge.row_counts.values()) for merge in merges)
-    conf = _START_FAST if rows < _ROWS_OF_A_SMALL_JOB else _ROOM_FOR_MILLIONS
+    conf = _SMALL if rows < _ROWS_OF_A_SMALL_JOB else _ROOM_FOR_MILLIONS
     inputs = {file["path"] for entries in plan.values() for entry in entries for file in entry["files"]}
     master = site.locations.spark_master
     with tempfile.TemporaryDirectory() as folder, working_root(site.archive.store, master, inputs) as root:
