@@ -11,6 +11,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ApprovalPolicy
+from counterpoise.units import format_moment
 
 
 def people_needed(plan: RebalancePlan) -> int:
@@ -36,14 +37,14 @@ def granted_approval(approvals: Sequence[Approval], fingerprint: str, now: datet
         raise NotApprovedError(f"plan {fingerprint} was not approved; approve it first (`counterpoise approve PLAN`)")
     last = approvals[-1]
     if last.decision is not Decision.GRANTED:
-        raise NotApprovedError(f"plan {fingerprint} was {last.decision} by {last.by} at {last.at:%Y-%m-%d %H:%M} UTC")
+        raise NotApprovedError(f"plan {fingerprint} was {last.decision} by {last.by} at {format_moment(last.at)}")
     if last.fingerprint != fingerprint:
         raise NotApprovedError(f"the approval is for plan {last.fingerprint}, not for {fingerprint}; approve this one")
     if last.expires_at is None or last.rate_bytes_per_second is None:
         raise NotApprovedError(f"the approval of plan {fingerprint} names no rate or no end; approve it again")
     if now >= last.expires_at:
         raise NotApprovedError(
-            f"the approval of plan {fingerprint} by {last.by} expired at {last.expires_at:%Y-%m-%d %H:%M} UTC; "
+            f"the approval of plan {fingerprint} by {last.by} expired at {format_moment(last.expires_at)}; "
             "approve it again, or make a new plan"
         )
     said = who_said_yes([a for a in approvals if a.decision is not Decision.GRANTED or _holds(a, fingerprint, now)])

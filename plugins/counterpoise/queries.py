@@ -126,6 +126,6 @@ def audit_report(site: Site, cluster: str, *, suffix: str = "html") -> str:
     return report(site, audit_report_name(cluster, suffix=suffix))
 
 
-def plan_report(site: Site, run_id: str) -> str:
+def name_of_plan_report(site: Site, run_id: str) -> str:
     """The name of the report of a run's plan. Raises InputError for a run that is not known."""
     return plan_report_name(site.ledger.run(run_id).cluster, run_id)

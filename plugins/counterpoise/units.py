@@ -150,3 +150,8 @@ def format_seconds(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (secs, "s")]
     shown = [f"{count} {unit}" for count, unit in parts if count][:2]
     return " ".join(shown) or "0 s"
+
+
+def format_moment(at: datetime) -> str:
+    """A time in UTC to the minute: `2026-12-01 06:00 UTC`."""
+    return f"{at:%Y-%m-%d %H:%M} UTC"

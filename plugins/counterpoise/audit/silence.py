@@ -67,5 +67,5 @@ def _told(facts: AuditFacts) -> dict[str, frozenset[int]]:
         Asked.BROKER_CONFIGS: frozenset(asked.broker_configs),
         Asked.VERSIONS: frozenset(asked.versions),
         Asked.FEATURES: frozenset(asked.features),
-        LOG_DIRS: frozenset(facts.snapshot.log_dirs["broker_id"].to_pylist()),
+        LOG_DIRS: frozenset(facts.snapshot.log_dirs["broker_id"].unique().to_pylist()),
     }

@@ -16,6 +16,7 @@ from counterpoise.cli.printable import printable
 from counterpoise.errors import StoreError
 from counterpoise.model.finding import AuditReport, Seen
 from counterpoise.model.severity import Severity
+from counterpoise.units import format_moment
 
 _FOUND: Final = 1
 _FAILING: Final = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
@@ -88,7 +89,7 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
         console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
     if report.previous_at:
         new = sum(one.is_new for one in report.open)
-        console.print(f"since {report.previous_at:%Y-%m-%d %H:%M} UTC: {new} new, {len(report.gone)} gone")
+        console.print(f"since {format_moment(report.previous_at)}: {new} new, {len(report.gone)} gone")
     for words in report.not_asked:
         console.print(printable(f"not asked: {words}"), markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")

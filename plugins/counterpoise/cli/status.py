@@ -16,7 +16,7 @@ from counterpoise.installation import Site, open_site
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.queries import RunStatus
-from counterpoise.units import format_rate
+from counterpoise.units import format_moment, format_rate
 
 _LOOK_SECONDS = 1.0
 _REQUESTS_SHOWN = 10
@@ -119,4 +119,4 @@ def _request_in_words(asked: ControlRequest) -> str:
     if asked.rate_bytes_per_second is not None:
         what += f" {format_rate(asked.rate_bytes_per_second)}"
     what += asked.until_in_words
-    return f"{asked.at:%Y-%m-%d %H:%M} UTC: {what}, asked by {asked.by}: {asked.why}"
+    return f"{format_moment(asked.at)}: {what}, asked by {asked.by}: {asked.why}"

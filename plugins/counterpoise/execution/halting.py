@@ -17,7 +17,7 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.pulse import Pulse
 from counterpoise.model.words import few
-from counterpoise.units import format_rate, format_seconds
+from counterpoise.units import format_moment, format_rate, format_seconds
 
 _MOST_GAPS = 1  # keys that somebody else removed are set again once
 _MOST_UNTHROTTLED_LOOKS = 5  # with something in flight; setting keys takes one, reading them back another
@@ -41,7 +41,7 @@ def reason_to_rest(seen: Observation, limits: MovementPolicy) -> str:
     if paused := seen.standing.paused:
         return f"paused by {paused.by}: {paused.why}"
     if opens := opens_at(limits, seen.now):
-        return f"outside the maintenance windows; the next one opens at {opens:%Y-%m-%d %H:%M} UTC"
+        return f"outside the maintenance windows; the next one opens at {format_moment(opens)}"
     return ""
 
 

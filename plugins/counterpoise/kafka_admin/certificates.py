@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from counterpoise.model.walk import Certificate
+from counterpoise.units import format_moment
 
 # OpenSSL's numbers (x509_vfy.h).
 _NOT_YET_VALID: Final = 9
@@ -50,7 +51,7 @@ def refusal_in_words(
     if code == _EXPIRED:
         if certificate.expires_at > now:
             return "a certificate above the broker's own has expired"
-        return f"the certificate expired on {certificate.expires_at:%Y-%m-%d %H:%M} UTC"
+        return f"the certificate expired on {format_moment(certificate.expires_at)}"
     if code == _NOT_YET_VALID:
         return "the certificate is not valid yet; is a clock wrong?"
     if code in _WRONG_HOST:

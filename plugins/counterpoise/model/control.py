@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from counterpoise.units import format_moment
+
 
 class Control(StrEnum):
     PAUSE = "pause"  # nothing new; what is in flight finishes
@@ -43,7 +45,7 @@ class ControlRequest:
     @property
     def until_in_words(self) -> str:
         """` until 2026-01-31 22:00 UTC`, with the blank before it; "" without an end."""
-        return f" until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else ""
+        return f" until {format_moment(self.until)}" if self.until else ""
 
     @property
     def frozen_in_words(self) -> str:

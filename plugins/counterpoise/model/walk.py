@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
+from counterpoise.units import format_moment
 
 
 class StepName(StrEnum):
@@ -47,7 +48,7 @@ class Certificate:
     @property
     def expires_in_words(self) -> str:
         """`2026-12-01 00:00 UTC`."""
-        return f"{self.expires_at:%Y-%m-%d %H:%M} UTC"
+        return format_moment(self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from counterpoise.model.finding import AuditReport, RuleText, Seen
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import Walk
+from counterpoise.model.words import many
 from counterpoise.pipeline.observing import photograph_by
 from counterpoise.pipeline.remembering import past_facts, set_aside, usual_interval
 
@@ -82,7 +83,7 @@ def failure_of(site: Site, report: AuditReport) -> str | None:
     titles = {rule.id: rule.title for rule in RULES}
     named = [f"{finding.severity}: {titles.get(finding.rule, finding.rule)} ({finding.subject})" for finding in grave]
     more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    count = f"{len(named)} finding{'' if len(named) == 1 else 's'}"
+    count = many(len(named), "finding")
     return f"{report.cluster}: {count} as bad as {fails_at} or worse: {'; '.join(named[:_NAMED])}{more}"
 
 

@@ -26,7 +26,7 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
 from counterpoise.model.wish import Wish
 from counterpoise.pipeline.analysing import series_of
 from counterpoise.pipeline.planning import plan_from
-from counterpoise.units import format_seconds
+from counterpoise.units import format_moment, format_seconds
 
 PERIOD: Final = timedelta(days=30)
 _PERIOD_OF_TOPICS: Final = timedelta(days=1)  # a row for each topic and snapshot: a day is enough
@@ -65,7 +65,7 @@ def findings(site: Site, cluster: str, *, period: timedelta = PERIOD, until: dat
     if not balance:
         raise RefusedError(
             f"cluster {cluster} has no analysed snapshot in the {format_seconds(period.total_seconds())} before "
-            f"{last:%Y-%m-%d %H:%M} UTC; its newest is of {newest:%Y-%m-%d %H:%M} UTC: choose another period"
+            f"{format_moment(last)}; its newest is of {format_moment(newest)}: choose another period"
         )
     return Findings(
         balance, _load(site, balance, series, since, until), analysis.wanted_goal(balance, policy.balance), series

@@ -23,6 +23,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.reporting.html import count, render, when
 from counterpoise.reporting.markdown import escaped, table
 from counterpoise.reporting.parts import Tile
+from counterpoise.units import format_moment
 
 SEVERITIES: Final = tuple(sorted(Severity, key=lambda severity: -severity.rank))
 IN_WORDS: Final[Mapping[Severity, str]] = {
@@ -198,7 +199,7 @@ def _sight(report: AuditReport, one: Seen) -> Sight:
     return Sight(
         finding=finding,
         is_new=one.is_new and report.previous_at is not None,
-        since=f"{one.first_seen:%Y-%m-%d %H:%M} UTC",
+        since=format_moment(one.first_seen),
         rows_left=max(0, evidence.total - len(evidence.rows)) if evidence else 0,
         fix="\n".join(finding.fix),
         plan=_plan_link(report.cluster, finding.plan) if finding.plan else None,

@@ -78,7 +78,7 @@ def build_app(open_site: OpenSite) -> FastAPI:
     @app.get("/runs/{run_id}/plan")
     def plan_report(run_id: str) -> RedirectResponse:
         with open_site() as site:
-            return RedirectResponse(f"../../reports/{quote(queries.plan_report(site, run_id))}")
+            return RedirectResponse(f"../../reports/{quote(queries.name_of_plan_report(site, run_id))}")
 
     return app
 

@@ -26,7 +26,7 @@ from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import few, many, some
-from counterpoise.units import format_bytes
+from counterpoise.units import format_bytes, format_moment
 
 _CLUSTER: Final = "cluster"
 _MONITORING: Final = "https://kafka.apache.org/documentation/#monitoring"
@@ -178,7 +178,7 @@ def _long_out_of_sync(facts: AuditFacts) -> Iterator[Sighting]:
         yield Sighting(
             f"broker {broker_id}",
             f"{many(len(its), 'replica')} on broker {broker_id} have been out of sync in each of {count} snapshots, "
-            f"since {since:%Y-%m-%d %H:%M} UTC at the latest",
+            f"since {format_moment(since)} at the latest",
             evidence(("topic", "partition", "copied", "leader's copy"), _with_sizes(facts.snapshot, its), len(its)),
             fix=(kafka("kafka-topics", "--describe", "--under-replicated-partitions"),),
         )

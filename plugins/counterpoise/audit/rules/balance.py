@@ -26,7 +26,7 @@ from counterpoise.model.measures import Evenness, evenness, share_not_preferred
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import many, some
-from counterpoise.units import format_bytes, format_rate
+from counterpoise.units import format_bytes, format_moment, format_rate
 
 _CLUSTER: Final = "cluster"
 _NO_PRODUCER_TRAFFIC: Final = "rates of the newest snapshot"
@@ -243,7 +243,7 @@ def _since(at: datetime | None, facts: AuditFacts) -> str:
 
 
 def _day(at: datetime | None) -> str:
-    return "not known" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+    return "not known" if at is None else format_moment(at)
 
 
 def _is_over(found: Evenness, most_percent: int) -> bool:

@@ -25,7 +25,7 @@ from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import many, some
-from counterpoise.units import format_bytes, format_seconds
+from counterpoise.units import format_bytes, format_moment, format_seconds
 
 _CLUSTER: Final = "cluster"
 _CORDONED: Final = "cordoned.log.dirs"
@@ -111,7 +111,7 @@ def _old(facts: AuditFacts) -> Iterator[Sighting]:
                         row["partition"],
                         some(row["adding_replicas"]),
                         some(row["removing_replicas"]),
-                        f"{at:%Y-%m-%d %H:%M} UTC",
+                        format_moment(at),
                     )
                     for row, at in rows
                 ],

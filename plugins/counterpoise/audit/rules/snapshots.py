@@ -11,7 +11,7 @@ from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
 from counterpoise.model.severity import Severity
-from counterpoise.units import format_seconds
+from counterpoise.units import format_moment, format_seconds
 
 _LEAST_SILENCE: Final = timedelta(hours=1)
 _SUBJECT: Final = "cluster"
@@ -48,7 +48,7 @@ def _silent(facts: AuditFacts) -> Iterator[Sighting]:
             f"{format_seconds(facts.snapshot_interval.total_seconds())}",
             evidence(
                 ("snapshot", "taken"),
-                [(row["snapshot_id"], f"{row['observed_at']:%Y-%m-%d %H:%M} UTC") for row in newest],
+                [(row["snapshot_id"], format_moment(row["observed_at"])) for row in newest],
             ),
             fix=fix,
         )
@@ -58,11 +58,11 @@ def _set_aside(facts: AuditFacts) -> Iterator[Sighting]:
     if not facts.set_aside:
         return
     count, newest = len(facts.set_aside), facts.set_aside[-1]
-    since = f"{facts.set_aside[0].observed_at:%Y-%m-%d %H:%M} UTC"
+    since = format_moment(facts.set_aside[0].observed_at)
     those = "the newest photograph was" if count == 1 else f"the newest {count:,} photographs in a row were"
     more = f" and {len(newest.reasons) - 1:,} more" if len(newest.reasons) > 1 else ""
     rows = [
-        (one.snapshot_id, f"{one.observed_at:%Y-%m-%d %H:%M} UTC", reason)
+        (one.snapshot_id, format_moment(one.observed_at), reason)
         for one in reversed(facts.set_aside)
         for reason in one.reasons
     ]

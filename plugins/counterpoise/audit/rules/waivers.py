@@ -9,6 +9,7 @@ from typing import Final
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Rule, Sighting
 from counterpoise.model.severity import Severity
+from counterpoise.units import format_moment
 
 
 def _without_force(facts: AuditFacts) -> Iterator[Sighting]:
@@ -18,7 +19,7 @@ def _without_force(facts: AuditFacts) -> Iterator[Sighting]:
         if not waiver.reason.strip():
             yield Sighting(subject, "it has no reason, so it waives nothing", fix=fix)
         elif waiver.until is not None and waiver.until <= facts.now:
-            ended = f"it ended at {waiver.until:%Y-%m-%d %H:%M} UTC and waives nothing any more"
+            ended = f"it ended at {format_moment(waiver.until)} and waives nothing any more"
             yield Sighting(subject, ended, fix=fix)
 
 
