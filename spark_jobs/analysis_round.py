@@ -9,9 +9,9 @@ The arguments are explained in rounds.py, the tables in the two jobs. The histor
 import sys
 from collections.abc import Sequence
 
-from leader_balance import CHANGE_COLUMNS, balance_tables, only_changes, with_change
+from leader_balance import CHANGE_COLUMNS, broker_tables, change_tables, only_changes, topic_tables, with_change
 from pairs import read_held, read_pairs
-from partition_load import LOAD_COLUMNS, load_tables, with_load
+from partition_load import LOAD_COLUMNS, load_tables, log_dir_tables, with_load
 from rounds import Round, run_job, side_by_side
 
 _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
@@ -19,17 +19,22 @@ _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 def write_analysis(round_: Round) -> None:
     """Every table of RESULT_TABLES."""
-    held, compared = side_by_side(
-        lambda: round_.keep(read_held(round_)),
-        lambda: round_.keep(
+
+    def write_compared() -> None:
+        compared = round_.keep(
             read_pairs(round_)
             .transform(with_change, round_.read("brokers"))
             .transform(with_load, round_.snapshots)
             .select(*_COLUMNS)
-        ),
-    )
-    balance = balance_tables(round_, compared, only_changes(compared), held)
-    round_.write(load_tables(round_, compared, held) | balance)
+        )
+        changes = change_tables(round_, compared, only_changes(compared))
+        round_.write(load_tables(round_, compared) | topic_tables(round_, compared) | changes)
+
+    def write_held() -> None:
+        held = round_.keep(read_held(round_))
+        round_.write(broker_tables(round_, held) | log_dir_tables(round_, held))
+
+    side_by_side(write_compared, write_held)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -15,12 +15,12 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pairs import build_topic_pairs, read_held, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, run_job
+from rounds import Round, Tables, run_job, side_by_side
 from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_BALANCE, LEADER_CHANGES, SNAPSHOT_CHANGES, TOPIC_BALANCE
@@ -203,20 +203,33 @@ def build_topic_counts(round_: Round) -> DataFrame:
 
 def write_leader_balance(round_: Round) -> None:
     """All four tables of the round."""
-    pairs, partitions = read_pairs(round_), round_.read("partitions", round_.new)
-    changes = round_.keep(pairs.transform(with_change, round_.read("brokers")).transform(only_changes))
-    round_.write(balance_tables(round_, partitions, changes, read_held(round_)))
+    partitions = round_.read("partitions", round_.new)
+
+    def write_changes() -> None:
+        pairs = read_pairs(round_).transform(with_change, round_.read("brokers"))
+        round_.write(change_tables(round_, partitions, round_.keep(only_changes(pairs))))
+
+    side_by_side(
+        write_changes,
+        lambda: round_.write(topic_tables(round_, partitions) | broker_tables(round_, read_held(round_))),
+    )
 
 
-def balance_tables(
-    round_: Round, partitions: DataFrame, changes: DataFrame, held: DataFrame
-) -> dict[str, Callable[[], DataFrame]]:
-    """How each is made. `partitions` of the snapshots to analyse; `only_changes` and `build_held` make the others."""
-    snapshots, brokers, topics = round_.snapshots, round_.read("brokers"), round_.read("topics")
+def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
+    """How TOPIC_BALANCE is made of the snapshots to analyse."""
+    brokers, topics = round_.read("brokers"), round_.read("topics")
+    return {"topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)}
+
+
+def broker_tables(round_: Round, held: DataFrame) -> Tables:
+    """How BROKER_BALANCE is made of what `build_held` tells."""
+    return {"broker_balance": lambda: build_broker_balance(round_.snapshots, round_.read("brokers"), held)}
+
+
+def change_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
+    """How LEADER_CHANGES and SNAPSHOT_CHANGES are made of what `only_changes` tells."""
     return {
-        "topic_balance": lambda: build_topic_balance(snapshots, brokers, topics, partitions),
-        "leader_changes": lambda: build_leader_changes(snapshots, changes),
-        "broker_balance": lambda: build_broker_balance(snapshots, brokers, held),
+        "leader_changes": lambda: build_leader_changes(round_.snapshots, changes),
         "snapshot_changes": lambda: build_snapshot_changes(round_, partitions, changes),
     }
 

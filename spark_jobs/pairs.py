@@ -6,8 +6,8 @@
 A topic is the same one when name and topic id are; an id that is not known equals one that is not known, and no other.
 Snapshots are paired as the list declares, never by their order.
 
-Limits: a partition finds itself by a 64-bit hash of snapshot and name; in a million of them, the chance that two are
-taken for one is some 3 in 10^8. What is special about topics (compacted, recreated) is sent to every task: some 100
+Limits: a partition finds itself by two hashes, 64 bits in all; in a million of them, the chance that two are taken for
+one is some 3 in 10^8. All partitions that a topic has in one snapshot come to one task. What is special about topics (compacted, recreated) is sent to every task: some 100
 bytes per such topic and snapshot.
 """
 
@@ -39,7 +39,7 @@ def read_pairs(round_: Round) -> DataFrame:
     """The pairs of a round."""
     now = round_.read("partitions", round_.new).transform(with_state)
     before = round_.read("partitions", round_.befores)
-    return build_pairs(round_.snapshots, now, before, round_.read("topics"))
+    return build_pairs(round_.snapshots, now, before, round_.read("topics"), round_.tasks)
 
 
 def read_held(round_: Round) -> DataFrame:
@@ -47,23 +47,23 @@ def read_held(round_: Round) -> DataFrame:
     return build_held(round_.read("replicas", round_.new))
 
 
-def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics: DataFrame) -> DataFrame:
+def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics: DataFrame, tasks: int) -> DataFrame:
     """A row for each partition of `now`, with `<column>_before` of the snapshot that it is compared with.
 
     `is_known_before`: the snapshot before has a partition of that name. `fate` of its topic since then: same, recreated
     (the same name with another id), unknown (one of the two ids is not known). `cleanup_policy` may be null.
     """
     nothing = F.lit(-1)  # the number of no snapshot; nulls would all come to one task
-    place = F.xxhash64(F.coalesce(snapshots.tell("compared_with"), nothing), F.col("topic"), F.col("partition"))
     earlier = before.select(
-        F.xxhash64("snapshot", "topic", "partition").alias("place"),
+        *_place(F.col("snapshot")),
         F.lit(True).alias("was_there"),
         *(F.col(name).alias(f"{name}_before") for name in _COMPARED),
-    )
+    ).repartition(tasks, "topic_place")
+    later = now.select(*_KEPT, *_place(F.coalesce(snapshots.tell("compared_with"), nothing)))
     policy = F.when(F.col("is_special"), F.col("cleanup_policy")).otherwise(F.lit("delete"))
     return (
-        now.select(*_KEPT, place.alias("place"))
-        .join(earlier.hint("shuffle_hash"), on="place", how="left")
+        later.repartition(tasks, "topic_place")
+        .join(earlier.hint("shuffle_hash"), on=["topic_place", "partition_place"], how="left")
         .withColumn("topic_key", topic_key())
         .join(F.broadcast(build_special_topics(snapshots, topics)), on="topic_key", how="left")
         .select(
@@ -122,15 +122,40 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
 
 
 def build_held(replicas: DataFrame) -> DataFrame:
-    """Per snapshot, broker and log dir (null: not known): replicas, bytes, leaders; few rows."""
+    """Per snapshot, broker and log dir: replicas, bytes, leaders; few rows, the log dir as `place` alone."""
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    return replicas.groupBy("snapshot", "broker_id", "log_dir").agg(
+    return replicas.groupBy(log_dir_place(), "snapshot", "broker_id").agg(
         F.count_if(is_leader).alias("leaders"),
         F.count_if(is_first).alias("preferred_leaders"),
         F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
+
+
+def _place(snapshot: Column) -> tuple[Column, Column]:
+    """Two numbers that fit into one of 64 bits, which is what Spark's hash join is quickest with.
+
+    The first is the topic's, and by it rows are brought together: those of a topic come to one task.
+    """
+    return (
+        F.hash(snapshot, F.col("topic")).alias("topic_place"),
+        F.hash(F.lit("partition"), F.col("topic"), F.col("partition")).alias("partition_place"),
+    )
+
+
+def log_dir_place() -> Column:
+    """One number tells apart the log dirs of all snapshots; one that is not known is like any other."""
+    return F.xxhash64("snapshot", "broker_id", "log_dir").alias("place")
+
+
+def broker_place() -> Column:
+    """To be grouped by before snapshot and broker: small numbers alone collide in the quick map of Spark's aggregation.
+
+    Its hash of several columns adds them up, each a little shifted, so that broker 70 of one snapshot meets broker 6 of
+    the next; what finds no room there goes through a second, slower map.
+    """
+    return F.xxhash64("snapshot", "broker_id").alias("place")
 
 
 def topic_key() -> Column:

@@ -18,12 +18,12 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pairs import read_held, read_pairs, topic_key, with_topics
+from pairs import broker_place, log_dir_place, read_held, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, run_job
+from rounds import Round, Tables, run_job, side_by_side
 from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
@@ -119,7 +119,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     placed = loads.where(leader.isNotNull()).select(
         "snapshot", "leader", "bytes_in_per_second", F.explode("replicas").alias("broker_id")
     )
-    carried = placed.groupBy("snapshot", "broker_id").agg(
+    carried = placed.groupBy(broker_place(), "snapshot", "broker_id").agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
@@ -127,7 +127,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     )
     load = (
         brokers.where(~snapshots.tell("is_context"))
-        .join(F.broadcast(carried), on=["snapshot", "broker_id"], how="left")
+        .join(F.broadcast(carried.drop("place")), on=["snapshot", "broker_id"], how="left")
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=["rates_known", "rates_unknown"])
     )
@@ -136,10 +136,10 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
 
 def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame, held: DataFrame) -> DataFrame:
     """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
-    place = ["snapshot", "broker_id", "log_dir"]
     load = (
         log_dirs.where(F.col("error").isNull())
-        .join(F.broadcast(held.select(*place, F.col("bytes").alias("held_bytes"))), on=place, how="left")
+        .withColumn("place", log_dir_place())
+        .join(F.broadcast(held.select("place", F.col("bytes").alias("held_bytes"))), on="place", how="left")
         .fillna(0, subset=["held_bytes"])
     )
     return snapshots.named(load, LOG_DIR_LOAD)
@@ -162,19 +162,28 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
 
 def write_partition_load(round_: Round) -> None:
     """All four tables of the round."""
-    loads = round_.keep(read_pairs(round_).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
-    round_.write(load_tables(round_, loads, read_held(round_)))
+
+    def write_loads() -> None:
+        loads = round_.keep(read_pairs(round_).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
+        round_.write(load_tables(round_, loads))
+
+    side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_, read_held(round_))))
 
 
-def load_tables(round_: Round, loads: DataFrame, held: DataFrame) -> dict[str, Callable[[], DataFrame]]:
-    """How each is made, the longest work first; `with_load` and `build_held` make what from."""
-    snapshots, brokers, log_dirs = round_.snapshots, round_.read("brokers"), round_.read("log_dirs", round_.new)
+def load_tables(round_: Round, loads: DataFrame) -> Tables:
+    """How each is made of what `with_load` tells, the longest work first."""
+    snapshots, brokers = round_.snapshots, round_.read("brokers")
     return {
         "partition_load": lambda: build_partition_load(snapshots, loads),
         "topic_load": lambda: build_topic_load(snapshots, round_.read("topics"), loads),
         "broker_load": lambda: build_broker_load(snapshots, brokers, loads),
-        "log_dir_load": lambda: build_log_dir_load(snapshots, log_dirs, held),
     }
+
+
+def log_dir_tables(round_: Round, held: DataFrame) -> Tables:
+    """How LOG_DIR_LOAD is made of what `build_held` tells."""
+    log_dirs = round_.read("log_dirs", round_.new)
+    return {"log_dir_load": lambda: build_log_dir_load(round_.snapshots, log_dirs, held)}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -42,6 +42,7 @@ from snapshots import Snapshots
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 
 Result = TypeVar("Result")
+Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
@@ -114,16 +115,24 @@ class Round:
         kept.count()  # before it is asked for by several at once
         return kept
 
-    def write(self, results: Mapping[str, Callable[[], DataFrame]]) -> None:
+    def write(self, results: Tables) -> None:
         """By table; replaces what an earlier try of the round left there."""
 
         def write_one(table: str) -> None:
-            results[table]().write.mode("overwrite").parquet(self.path(table), compression="zstd")
+            made = results[table]()
+            made.write.mode("overwrite").options(**_parquet_options(made.schema)).parquet(self.path(table))
 
         side_by_side(*(partial(write_one, table) for table in results))
 
     def path(self, table: str) -> str:
         return f"{self.store}/results/{table}/round={self.name}"
+
+
+def _parquet_options(schema: T.StructType) -> dict[str, str]:
+    """Quick to write: numbers that seldom repeat go into no dictionary, where each would be looked up."""
+    numbers = (T.LongType, T.DoubleType, T.TimestampType)
+    plain = {f"parquet.enable.dictionary#{f.name}": "false" for f in schema if isinstance(f.dataType, numbers)}
+    return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **plain}
 
 
 def side_by_side(*work: Callable[[], Result]) -> list[Result]:
@@ -169,6 +178,8 @@ def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str,
     spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
     spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_AT_ONCE)
     spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
+    # Partitions are brought together by topic and joined within: that they lie so is enough for the join.
+    spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
     # What is kept between two tables is read a few times: finding out how to compress it takes longer than reading it.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return found

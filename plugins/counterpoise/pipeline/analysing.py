@@ -40,7 +40,15 @@ _SPARK_CONF: Final = (
         },
     ),
 )
-_SPARK_CONF_OF_MANY: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC", "spark.driver.memory": "2600m"}
+# What reads and writes rows is called millions of times, what plans only thousands: that is not worth compiling well.
+_COMPILE_LATE: Final = (
+    "-XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=60000 "
+    "-XX:Tier4CompileThreshold=500000 -XX:Tier4BackEdgeThreshold=200000"
+)
+_SPARK_CONF_OF_MANY: Final = {
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATE}",
+    "spark.driver.memory": "3g",
+}
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
 
 
