@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
 
 LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
-LOOK_SOON_SECONDS: Final = 0.5  # while the last ones do: short enough for Airflow's operator to stay in its worker
-READ_BACK_SECONDS: Final = 0.15  # after something was written
+LOOK_SOON_SECONDS: Final = 0.25  # while the last ones do: short enough for Airflow's operator to stay in its worker
+READ_BACK_SECONDS: Final = 0.05  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
 # The topic was deleted since the look; a cancel without an answer came after all, so that the next finds nothing.
 _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS")
