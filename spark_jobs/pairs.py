@@ -7,8 +7,8 @@ A topic is the same one when name and topic id are; an id that is not known equa
 Snapshots are paired as the list declares, never by their order.
 
 Limits: a partition finds itself by two hashes, 64 bits in all; in a million of them, the chance that two are taken for
-one is some 3 in 10^8. All partitions that a topic has in one snapshot come to one task. What is special about topics (compacted, recreated) is sent to every task: some 100
-bytes per such topic and snapshot.
+one is some 3 in 10^8. All partitions that a topic has in one snapshot come to one task. What is special about topics
+(compacted, recreated) is sent to every task: some 100 bytes per such topic and snapshot.
 """
 
 from typing import Final
