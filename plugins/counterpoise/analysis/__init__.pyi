@@ -1,7 +1,7 @@
 from .balance import TOPICS_SHOWN, broker_loads, leader_balance, wanted_goal
 from .fleets import fleet
 from .inflow import observed_inflow, with_inflow
-from .load import cluster_load, peak_bytes_in, typical_bytes_in
+from .load import cluster_load, typical_bytes_in
 from .rounds import Round, next_round
 from .series import merged, series_rows
 
@@ -15,7 +15,6 @@ __all__ = [
     "merged",
     "next_round",
     "observed_inflow",
-    "peak_bytes_in",
     "series_rows",
     "typical_bytes_in",
     "wanted_goal",

@@ -101,12 +101,6 @@ def typical_bytes_in(partition_load: pa.Table, partitions: pa.Table) -> pa.Array
     return _whole_numbers(means(rate, seconds, row, group_count=partitions.num_rows))
 
 
-def peak_bytes_in(partition_load: pa.Table, partitions: pa.Table) -> pa.Array:
-    """The rate that each partition stayed at or below for 95 % of the time; otherwise as `typical_bytes_in`."""
-    row, rate, seconds = _rates_of(partition_load, partitions)
-    return _whole_numbers(by_group(rate, seconds, row, group_count=partitions.num_rows, shares=(0.95,))[:, 0])
-
-
 def _of_cluster(table: pa.Table, cluster: str) -> pa.Table:
     is_its = pc.equal(table["cluster"], cluster)
     return table if pc.all(is_its, min_count=0).as_py() else table.filter(is_its)
