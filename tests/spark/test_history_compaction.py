@@ -37,6 +37,7 @@ POLICY = HistoryPolicy(keep_all=timedelta(days=4), keep_hourly=timedelta(days=6)
 # The store's times are the real ones, so the snapshots are of the days before today.
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 NOON = TODAY + timedelta(hours=12)
+LATE = TODAY + timedelta(days=2, minutes=-1)  # tomorrow, a day after any time today: the grace is over
 RunJob = Callable[..., None]
 
 
@@ -196,7 +197,7 @@ def test_what_survives_reads_as_before_and_lies_in_one_file_a_day(tmp_path: Path
     # Whoever has read the old manifests still finds their files; a day later they are gone.
     replaced = TAKEN[4]
     assert set(history.history_files(replaced)) <= set(store.list("history"))
-    late = compact(site_of(store, NOON + timedelta(days=1, hours=1)))
+    late = compact(site_of(store, LATE))
     assert late.problems == ()
     assert not set(history.history_files(replaced)) & set(store.list("history"))
     assert store.list("work") == ()
@@ -307,7 +308,7 @@ def _ended(place: Path, copy_of: Path | None, wanted: Mapping[str, ClusterSnapsh
     found = contents(store)
     assert sorted(wanted) == found.pop("analysed")
     assert found == wanted
-    assert compact(site_of(store, NOON + timedelta(hours=30))).problems == ()
+    assert compact(site_of(store, LATE)).problems == ()
     assert contents(store).keys() - {"analysed"} == wanted.keys()
     return [file.path for file in store.files("")]
 
