@@ -149,15 +149,6 @@ def log_dir_place() -> Column:
     return F.xxhash64("snapshot", "broker_id", "log_dir").alias("place")
 
 
-def broker_place() -> Column:
-    """To be grouped by before snapshot and broker: small numbers alone collide in the quick map of Spark's aggregation.
-
-    Its hash of several columns adds them up, each a little shifted, so that broker 70 of one snapshot meets broker 6 of
-    the next; what finds no room there goes through a second, slower map.
-    """
-    return F.xxhash64("snapshot", "broker_id").alias("place")
-
-
 def topic_key() -> Column:
     """One number tells apart the topics of all snapshots, in half of the time that number and text take."""
     return F.xxhash64("snapshot", "topic").alias("topic_key")

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -41,7 +41,6 @@ from snapshots import Snapshots
 
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 
-Result = TypeVar("Result")
 Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
@@ -135,10 +134,11 @@ def _parquet_options(schema: T.StructType) -> dict[str, str]:
     return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **plain}
 
 
-def side_by_side(*work: Callable[[], Result]) -> list[Result]:
-    """What each returns. Planning takes one core for seconds: meanwhile Spark computes what was planned before."""
+def side_by_side(*work: Callable[[], None]) -> None:
+    """Does all of it. Planning takes one core for seconds: meanwhile Spark computes what was planned before."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [made.result() for made in [pool.submit(one) for one in work]]
+        for under_way in [pool.submit(one) for one in work]:
+            under_way.result()
 
 
 def run_job(name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]) -> int:
