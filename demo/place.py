@@ -24,6 +24,8 @@ clusters:
       balance:
         # In the demo only the broker that joins is to ask for a plan, not the leaders that lie unevenly before.
         leaders_max_minus_min: 1000
+        # All its brokers share the disk of this machine, which may be fuller than a broker's should be.
+        disk_limit_percent: 100
       movement:
         rate: {RATE}
       approval:

@@ -1,6 +1,6 @@
 """Runs on real brokers, with faults at exact points: what the tests `test_faults_*` and the soak share.
 
-    ground = Ground(kafka, folder, policy)
+    ground = Ground(kafka, folder, movement)
     ground.create_topic("orders", [(1, 2, 3)] * 6)
     run = ground.approved({"orders-0": (4, 2, 3)}, rate="20kB/s")
     ground.advance(run, lambda: ground.in_flight(run) > 0, "moves are under way")
@@ -45,7 +45,7 @@ from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, create_topics
 from local_processes import wait_until
 from tests.fault_points import CLUSTER_CALLS, LEDGER_WRITES, Points, Tell, Trap, Watched, WatchedLedger
-from tests.kafka_facts import CONFIGS, Placement, placement
+from tests.kafka_facts import CONFIGS, ON_A_SHARED_DISK, Placement, placement
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
 BROKER_PROPERTIES: Final = {
@@ -80,7 +80,7 @@ class Place:
 
     folder: Path
     bootstrap: str
-    policy: str  # YAML of `policy:`
+    movement: str  # YAML of `movement:` in the policy
     call_seconds: float = 15.0  # after which a client gives up
 
     def site(self, tell: Tell | None = None) -> Site:
@@ -89,7 +89,8 @@ class Place:
             "COUNTERPOISE_STORE": str(self.folder / "store"),
             "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
         }
-        known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {self.policy}}}}}", where="here")
+        policy = f"{{{ON_A_SHARED_DISK}, movement: {self.movement}}}"
+        known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {policy}}}}}", where="here")
         site = Site(Locations.from_environment(variables), Addresses(self.bootstrap), known_clusters=known)
         if tell is not None:
             points = Points(tell)
@@ -105,17 +106,17 @@ class Place:
 
 @dataclass
 class Ground:
-    """A cluster, a ledger and a store for one module of tests. `policy`: YAML, as under `policy:`."""
+    """A cluster, a ledger and a store for one module of tests. `movement`: YAML, as under `movement:`."""
 
     kafka: LocalKafka
     folder: Path
-    policy: str = "{}"
+    movement: str = "{}"
     call_seconds: float = 15.0
     log: list[str] = field(default_factory=list)
 
     @property
     def place(self) -> Place:
-        return Place(self.folder, self.kafka.bootstrap_string, self.policy, self.call_seconds)
+        return Place(self.folder, self.kafka.bootstrap_string, self.movement, self.call_seconds)
 
     @property
     def ledger(self) -> Ledger:

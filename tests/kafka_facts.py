@@ -12,6 +12,9 @@ CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
+# In the policy of clusters that plans are made for: all brokers share the disk of this machine, however full that is.
+ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
+
 Placement = dict[str, tuple[tuple[int, ...], int]]
 
 

@@ -40,7 +40,7 @@ TOPIC: Final = "travels"
 HOME: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1), (1, 2, 3))
 AWAY: Final = ((4, 2, 3), (2, 3, 4), (4, 1, 2), (1, 3, 4), (4, 1, 3), (3, 2, 4), (2, 1, 3))  # the last: a new order
 RATE: Final = "200kB/s"
-POLICY: Final = "{movement: {max_moves_in_flight: 2}}"
+TWO_AT_A_TIME: Final = "{max_moves_in_flight: 2}"
 KILLS_PER_RUN: Final = 8
 LONGEST_LIFE_SECONDS: Final = 6.0
 MOST_PROCESSES: Final = 60
@@ -188,7 +188,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder, brokers = Path(name), brokers_in_racks("a", "b", "c", "d")
         with local_kafka.running(folder / "kafka", brokers, BROKER_PROPERTIES) as kafka:
-            ground = Ground(kafka, folder / "site", POLICY)
+            ground = Ground(kafka, folder / "site", TWO_AT_A_TIME)
             ground.folder.mkdir()
             travel = Travel(ground)
             try:

@@ -30,7 +30,7 @@ from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import FINAL_RUN_STATES
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
-from tests.kafka_facts import ongoing_reassignments, placement, throttle_lines
+from tests.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments, placement, throttle_lines
 
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
@@ -48,6 +48,7 @@ clusters:
   {CLUSTER}:
     connection: kafka_demo
     policy:
+      {ON_A_SHARED_DISK}
       movement: {{rate: {SLOW}, max_moves_in_flight: 3}}
       approval: {{approvers: [alice]}}
 """

@@ -21,15 +21,16 @@ from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_
 from local_processes import free_ports, wait_until
 from tests.command_line import CommandLine
 from tests.faults import NOTICED_SOON
+from tests.kafka_facts import ON_A_SHARED_DISK
 
 BROKER, TOPIC = ConfigResource(Type.BROKER, "1"), ConfigResource(Type.TOPIC, "orders")
 THROTTLES = ((BROKER, FOLLOWER_RATE, "1000000"), (TOPIC, LEADER_REPLICAS, "0:1,0:2"))
 SECONDS = 60.0
 Found = set[tuple[str, str]]
 
+ROOM_ON_DISKS = f"    policy:\n      {ON_A_SHARED_DISK}\n"
 # What is true of every healthy cluster on one machine, and why a team would let it stay.
 WAIVERS = """\
-    policy:
       audit:
         waivers:
           - {rule: advertised-loopback, reason: its clients run on this machine, subjects: ["broker ?"]}
@@ -112,7 +113,7 @@ def subjects(document: dict[str, Any], key: str = "findings", *, waived: bool = 
 
 
 def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None, caplog: pytest.LogCaptureFixture) -> None:
-    shell.configure(f"127.0.0.1:1,{bad.outside}")
+    shell.configure(f"127.0.0.1:1,{bad.outside}", extra=ROOM_ON_DISKS)
     document = audited(shell)
     assert caplog.text.count("127.0.0.1:1 did not answer") == 1
     assert subjects(document) == {
@@ -149,7 +150,7 @@ def test_what_was_put_right_is_gone(bad: Bad, shell: CommandLine, admin: Cluster
 
 
 def test_a_healthy_cluster(well: LocalKafka, shell: CommandLine) -> None:
-    shell.configure(well.bootstrap_string, extra=WAIVERS)
+    shell.configure(well.bootstrap_string, extra=ROOM_ON_DISKS + WAIVERS)
     document = audited(shell, code=0)
     assert subjects(document) == set()
     assert subjects(document, waived=True) == {
@@ -163,7 +164,7 @@ def test_a_healthy_cluster(well: LocalKafka, shell: CommandLine) -> None:
 
 
 def test_a_fourth_broker_that_is_idle_and_a_third_that_is_killed(well: LocalKafka, shell: CommandLine) -> None:
-    shell.configure(well.bootstrap_string, extra=WAIVERS)
+    shell.configure(well.bootstrap_string, extra=ROOM_ON_DISKS + WAIVERS)
     well.add_broker(4, "d")
     assert subjects(audited(shell)) == {("idle-broker", "broker 4")}
     well.kill_broker(3)

@@ -17,6 +17,7 @@ from local_processes import wait_until
 from tests.command_line import CommandLine
 from tests.kafka_facts import (
     CONFIGS,
+    ON_A_SHARED_DISK,
     leaders_per_broker,
     ongoing_reassignments,
     placement,
@@ -46,7 +47,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka) -> CommandLine:
     shell = CommandLine.in_folder(tmp_path, capsys)
-    shell.configure(f"127.0.0.1:1,{kafka.bootstrap_string}")
+    shell.configure(f"127.0.0.1:1,{kafka.bootstrap_string}", extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n")
     return shell
 
 
@@ -81,7 +82,8 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     kafka: LocalKafka, shell: CommandLine
 ) -> None:
     before = configs(kafka)
-    shell.configure(kafka.bootstrap_string, extra="    policy: {approval: {expires_after: 1s, approvers: [alice]}}\n")
+    policy = f"{{{ON_A_SHARED_DISK}, approval: {{expires_after: 1s, approvers: [alice]}}}}"
+    shell.configure(kafka.bootstrap_string, extra=f"    policy: {policy}\n")
     plan = shell.folder / "plan.json"
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
     assert shell.type("approve", plan, "--rate", "10", "--reason", "x", "--by", "alice").code == 2

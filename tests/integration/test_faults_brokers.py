@@ -12,8 +12,8 @@ from local_processes import wait_until
 from tests.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground, configs, throttles
 from tests.kafka_facts import placement
 
-PATIENT = "{movement: {dead_broker_patience: 5m}}"
-IMPATIENT = "{movement: {dead_broker_patience: 3s}}"
+PATIENT = "{dead_broker_patience: 5m}"
+IMPATIENT = "{dead_broker_patience: 3s}"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def before(kafka: LocalKafka, ground: Ground) -> str:
 
 
 def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, before: str) -> None:
-    ground.policy = PATIENT
+    ground.movement = PATIENT
     run = ground.approved({"returning-0": (4, 2, 3), "returning-1": (2, 4, 1), "returning-2": (3, 1, 4)})
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     kafka.kill_broker(4)
@@ -71,7 +71,7 @@ def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, befor
 
 
 def test_a_destination_dies_for_good_and_its_debt_is_paid_later(kafka: LocalKafka, ground: Ground, before: str) -> None:
-    ground.policy = IMPATIENT
+    ground.movement = IMPATIENT
     run = ground.approved({"lost-0": (4, 2, 3), "lost-1": (2, 4, 1)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     kafka.kill_broker(4)
@@ -94,7 +94,7 @@ def test_a_destination_dies_for_good_and_its_debt_is_paid_later(kafka: LocalKafk
 
 
 def test_the_leader_of_moving_partitions_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
-    ground.policy = PATIENT
+    ground.movement = PATIENT
     run = ground.approved({"led-1": (2, 4, 1), "led-2": (4, 1, 2)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     kafka.kill_broker(3)
@@ -112,7 +112,7 @@ def test_the_leader_of_moving_partitions_dies(kafka: LocalKafka, ground: Ground,
 
 
 def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
-    ground.policy = PATIENT
+    ground.movement = PATIENT
     run = ground.approved({"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)})
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     with ground.site() as site, site.reader("demo") as reader:
@@ -130,7 +130,7 @@ def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: s
 
 
 def test_all_brokers_restart_one_after_another(kafka: LocalKafka, ground: Ground, before: str) -> None:
-    ground.policy = PATIENT
+    ground.movement = PATIENT
     run = ground.approved({"rolled-0": (4, 2, 3), "rolled-1": (2, 4, 1), "rolled-2": (3, 1, 4)}, rate="5kB/s")
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     with ground.victim(run) as runner:

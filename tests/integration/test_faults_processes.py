@@ -23,7 +23,7 @@ from local_processes import wait_until
 from tests.fault_points import Trap
 from tests.faults import KB, Ground, configs
 from tests.kafka_facts import ongoing_reassignments, placement
-from tests.soak import POLICY, Travel, killed_at
+from tests.soak import TWO_AT_A_TIME, Travel, killed_at
 
 # Each row is one run, to broker 4 or back: its process is killed at each of the points.
 POINTS = [
@@ -44,7 +44,7 @@ POINTS = [
 
 @pytest.fixture(scope="module")
 def travel(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Travel]:
-    ground = Ground(kafka, tmp_path_factory.mktemp("site"), POLICY)
+    ground = Ground(kafka, tmp_path_factory.mktemp("site"), TWO_AT_A_TIME)
     travel = Travel(ground)
     ground.create_topic("waits", [(1, 2, 3)], size=200 * KB)
     travel.prepare()

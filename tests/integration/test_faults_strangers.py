@@ -24,8 +24,8 @@ from local_processes import wait_until
 from tests.faults import KB, Ground, configs, throttles
 from tests.kafka_facts import placement
 
-ONE_AT_A_TIME = "{movement: {max_moves_in_flight: 1}}"
-THREE_AT_A_TIME = "{movement: {max_moves_in_flight: 3}}"
+ONE_AT_A_TIME = "{max_moves_in_flight: 1}"
+THREE_AT_A_TIME = "{max_moves_in_flight: 3}"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def somebody_sets(ground: Ground, values: Sequence[tuple[ConfigResource, str, st
 
 def test_somebody_else_reassigns_and_had_throttles_before(kafka: LocalKafka, ground: Ground) -> None:
     """What is in flight finishes; the other one's move goes on, under the other one's throttle."""
-    ground.policy = ONE_AT_A_TIME
+    ground.movement = ONE_AT_A_TIME
     ground.create_topic("theirs", [(1, 2, 3)], size=600 * KB)
     ground.create_topic("ours", [(1, 2, 3)] * 2)
     theirs = [
@@ -79,7 +79,7 @@ def test_somebody_else_reassigns_and_had_throttles_before(kafka: LocalKafka, gro
 
 
 def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, ground: Ground) -> None:
-    ground.policy = ONE_AT_A_TIME
+    ground.movement = ONE_AT_A_TIME
     ground.create_topic("shared", [(1, 2, 3)] * 2)
     before = configs(kafka)
     run = ground.approved({"shared-0": (4, 2, 3), "shared-1": (4, 2, 3)})
@@ -133,7 +133,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(kafka: LocalKafka, g
 
 def test_topics_are_deleted_made_anew_given_partitions_and_created(kafka: LocalKafka, ground: Ground) -> None:
     """Three moves are in flight and three wait when it happens."""
-    ground.policy = THREE_AT_A_TIME
+    ground.movement = THREE_AT_A_TIME
     for name in ("dropped", "remade", "grown"):
         ground.create_topic(name, [(1, 2, 3)] * 2)
     run = ground.approved(

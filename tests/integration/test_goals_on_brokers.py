@@ -24,7 +24,14 @@ from counterpoise.model.wish import Wish
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
-from tests.kafka_facts import leaders_per_broker, ongoing_reassignments, placement, replicas_per_broker, throttle_lines
+from tests.kafka_facts import (
+    ON_A_SHARED_DISK,
+    leaders_per_broker,
+    ongoing_reassignments,
+    placement,
+    replicas_per_broker,
+    throttle_lines,
+)
 
 MB = 1_000_000
 STOCK = Scope(topics=("sto*",))
@@ -62,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterato
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
     }
-    known = parse_settings("clusters: {demo: {connection: kafka}}", where="here")
+    known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {{{ON_A_SHARED_DISK}}}}}}}", where="here")
     with Site(Locations.from_environment(variables), Connection(kafka), known_clusters=known) as site:
         yield site
 
