@@ -20,6 +20,7 @@ from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topi
 from local_processes import free_ports
 from tests.certificates import DAY, Authority
 from tests.command_line import CommandLine
+from tests.kafka_facts import ON_A_SHARED_DISK
 
 RACKS = {1: "a", 2: "b", 3: None}
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="hush-hush";'
@@ -82,7 +83,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 
 def connect(shell: CommandLine, bootstrap: str, **extra: str) -> None:
-    shell.configure(bootstrap)
+    shell.configure(bootstrap, extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n")
     settings = {"bootstrap.servers": bootstrap} | {key.replace("_", "."): value for key, value in extra.items()}
     (shell.folder / "connections.yaml").write_text(json.dumps({"kafka": settings}))
 
