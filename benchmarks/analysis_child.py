@@ -17,14 +17,12 @@ def main() -> None:
     task, store, name, listed, jobs = sys.argv[1:]
     sys.path.insert(0, jobs)
     from analysis_round import write_analysis
-    from leader_balance import build_broker_balance, write_leader_balance
-    from pairs import read_held
+    from leader_balance import broker_tables, write_leader_balance
     from partition_load import write_partition_load
     from rounds import Round, load_manifests, open_round
 
     def write_broker_balance(round_: Round) -> None:
-        brokers, held = round_.read("brokers"), read_held(round_)
-        round_.write({"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, held)})
+        round_.write(broker_tables(round_))
 
     tasks = {
         "analysis_round": write_analysis,

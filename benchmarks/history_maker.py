@@ -97,7 +97,7 @@ class _Cluster:
         yield "topics", self._topics()
         yield "partitions", self._partitions(topics, held, in_sync)
         yield "replicas", self._replicas(topics, held, in_sync)
-        yield "log_dirs", _log_dirs(broker_ids)
+        yield "log_dirs", self._log_dirs(broker_ids, held)
 
     def _topics(self) -> pa.Table:
         size = self.shape.topics
@@ -147,6 +147,19 @@ class _Cluster:
             "log_dir": pa.array(_LOG_DIRS).take(pa.array(rows % len(_LOG_DIRS))),
         }
         return _conforming(columns, REPLICAS, size * _FACTOR)
+
+    def _log_dirs(self, broker_ids: Any, held: Any) -> pa.Table:
+        size = len(broker_ids) * len(_LOG_DIRS)
+        rows = np.repeat(np.arange(self.shape.partitions), _FACTOR)
+        place = (self.replicas.ravel() - 1) * len(_LOG_DIRS) + rows % len(_LOG_DIRS)
+        columns = {
+            "broker_id": np.repeat(broker_ids, len(_LOG_DIRS)),
+            "log_dir": pa.array(list(_LOG_DIRS) * len(broker_ids)),
+            "total_bytes": np.full(size, 20 * _TERABYTE),
+            "usable_bytes": np.full(size, 8 * _TERABYTE),
+            "held_bytes": np.bincount(place, held[rows], minlength=size).astype(np.int64),
+        }
+        return _conforming(columns, LOG_DIRS, size)
 
 
 def make_history(store: Path, shape: Shape) -> list[dict[str, Any]]:
@@ -202,17 +215,6 @@ def _brokers(broker_ids: Any) -> pa.Table:
         "is_fenced": np.arange(size) % 200 == 199,
     }
     return _conforming(columns, BROKERS, size)
-
-
-def _log_dirs(broker_ids: Any) -> pa.Table:
-    size = len(broker_ids) * len(_LOG_DIRS)
-    columns = {
-        "broker_id": np.repeat(broker_ids, len(_LOG_DIRS)),
-        "log_dir": pa.array(list(_LOG_DIRS) * len(broker_ids)),
-        "total_bytes": np.full(size, 20 * _TERABYTE),
-        "usable_bytes": np.full(size, 8 * _TERABYTE),
-    }
-    return _conforming(columns, LOG_DIRS, size)
 
 
 def _conforming(columns: dict[str, Any], schema: pa.Schema, size: int) -> pa.Table:

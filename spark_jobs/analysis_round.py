@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from leader_balance import CHANGE_COLUMNS, broker_tables, change_tables, only_changes, topic_tables, with_change
-from pairs import read_held, read_pairs
+from pairs import read_pairs
 from partition_load import LOAD_COLUMNS, load_tables, log_dir_tables, with_load
 from rounds import Round, run_job, side_by_side
 
@@ -30,11 +30,7 @@ def write_analysis(round_: Round) -> None:
         changes = change_tables(round_, compared, only_changes(compared))
         round_.write(load_tables(round_, compared) | topic_tables(round_, compared) | changes)
 
-    def write_held() -> None:
-        held = round_.keep(read_held(round_))
-        round_.write(broker_tables(round_, held) | log_dir_tables(round_, held))
-
-    side_by_side(write_compared, write_held)
+    side_by_side(write_compared, lambda: round_.write(broker_tables(round_) | log_dir_tables(round_)))
 
 
 def main(argv: Sequence[str]) -> int:

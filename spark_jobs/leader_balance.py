@@ -17,7 +17,7 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 import sys
 from collections.abc import Sequence
 
-from pairs import build_topic_pairs, read_held, read_pairs, topic_key, with_topics
+from pairs import broker_place, build_topic_pairs, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -37,16 +37,23 @@ CHANGE_COLUMNS = (
     "kind",
     "is_replica_set_changed",
 )
-_HELD = ("leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes")
+_COUNTS = ["leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes"]
 
 
-def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, held: DataFrame) -> DataFrame:
+def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: DataFrame) -> DataFrame:
     """BROKER_BALANCE: one row per snapshot and registered broker; one without replicas is a row of zeros."""
-    per_broker = held.groupBy("snapshot", "broker_id").agg(*(F.sum(name).alias(name) for name in _HELD))
+    is_leader, is_first = F.col("is_leader"), F.col("position") == 0
+    held = replicas.groupBy(broker_place(), "snapshot", "broker_id").agg(
+        F.count_if(is_leader).alias("leaders"),
+        F.count_if(is_first).alias("preferred_leaders"),
+        F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
+        F.count(F.lit(1)).alias("replicas"),
+        F.sum("size_bytes").alias("bytes"),
+    )
     balance = (
         brokers.where(~snapshots.tell("is_context"))
-        .join(F.broadcast(per_broker), on=["snapshot", "broker_id"], how="left")
-        .fillna(0, subset=list(_HELD))
+        .join(F.broadcast(held.drop("place")), on=["snapshot", "broker_id"], how="left")
+        .fillna(0, subset=_COUNTS)
     )
     return snapshots.named(balance, BROKER_BALANCE)
 
@@ -211,7 +218,7 @@ def write_leader_balance(round_: Round) -> None:
 
     side_by_side(
         write_changes,
-        lambda: round_.write(topic_tables(round_, partitions) | broker_tables(round_, read_held(round_))),
+        lambda: round_.write(topic_tables(round_, partitions) | broker_tables(round_)),
     )
 
 
@@ -221,9 +228,10 @@ def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
     return {"topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)}
 
 
-def broker_tables(round_: Round, held: DataFrame) -> Tables:
-    """How BROKER_BALANCE is made of what `build_held` tells."""
-    return {"broker_balance": lambda: build_broker_balance(round_.snapshots, round_.read("brokers"), held)}
+def broker_tables(round_: Round) -> Tables:
+    """How BROKER_BALANCE is made of the replicas."""
+    brokers, replicas = round_.read("brokers"), round_.read("replicas", round_.new)
+    return {"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, replicas)}
 
 
 def change_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:

@@ -1,4 +1,4 @@
-"""What both jobs begin with: each partition beside itself in the snapshot before, and what each log dir holds.
+"""What both jobs begin with: each partition beside itself in the snapshot before, and numbers to group by.
 
     pairs = read_pairs(round_)
     pairs.where("leader <> leader_before")
@@ -40,11 +40,6 @@ def read_pairs(round_: Round) -> DataFrame:
     now = round_.read("partitions", round_.new).transform(with_state)
     before = round_.read("partitions", round_.befores)
     return build_pairs(round_.snapshots, now, before, round_.read("topics"), round_.tasks)
-
-
-def read_held(round_: Round) -> DataFrame:
-    """What brokers and log dirs hold in the snapshots of a round."""
-    return build_held(round_.read("replicas", round_.new))
 
 
 def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics: DataFrame, tasks: int) -> DataFrame:
@@ -121,18 +116,6 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     return special.select(topic_key(), "cleanup_policy", "fate", F.lit(True).alias("is_special"))
 
 
-def build_held(replicas: DataFrame) -> DataFrame:
-    """Per snapshot, broker and log dir: replicas, bytes, leaders; few rows, the log dir as `place` alone."""
-    is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    return replicas.groupBy(log_dir_place(), "snapshot", "broker_id").agg(
-        F.count_if(is_leader).alias("leaders"),
-        F.count_if(is_first).alias("preferred_leaders"),
-        F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
-        F.count(F.lit(1)).alias("replicas"),
-        F.sum("size_bytes").alias("bytes"),
-    )
-
-
 def _place(snapshot: Column) -> tuple[Column, Column]:
     """Two numbers that fit into one of 64 bits, which is what Spark's hash join is quickest with.
 
@@ -144,9 +127,13 @@ def _place(snapshot: Column) -> tuple[Column, Column]:
     )
 
 
-def log_dir_place() -> Column:
-    """One number tells apart the log dirs of all snapshots; one that is not known is like any other."""
-    return F.xxhash64("snapshot", "broker_id", "log_dir").alias("place")
+def broker_place() -> Column:
+    """To be grouped by before snapshot and broker: small numbers alone collide in the quick map of Spark's aggregation.
+
+    Its hash of several columns adds them up, each a little shifted, so that broker 70 of one snapshot meets broker 6 of
+    the next; what finds no room there goes through a second, slower map.
+    """
+    return F.xxhash64("snapshot", "broker_id").alias("place")
 
 
 def topic_key() -> Column:

@@ -20,7 +20,7 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 import sys
 from collections.abc import Sequence
 
-from pairs import log_dir_place, read_held, read_pairs, topic_key, with_topics
+from pairs import broker_place, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -119,7 +119,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     placed = loads.where(leader.isNotNull()).select(
         "snapshot", "leader", "bytes_in_per_second", F.explode("replicas").alias("broker_id")
     )
-    carried = placed.groupBy(_broker_place(), "snapshot", "broker_id").agg(
+    carried = placed.groupBy(broker_place(), "snapshot", "broker_id").agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
@@ -134,15 +134,9 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     return snapshots.named(load, BROKER_LOAD)
 
 
-def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame, held: DataFrame) -> DataFrame:
+def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame) -> DataFrame:
     """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
-    load = (
-        log_dirs.where(F.col("error").isNull())
-        .withColumn("place", log_dir_place())
-        .join(F.broadcast(held.select("place", F.col("bytes").alias("held_bytes"))), on="place", how="left")
-        .fillna(0, subset=["held_bytes"])
-    )
-    return snapshots.named(load, LOG_DIR_LOAD)
+    return snapshots.named(log_dirs.where(F.col("error").isNull()), LOG_DIR_LOAD)
 
 
 def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) -> DataFrame:
@@ -167,7 +161,7 @@ def write_partition_load(round_: Round) -> None:
         loads = round_.keep(read_pairs(round_).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
         round_.write(load_tables(round_, loads))
 
-    side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_, read_held(round_))))
+    side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_)))
 
 
 def load_tables(round_: Round, loads: DataFrame) -> Tables:
@@ -180,24 +174,15 @@ def load_tables(round_: Round, loads: DataFrame) -> Tables:
     }
 
 
-def log_dir_tables(round_: Round, held: DataFrame) -> Tables:
-    """How LOG_DIR_LOAD is made of what `build_held` tells."""
+def log_dir_tables(round_: Round) -> Tables:
+    """How LOG_DIR_LOAD is made of what brokers tell of their log dirs."""
     log_dirs = round_.read("log_dirs", round_.new)
-    return {"log_dir_load": lambda: build_log_dir_load(round_.snapshots, log_dirs, held)}
+    return {"log_dir_load": lambda: build_log_dir_load(round_.snapshots, log_dirs)}
 
 
 def main(argv: Sequence[str]) -> int:
     """Analyse one round; see `run_job` for the exit status."""
     return run_job("partition_load", __doc__, argv, write_partition_load)
-
-
-def _broker_place() -> Column:
-    """To be grouped by before snapshot and broker: small numbers alone collide in the quick map of Spark's aggregation.
-
-    Its hash of several columns adds them up, each a little shifted, so that broker 70 of one snapshot meets broker 6 of
-    the next; what finds no room there goes through a second, slower map.
-    """
-    return F.xxhash64("snapshot", "broker_id").alias("place")
 
 
 def _per_second(count: Column) -> Column:

@@ -33,6 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
@@ -50,8 +51,8 @@ _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
 _FEWEST_TASKS: Final = 2
 _AT_ONCE: Final = 4
-# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take a fraction of that, and
-# go to disk where memory ends, but packing them takes as long as finding them.
+# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110 bytes of disk and
+# leave memory to those who count, but packing them takes as long as finding them.
 _MOST_ROWS_KEPT_AS_THEY_ARE: Final = 3_000_000
 _READ_AT_ONCE: Final = "32m"  # of files, by a task: compressed they hold far more rows than their size tells
 
@@ -110,9 +111,7 @@ class Round:
         """The table, computed once for all that is made of it; until Spark stops."""
         if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
             return table.localCheckpoint()
-        kept = table.persist()
-        kept.count()  # before it is asked for by several at once
-        return kept
+        return table.persist(StorageLevel.DISK_ONLY)
 
     def write(self, results: Tables) -> None:
         """By table; replaces what an earlier try of the round left there."""
@@ -170,7 +169,8 @@ def unusable_file(told: str) -> str | None:
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
     """Starts Spark. Settings that the results depend on are made here; master, memory and the like by spark-submit."""
-    spark = SparkSession.builder.appName(job).getOrCreate()
+    # What is kept on disk is read a few times: compressing it takes longer than writing it as it is.
+    spark = SparkSession.builder.appName(job).config("spark.rdd.compress", "false").getOrCreate()
     found = Round(spark, store, name, manifests)
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -68,7 +68,7 @@ def topics(hour: float, found: Sequence[tuple[str, int | None, int, int | None]]
 
 
 def log_dirs(
-    hour: float, found: Sequence[tuple[int, str, int, int | None, int | None]], *, cluster: str = "demo"
+    hour: float, found: Sequence[tuple[int, str, int | None, int | None, int | None]], *, cluster: str = "demo"
 ) -> pa.Table:
     """Rows of LOG_DIR_LOAD: broker, path, held, total and usable bytes."""
     names = LOG_DIR_LOAD.names[3:]

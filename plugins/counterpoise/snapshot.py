@@ -156,6 +156,7 @@ def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescript
         "total_bytes": [d.total_bytes for d in known],
         "usable_bytes": [d.usable_bytes for d in known],
         "error": [d.error for d in known],
+        "held_bytes": [sum(d.sizes.values()) if d.error is None else None for d in known],
     }
     return pa.table(columns, schema=LOG_DIRS)
 

@@ -218,10 +218,7 @@ def _broker_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
 def _log_dir_load(now: Photo, _: Photo | None) -> Iterator[Row]:
     for row in now.log_dirs:
         if row.get("error") is None:
-            place = (row["broker_id"], row["log_dir"])
-            held = [r["size_bytes"] or 0 for r in now.replicas if (r["broker_id"], r["log_dir"]) == place]
-            told = {key: row.get(key) for key in ("total_bytes", "usable_bytes")}
-            yield {"broker_id": place[0], "log_dir": place[1], "held_bytes": sum(held)} | told
+            yield {key: row.get(key) for key in ("broker_id", "log_dir", "held_bytes", "total_bytes", "usable_bytes")}
 
 
 def _topic_load(now: Photo, previous: Photo | None) -> Iterator[Row]:

@@ -15,10 +15,10 @@ HOUR = 3600
 DEAD_1 = ({"broker_id": 1, "rack": "a", "is_fenced": True}, *BROKERS[1:])
 GONE_1 = BROKERS[1:]
 LOG_DIRS = (
-    {"broker_id": 1, "log_dir": "/a", "total_bytes": 1000, "usable_bytes": 400, "error": None},
-    {"broker_id": 1, "log_dir": "/b", "total_bytes": None, "usable_bytes": None, "error": None},
+    {"broker_id": 1, "log_dir": "/a", "total_bytes": 1000, "usable_bytes": 400, "error": None, "held_bytes": 600},
+    {"broker_id": 1, "log_dir": "/b", "total_bytes": None, "usable_bytes": None, "error": None, "held_bytes": 70},
     {"broker_id": 2, "log_dir": "/a", "total_bytes": 1000, "usable_bytes": 900, "error": "KAFKA_STORAGE_ERROR"},
-    {"broker_id": 3, "log_dir": "/idle", "total_bytes": 10, "usable_bytes": 10, "error": None},
+    {"broker_id": 3, "log_dir": "/idle", "total_bytes": 10, "usable_bytes": 10, "error": None, "held_bytes": 0},
 )
 
 

@@ -162,7 +162,7 @@ def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:
     (topic,) = of(found["topic_load"], "equally-hot")
     assert (topic["hottest_partition"], topic["hottest_bytes_in_per_second"], topic["bytes_in_per_second"]) == (3, 2, 6)
     dirs = {(row["broker_id"], row["log_dir"]): row["held_bytes"] for row in of(found["log_dir_load"], "growth")}
-    assert dirs == {(1, "/a"): 8200, (1, "/b"): 0, (3, "/idle"): 0}  # the dir that is offline is left out
+    assert dirs == {(1, "/a"): 600, (1, "/b"): 70, (3, "/idle"): 0}  # the dir that is offline is left out
     (unknown,) = of(found["topic_load"], "reset")
     assert (unknown["bytes_in_per_second"], unknown["hottest_partition"]) == (None, None)
 

@@ -57,7 +57,7 @@ def test_a_document_comes_back_as_it_was() -> None:
 
 def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:
     dirs = [
-        {"path": "/a/1", "total_bytes": 1000, "usable_bytes": 400},
+        {"path": "/a/1", "total_bytes": 1000, "usable_bytes": 400, "held_bytes": 500},
         {"path": "/a/2", "total_bytes": 1000, "usable_bytes": 401},  # the same file system
         {"path": "/b", "total_bytes": 2000, "usable_bytes": 2000},
         {"path": "/c", "error": "disk failed"},
@@ -102,7 +102,7 @@ def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
         (log_dirs("/data"), "log_dirs must be a list"),
         (log_dirs([{"total_bytes": 1}]), "broker 1: each of its log_dirs needs a path"),
         (log_dirs([{"path": "/a"}, {"path": "/a"}]), "broker 1: log dir /a is listed twice"),
-        (log_dirs([{"path": "/a", "total_bytes": -1}]), "log dir /a: total_bytes and usable_bytes must be whole"),
+        (log_dirs([{"path": "/a", "held_bytes": -1}]), "/a: total_bytes, usable_bytes and held_bytes must be whole"),
         (log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]), "6 is more than total_bytes 5"),
         (log_dirs([{"path": "/a", "error": 7}]), "log dir /a: error must be text"),
         ({"partitions": {}}, '"partitions" must be a list'),

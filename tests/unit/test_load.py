@@ -321,6 +321,19 @@ def test_a_dir_that_is_not_told_now_is_not_known_and_one_of_a_broker_that_left_i
     assert load.first_full is None
 
 
+def test_what_a_dir_held_in_snapshots_of_an_older_release_is_not_known() -> None:
+    """They have no `held_bytes`; of a broker that does not tell its dirs' contents there is never any."""
+    hours = range(30)
+    tables = [
+        log_dirs(hour, [(1, "/d", 3600 * hour if hour >= 4 else None, 10**9, DAY), (2, "/d", None, 100, 50)])
+        for hour in hours
+    ]
+    load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], pa.concat_tables(tables))
+    found = [(disk.broker_id, disk.held_bytes, disk.bytes_per_day) for disk in load.disks]
+    assert sorted(found, key=lambda disk: disk[0]) == [(1, 29 * 3600, DAY), (2, None, None)]
+    assert load.held_bytes == 29 * 3600
+
+
 def test_growth_of_the_cluster_is_told_only_where_the_same_dirs_are() -> None:
     def told(hour: int) -> list[tuple[int, str, int, int | None, int | None]]:
         first = (1, "/d", 3600 * hour, 10**9, DAY)

@@ -122,6 +122,9 @@ def test_a_move_that_ends_while_we_look_still_counts_as_one() -> None:
     assert by_partition(taken, "removing_replicas") == {"orders-0": [1], "orders-1": []}
 
 
+GONE = TopicPartition("deleted", 3)  # its files are still there
+
+
 class WithDisks(SimulatedCluster):
     """Broker 1 has three log dirs on two file systems and one that is offline, broker 2 one that tells nothing.
 
@@ -130,7 +133,7 @@ class WithDisks(SimulatedCluster):
 
     def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
         return (
-            LogDirDescription(1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10}),
+            LogDirDescription(1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10, GONE: 20}),
             LogDirDescription(1, "/disk-a/y", None, 100_000, 40_030, {TopicPartition("orders", 1): 20}),
             LogDirDescription(1, "/disk-b", None, 100_000, 10_000, {}),
             LogDirDescription(1, "/disk-c", "KAFKA_STORAGE_ERROR", None, None, {}),
@@ -155,11 +158,11 @@ def test_log_dirs_on_one_file_system_count_once() -> None:
 def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
     taken = photograph(WithDisks.like(cluster("orders-0: 1 2", racks="1 2")))
     assert rows(taken.log_dirs, *taken.log_dirs.column_names) == [
-        (1, "/disk-a/x", 100_000, 40_000, None),
-        (1, "/disk-a/y", 100_000, 40_030, None),
-        (1, "/disk-b", 100_000, 10_000, None),
-        (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR"),
-        (2, "/old", None, None, None),
+        (1, "/disk-a/x", 100_000, 40_000, None, 30),
+        (1, "/disk-a/y", 100_000, 40_030, None, 20),
+        (1, "/disk-b", 100_000, 10_000, None, 0),
+        (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR", None),
+        (2, "/old", None, None, None, 0),
     ]
 
 

@@ -45,6 +45,7 @@ from counterpoise.model.tables import (
 )
 
 _MOST_COMPLAINTS_SHOWN = 20
+_TOLD_OF_LOG_DIRS = ("total_bytes", "usable_bytes", "error", "held_bytes")
 
 
 def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
@@ -161,6 +162,7 @@ def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
         "total_bytes": [d.get("total_bytes") for _, d in rows],
         "usable_bytes": [d.get("usable_bytes") for _, d in rows],
         "error": [d.get("error") or None for _, d in rows],
+        "held_bytes": [d.get("held_bytes") for _, d in rows],
     }
     return pa.table(columns, schema=LOG_DIRS)
 
@@ -174,7 +176,7 @@ def _told_log_dirs(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:
     """By broker, as the document has them."""
     told: dict[int, list[dict[str, Any]]] = {}
     for row in log_dirs.to_pylist():
-        known = {key: row[key] for key in ("total_bytes", "usable_bytes", "error") if row[key] is not None}
+        known = {key: row[key] for key in _TOLD_OF_LOG_DIRS if row[key] is not None}
         told.setdefault(row["broker_id"], []).append({"path": row["log_dir"]} | known)
     return told
 

@@ -139,8 +139,8 @@ def _log_dirs_complaint(log_dirs: object) -> str | None:
             return "each of its log_dirs needs a path (text)"
         if path in seen:
             return f"log dir {path} is listed twice"
-        if not _is_count_or_absent(total) or not _is_count_or_absent(usable):
-            return f"log dir {path}: total_bytes and usable_bytes must be whole numbers, 0 or more"
+        if not all(_is_count_or_absent(number) for number in (total, usable, d.get("held_bytes"))):
+            return f"log dir {path}: total_bytes, usable_bytes and held_bytes must be whole numbers, 0 or more"
         if total is not None and usable is not None and usable > total:
             return f"log dir {path}: usable_bytes {usable} is more than total_bytes {total}"
         if not isinstance(d.get("error"), str | None):

@@ -134,7 +134,7 @@ LOG_DIR_LOAD: Final = pa.schema(
         *_KEYS,
         pa.field("broker_id", pa.int32(), nullable=False),
         pa.field("log_dir", pa.string(), nullable=False),
-        pa.field("held_bytes", pa.int64(), nullable=False),  # of the replicas in it
+        pa.field("held_bytes", pa.int64()),  # of the copies in it
         pa.field("total_bytes", pa.int64()),
         pa.field("usable_bytes", pa.int64()),
     ]

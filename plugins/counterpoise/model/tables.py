@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 _UTC = pa.timestamp("us", tz="UTC")
 _BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -87,6 +87,7 @@ LOG_DIRS: Final = pa.schema(
         pa.field("total_bytes", pa.int64()),  # of its file system (KIP-827: brokers from 3.3 on tell)
         pa.field("usable_bytes", pa.int64()),
         pa.field("error", pa.string()),  # null: online; a dir that is offline tells no sizes and takes no replicas
+        pa.field("held_bytes", pa.int64()),  # of the copies in it, also of partitions that are gone
     ]
 )
 

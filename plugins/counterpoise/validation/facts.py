@@ -108,7 +108,7 @@ def _log_dirs(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
     table = snapshot.log_dirs
     is_within = pc.less_equal(table["usable_bytes"], table["total_bytes"])
     return _with_facts(
-        table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes"]),
+        table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes", "held_bytes"]),
         broker_is_registered=_among(table["broker_id"], registered),
         usable_is_within_total=_bools(is_within, if_null=True),
     )

@@ -75,7 +75,7 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     "log_dirs": Expectations(
         key=("broker_id", "log_dir"),
         not_null=("log_dir",),
-        not_negative=("total_bytes", "usable_bytes"),
+        not_negative=("total_bytes", "usable_bytes", "held_bytes"),
         is_true=("broker_is_registered", "usable_is_within_total"),
         # Log dirs are asked for last: a broker may have come since. Some file systems grow while they are measured.
         momentary=("broker_is_registered", "usable_is_within_total"),
