@@ -55,3 +55,6 @@ def test_bytes_in_are_those_of_a_producer_of_known_rate(kafka: LocalKafka, site:
     brokers = site.results.table("broker_load", {newest}).to_pylist()
     for rate in ("leader_bytes_in_per_second", "follower_bytes_in_per_second"):
         assert sum(row[rate] or 0 for row in brokers) == pytest.approx(expected, rel=0.1)
+    dirs = site.results.table("log_dir_load", {newest}).to_pylist()
+    copies = site.archive.read_snapshot("local", newest).replicas["size_bytes"].to_pylist()
+    assert sum(row["held_bytes"] for row in dirs) == sum(copies) > 2 * RECORD_BYTES * RECORDS_PER_SECOND
