@@ -159,6 +159,7 @@ def test_a_bystander_wakes_with_throttle_keys_in_hand_after_the_run_has_ended(
     assert ground.finish(run, tell=freezer.tell).state is RunState.DONE, ground.told(run)
     assert freezer.frozen == [3]
     assert ground.has_event(run, "no answer")
+    kafka.wait_until_fenced(3)
     assert throttles(configs(kafka)) == []
     kafka.thaw_broker(3)
     kafka.wait_until_ready()

@@ -116,6 +116,8 @@ def test_a_fourth_broker_a_crash_a_freeze_and_a_stop_while_a_producer_writes(kaf
 
         kafka.freeze_broker(4)
         assert kafka.live_brokers == (1, 2, 3)
+        kafka.wait_until_fenced(4)
+        assert set(racks(kafka.bootstrap[0])) == {1, 2, 3}
         kafka.thaw_broker(4)
         kafka.wait_until_ready()
         kafka.stop_broker(4)
