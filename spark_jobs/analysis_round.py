@@ -9,11 +9,20 @@ The arguments are explained in rounds.py, the tables in the two jobs. The histor
 import sys
 from collections.abc import Sequence
 
-from leader_balance import CHANGE_COLUMNS, broker_tables, change_tables, only_changes, topic_tables, with_change
+from leader_balance import (
+    CHANGE_ASKS,
+    CHANGE_COLUMNS,
+    broker_tables,
+    change_tables,
+    only_changes,
+    topic_tables,
+    with_change,
+)
 from pairs import read_pairs
-from partition_load import LOAD_COLUMNS, load_tables, log_dir_tables, with_load
+from partition_load import LOAD_ASKS, LOAD_COLUMNS, load_tables, log_dir_tables, with_load
 from rounds import Round, run_job, side_by_side
 
+_ASKS = tuple(dict.fromkeys((*CHANGE_ASKS, *LOAD_ASKS)))
 _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 
@@ -22,7 +31,7 @@ def write_analysis(round_: Round) -> None:
 
     def write_compared() -> None:
         compared = round_.keep(
-            read_pairs(round_)
+            read_pairs(round_, _ASKS)
             .transform(with_change, round_.read("brokers"))
             .transform(with_load, round_.snapshots)
             .select(*_COLUMNS)

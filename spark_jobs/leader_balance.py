@@ -25,6 +25,18 @@ from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_BALANCE, LEADER_CHANGES, SNAPSHOT_CHANGES, TOPIC_BALANCE
 
+# What `with_change` asks of partitions.
+CHANGE_ASKS = (
+    "snapshot",
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "replicas",
+    "isr",
+    "is_under_replicated",
+    "is_reassigning",
+)
 CHANGE_COLUMNS = (
     "snapshot",
     "topic",
@@ -213,7 +225,7 @@ def write_leader_balance(round_: Round) -> None:
     partitions = round_.read("partitions", round_.new)
 
     def write_changes() -> None:
-        pairs = read_pairs(round_).transform(with_change, round_.read("brokers"))
+        pairs = read_pairs(round_, CHANGE_ASKS).transform(with_change, round_.read("brokers"))
         round_.write(change_tables(round_, partitions, round_.keep(only_changes(pairs))))
 
     side_by_side(

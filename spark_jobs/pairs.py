@@ -1,16 +1,18 @@
 """What both jobs begin with: each partition beside itself in the snapshot before, and numbers to group by.
 
-    pairs = read_pairs(round_)
+    pairs = read_pairs(round_, ["snapshot", "topic", "partition", "leader"])
     pairs.where("leader <> leader_before")
 
 A topic is the same one when name and topic id are; an id that is not known equals one that is not known, and no other.
 Snapshots are paired as the list declares, never by their order.
 
-Limits: a partition finds itself by two hashes, 64 bits in all; in a million of them, the chance that two are taken for
-one is some 3 in 10^8. All partitions that a topic has in one snapshot come to one task. What is special about topics
-(compacted, recreated) is sent to every task: some 100 bytes per such topic and snapshot.
+Limits: up to 64 partitions of a topic come to one task, from all snapshots. They are told apart for certain, but topics
+by two hashes of 32 bits: with 100,000 of them, the chance that two partitions are ever taken for one is some 6 in 10^7
+over 24 snapshots, 4 in 10^5 over 2,000. What is special about topics (compacted, recreated) is sent to every task: some
+100 bytes per such topic and snapshot.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -18,56 +20,65 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from rounds import Round
 from snapshots import Snapshots
 
-_KEPT: Final = (
-    "snapshot",
-    "topic",
-    "partition",
-    "leader",
-    "leader_epoch",
-    "replicas",
-    "isr",
-    "size_bytes",
-    "earliest_offset",
-    "latest_offset",
-    "is_under_replicated",
-    "is_reassigning",
-)
 _COMPARED: Final = ("leader", "leader_epoch", "replicas", "size_bytes", "earliest_offset", "latest_offset")
+_CHUNK: Final = 64  # partitions of a topic that come to one task, from all snapshots
 
 
-def read_pairs(round_: Round) -> DataFrame:
-    """The pairs of a round."""
-    now = round_.read("partitions", round_.new).transform(with_state)
-    before = round_.read("partitions", round_.befores)
-    return build_pairs(round_.snapshots, now, before, round_.read("topics"), round_.tasks)
+def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
+    """The pairs of a round, with those columns of partitions, as `with_state` tells them.
+
+    Where everything compared with is analysed too, as in a history from its beginning, it is read once for both sides.
+    """
+    now = round_.read("partitions", round_.new)
+    is_analysed = bool(round_.befores) and round_.befores <= round_.new
+    before = now if is_analysed else round_.read("partitions", round_.befores)
+    return build_pairs(round_.snapshots, now, before, round_.read("topics"), columns, round_.tasks)
 
 
-def build_pairs(snapshots: Snapshots, now: DataFrame, before: DataFrame, topics: DataFrame, tasks: int) -> DataFrame:
+def build_pairs(
+    snapshots: Snapshots, now: DataFrame, before: DataFrame, topics: DataFrame, columns: Sequence[str], tasks: int
+) -> DataFrame:
     """A row for each partition of `now`, with `<column>_before` of the snapshot that it is compared with.
 
     `is_known_before`: the snapshot before has a partition of that name. `fate` of its topic since then: same, recreated
     (the same name with another id), unknown (one of the two ids is not known). `cleanup_policy` may be null.
     """
-    nothing = F.lit(-1)  # the number of no snapshot; nulls would all come to one task
-    earlier = before.select(
-        *_place(F.col("snapshot")),
+    compared = [name for name in _COMPARED if name in columns]
+    compared_with = F.coalesce(snapshots.tell("compared_with", "row.snapshot"), F.lit(-1))  # the number of no snapshot
+    earlier = brought_together(before, columns, tasks).select(
+        F.col("place").alias("place_before"),
+        _within(F.col("row.snapshot")).alias("within_before"),
         F.lit(True).alias("was_there"),
-        *(F.col(name).alias(f"{name}_before") for name in _COMPARED),
-    ).repartition(tasks, "topic_place")
-    later = now.select(*_KEPT, *_place(F.coalesce(snapshots.tell("compared_with"), nothing)))
+        *(F.col(f"row.{name}").alias(f"{name}_before") for name in compared),
+    )
+    is_same = (F.col("place") == F.col("place_before")) & (_within(compared_with) == F.col("within_before"))
     policy = F.when(F.col("is_special"), F.col("cleanup_policy")).otherwise(F.lit("delete"))
     return (
-        later.repartition(tasks, "topic_place")
-        .join(earlier.hint("shuffle_hash"), on=["topic_place", "partition_place"], how="left")
+        brought_together(now, columns, tasks)
+        .join(earlier.hint("shuffle_hash"), on=is_same, how="left")
+        .select("row.*", *earlier.columns)
         .withColumn("topic_key", topic_key())
         .join(F.broadcast(build_special_topics(snapshots, topics)), on="topic_key", how="left")
         .select(
-            *_KEPT,
-            *(f"{name}_before" for name in _COMPARED),
+            *columns,
+            *(f"{name}_before" for name in compared),
             F.col("was_there").isNotNull().alias("is_known_before"),
             F.coalesce("fate", F.lit("same")).alias("fate"),
             policy.alias("cleanup_policy"),
         )
+    )
+
+
+def brought_together(partitions: DataFrame, columns: Sequence[str], tasks: int) -> DataFrame:
+    """`place` and `row`, those columns as one. From all snapshots a partition comes to one task, with its neighbours.
+
+    As one, so that Spark leaves nothing out for a side that does not ask for it: when both sides of a comparison are
+    made of the very same, it is brought together only once (ReusedExchange in the plan).
+    """
+    return (
+        partitions.transform(with_state)
+        .select(F.hash("topic", _chunk("partition")).alias("place"), F.struct(*columns).alias("row"))
+        .repartition(tasks, "place")
     )
 
 
@@ -116,15 +127,16 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     return special.select(topic_key(), "cleanup_policy", "fate", F.lit(True).alias("is_special"))
 
 
-def _place(snapshot: Column) -> tuple[Column, Column]:
-    """Two numbers that fit into one of 64 bits, which is what Spark's hash join is quickest with.
+def _chunk(partition: str) -> Column:
+    return F.shiftright(partition, _CHUNK.bit_length() - 1)
 
-    The first is the topic's, and by it rows are brought together: those of a topic come to one task.
-    """
-    return (
-        F.hash(snapshot, F.col("topic")).alias("topic_place"),
-        F.hash(F.lit("partition"), F.col("topic"), F.col("partition")).alias("partition_place"),
-    )
+
+def _within(snapshot: Column) -> Column:
+    """Which row of its place. Two numbers that fit into one of 64 bits are what Spark's hash join is quickest with."""
+    number = snapshot * F.lit(_CHUNK) + F.col("row.partition") % F.lit(_CHUNK)
+    other_hash = F.hash(F.lit("within"), F.col("row.topic"), _chunk("row.partition"))
+    # Never null, or Spark would first look for nulls on one side, and no longer see that both are the same.
+    return F.coalesce(number.bitwiseXOR(other_hash), F.lit(0))
 
 
 def broker_place() -> Column:

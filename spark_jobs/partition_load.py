@@ -28,6 +28,8 @@ from snapshots import Snapshots
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 
+# What `with_load` asks of partitions.
+LOAD_ASKS = ("snapshot", "topic", "partition", "leader", "replicas", "size_bytes", "earliest_offset", "latest_offset")
 LONGEST_SECONDS = 86_400  # between two snapshots that are compared
 # What the tables are counted from, but for log dirs: a row for each snapshot and partition.
 LOAD_COLUMNS = (
@@ -158,7 +160,7 @@ def write_partition_load(round_: Round) -> None:
     """All four tables of the round."""
 
     def write_loads() -> None:
-        loads = round_.keep(read_pairs(round_).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
+        loads = round_.keep(read_pairs(round_, LOAD_ASKS).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
         round_.write(load_tables(round_, loads))
 
     side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_)))

@@ -34,6 +34,12 @@ def _log(earliest: int | None, latest: int | None, size: int | None, leader: int
     return [part("orders", 0, [1, 2, 3], leader=leader, offsets=(earliest, latest), size=size)]
 
 
+def _many(count: int, later: int) -> list[Any]:
+    """Partitions of one topic, each with a rate of its own: after `later` seconds, its number in bytes a second."""
+    told = ((n, 1000 + n * later) for n in range(count))
+    return [part("orders", n, [1, 2], leader=1 + n % 2, size=end, offsets=(0, end)) for n, end in told]
+
+
 def _with(topic_id: str | None = "orders-id", policy: str | None = "delete") -> dict[str, Any]:
     return {"topics": {"orders": (topic_id, policy)}}
 
@@ -76,6 +82,7 @@ def _topics() -> dict[str, list[Photo]]:
         "id-learned": _two("id-learned", one, _log(0, 300, 2000)),
         "id-never-known": _two("id-never-known", one, _log(0, 300, 2000), **_with(None)),
         "emptied": _two("emptied", one, []),
+        "many-partitions": _two("many-partitions", _many(150, later=0), _many(200, later=3600)),
     }
     for name in ("id-learned", "id-never-known"):
         found[name][0] = replace(found[name][0], topics=_with(None)["topics"])

@@ -11,6 +11,7 @@ import partition_load
 import pyarrow.parquet as pq
 import pytest
 from analysis_round import write_analysis
+from pairs import read_pairs
 from pyspark.sql import SparkSession
 from rounds import Round, load_manifests, open_round
 
@@ -152,6 +153,22 @@ def test_what_became_of_a_cluster(found: Rows, scenario: str, counts: Mapping[st
 def test_where_bytes_in_come_from(found: Rows, scenario: str, how: str, rate: int | None) -> None:
     (row,) = of(found["partition_load"], scenario)
     assert (row["how"], row["bytes_in_per_second"]) == (how, rate)
+
+
+def test_partitions_of_a_large_topic_are_not_taken_for_one_another(found: Rows) -> None:
+    rates = {row["partition"]: row["bytes_in_per_second"] for row in of(found["partition_load"], "many-partitions")}
+    assert rates == {n: n if n < 150 else None for n in range(200)}
+
+
+def test_a_history_from_its_beginning_is_brought_together_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Both sides of the comparison come from one shuffle."""
+    one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
+    pairs = read_pairs(one, partition_load.LOAD_ASKS).transform(partition_load.with_load, one.snapshots)
+    compared = pairs.select(*partition_load.LOAD_COLUMNS).persist()
+    assert compared.count()
+    plan = compared._jdf.queryExecution().executedPlan().toString()
+    compared.unpersist()
+    assert "ReusedExchange [place#" in plan
 
 
 def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:
