@@ -171,13 +171,13 @@ class LocalKafka:
         self._process(broker_id).freeze()
         self._frozen.add(broker_id)
 
-    def wait_until_fenced(self, broker_id: int, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+    def wait_until_fenced(self, broker_id: int) -> None:
         """Wait until no live broker lists it any more: its session has ended, and Kafka's tools no longer ask it."""
 
         def is_fenced() -> bool:
             return all((seen := _brokers_seen_by(address)) and broker_id not in seen for address in self.bootstrap)
 
-        wait_until(is_fenced, f"broker {broker_id} to be fenced", timeout_seconds)
+        wait_until(is_fenced, f"broker {broker_id} to be fenced", START_TIMEOUT_SECONDS)
 
     def thaw_broker(self, broker_id: int) -> None:
         """End of `freeze_broker`; it may be fenced for a moment, `wait_until_ready` waits for it."""

@@ -20,12 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from rounds import Round
 from snapshots import Snapshots
 
+_KEY: Final = ("snapshot", "topic", "partition")
 _COMPARED: Final = ("leader", "leader_epoch", "replicas", "size_bytes", "earliest_offset", "latest_offset")
 _CHUNK: Final = 64  # partitions of a topic that come to one task, from all snapshots
 
 
 def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
-    """The pairs of a round, with those columns of partitions, as `with_state` tells them.
+    """The pairs of a round, with those columns of partitions (the key among them), as `with_state` tells them.
 
     Where everything compared with is analysed too, as in a history from its beginning, it is read once for both sides.
     """
@@ -44,8 +45,9 @@ def build_pairs(
     (the same name with another id), unknown (one of the two ids is not known). `cleanup_policy` may be null.
     """
     compared = [name for name in _COMPARED if name in columns]
+    asked_before = columns if before is now else [*_KEY, *compared]
     compared_with = F.coalesce(snapshots.tell("compared_with", "row.snapshot"), F.lit(-1))  # the number of no snapshot
-    earlier = brought_together(before, columns, tasks).select(
+    earlier = brought_together(before, asked_before, tasks).select(
         F.col("place").alias("place_before"),
         _within(F.col("row.snapshot")).alias("within_before"),
         F.lit(True).alias("was_there"),
@@ -128,7 +130,8 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
 
 
 def _chunk(partition: str) -> Column:
-    return F.shiftright(partition, _CHUNK.bit_length() - 1)
+    """The first partition of those that come to one task with this one."""
+    return F.col(partition) - F.col(partition) % F.lit(_CHUNK)
 
 
 def _within(snapshot: Column) -> Column:
