@@ -17,7 +17,7 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 import sys
 from collections.abc import Sequence
 
-from pairs import broker_place, build_topic_pairs, read_pairs, topic_key, with_topics
+from pairs import broker_key, build_topic_pairs, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -55,7 +55,7 @@ _COUNTS = ["leaders", "preferred_leaders", "leaders_not_preferred", "replicas", 
 def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: DataFrame) -> DataFrame:
     """BROKER_BALANCE: one row per snapshot and registered broker; one without replicas is a row of zeros."""
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    held = replicas.groupBy(broker_place(), "snapshot", "broker_id").agg(
+    held = replicas.groupBy(broker_key()).agg(
         F.count_if(is_leader).alias("leaders"),
         F.count_if(is_first).alias("preferred_leaders"),
         F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
@@ -64,7 +64,8 @@ def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: Dat
     )
     balance = (
         brokers.where(~snapshots.tell("is_context"))
-        .join(F.broadcast(held.drop("place")), on=["snapshot", "broker_id"], how="left")
+        .withColumn("broker_key", broker_key())
+        .join(F.broadcast(held), on="broker_key", how="left")
         .fillna(0, subset=_COUNTS)
     )
     return snapshots.named(balance, BROKER_BALANCE)

@@ -117,7 +117,7 @@ def build_topic_pairs(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     return (
         topics.where(~snapshots.tell("is_context"))
         .withColumn("compared_with", snapshots.tell("compared_with"))
-        .join(before, on=["compared_with", "topic"], how="left")
+        .join(before.hint("shuffle_hash"), on=["compared_with", "topic"], how="left")
         .select("snapshot", "topic", "cleanup_policy", fate.alias("fate"))
     )
 
@@ -142,13 +142,13 @@ def _within(snapshot: Column) -> Column:
     return F.coalesce(number.bitwiseXOR(other_hash), F.lit(0))
 
 
-def broker_place() -> Column:
-    """To be grouped by before snapshot and broker: small numbers alone collide in the quick map of Spark's aggregation.
+def broker_key() -> Column:
+    """One number tells apart the brokers of all snapshots, and finds its place in the quick map of Spark's aggregation.
 
-    Its hash of several columns adds them up, each a little shifted, so that broker 70 of one snapshot meets broker 6 of
-    the next; what finds no room there goes through a second, slower map.
+    The hash of that map adds small numbers up, each a little shifted, so that broker 70 of one snapshot meets broker 6
+    of the next; what finds no room there goes through a second, slower map.
     """
-    return F.xxhash64("snapshot", "broker_id").alias("place")
+    return F.xxhash64("snapshot", "broker_id").alias("broker_key")
 
 
 def topic_key() -> Column:

@@ -20,7 +20,7 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 import sys
 from collections.abc import Sequence
 
-from pairs import broker_place, read_pairs, topic_key, with_topics
+from pairs import broker_key, read_pairs, topic_key, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -121,7 +121,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     placed = loads.where(leader.isNotNull()).select(
         "snapshot", "leader", "bytes_in_per_second", F.explode("replicas").alias("broker_id")
     )
-    carried = placed.groupBy(broker_place(), "snapshot", "broker_id").agg(
+    carried = placed.groupBy(broker_key()).agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
@@ -129,7 +129,8 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     )
     load = (
         brokers.where(~snapshots.tell("is_context"))
-        .join(F.broadcast(carried.drop("place")), on=["snapshot", "broker_id"], how="left")
+        .withColumn("broker_key", broker_key())
+        .join(F.broadcast(carried), on="broker_key", how="left")
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=["rates_known", "rates_unknown"])
     )

@@ -49,6 +49,7 @@ FAILED: Final = 1
 _MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
+_ROWS_PER_TASK_KEPT: Final = 2_000_000  # of what is kept: counting and writing take little memory, each task some time
 _FEWEST_TASKS: Final = 2
 _AT_ONCE: Final = 4
 # Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110 bytes of disk and
@@ -108,10 +109,12 @@ class Round:
         return self._tables[table, wanted]
 
     def keep(self, table: DataFrame) -> DataFrame:
-        """The table, computed once for all that is made of it; until Spark stops."""
+        """The table, computed now, once for all that is made of it; until Spark stops."""
         if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
             return table.localCheckpoint()
-        return table.persist(StorageLevel.DISK_ONLY)
+        kept = table.persist(StorageLevel.DISK_ONLY)
+        kept.take(1)  # computes all of it: Spark does not plan further before it knows how much there is
+        return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
         """By table; replaces what an earlier try of the round left there."""
@@ -169,8 +172,12 @@ def unusable_file(told: str) -> str | None:
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
     """Starts Spark. Settings that the results depend on are made here; master, memory and the like by spark-submit."""
+    builder = SparkSession.builder.appName(job)
     # What is kept on disk is read a few times: compressing it takes longer than writing it as it is.
-    spark = SparkSession.builder.appName(job).config("spark.rdd.compress", "false").getOrCreate()
+    builder.config("spark.rdd.compress", "false")
+    # Else each call of the DataFrame API asks the JVM several times where it came from: seconds of a small round.
+    builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
+    spark = builder.getOrCreate()
     found = Round(spark, store, name, manifests)
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
