@@ -17,7 +17,7 @@ Kafka also begins a new epoch when a leader drops a replica, `returned` may be a
 import sys
 from collections.abc import Sequence
 
-from pairs import broker_key, build_topic_pairs, read_pairs, topic_key, with_topics
+from pairs import broker_key, build_topic_pairs, read_pairs, topic_key, with_brokers, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -62,12 +62,7 @@ def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: Dat
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = (
-        brokers.where(~snapshots.tell("is_context"))
-        .withColumn("broker_key", broker_key())
-        .join(F.broadcast(held), on="broker_key", how="left")
-        .fillna(0, subset=_COUNTS)
-    )
+    balance = held.transform(with_brokers, brokers.where(~snapshots.tell("is_context"))).fillna(0, subset=_COUNTS)
     return snapshots.named(balance, BROKER_BALANCE)
 
 

@@ -20,7 +20,7 @@ with the average of those that stayed. A topic whose cleanup policy is not known
 import sys
 from collections.abc import Sequence
 
-from pairs import broker_key, read_pairs, topic_key, with_topics
+from pairs import broker_key, read_pairs, topic_key, with_brokers, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
@@ -128,9 +128,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
     )
     load = (
-        brokers.where(~snapshots.tell("is_context"))
-        .withColumn("broker_key", broker_key())
-        .join(F.broadcast(carried), on="broker_key", how="left")
+        carried.transform(with_brokers, brokers.where(~snapshots.tell("is_context")))
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=["rates_known", "rates_unknown"])
     )
