@@ -49,7 +49,7 @@ FAILED: Final = 1
 _MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
-_ROWS_PER_TASK_KEPT: Final = 2_000_000  # of what is kept: counting and writing take little memory, each task some time
+_ROWS_PER_TASK_KEPT: Final = 2_000_000  # of what is kept: reading it takes little memory, and each task some 30 ms
 _FEWEST_TASKS: Final = 2
 _AT_ONCE: Final = 4
 # Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110 bytes of disk and
@@ -113,7 +113,7 @@ class Round:
         if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
             return table.localCheckpoint()
         kept = table.persist(StorageLevel.DISK_ONLY)
-        kept.take(1)  # computes all of it: Spark does not plan further before it knows how much there is
+        kept.take(1)  # computes all of it: adaptive execution plans no further before it knows how much there is
         return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
@@ -172,14 +172,18 @@ def unusable_file(told: str) -> str | None:
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
     """Starts Spark. Settings that the results depend on are made here; master, memory and the like by spark-submit."""
-    builder = SparkSession.builder.appName(job)
-    # What is kept on disk is read a few times: compressing it takes longer than writing it as it is.
-    builder.config("spark.rdd.compress", "false")
-    # Else each call of the DataFrame API asks the JVM several times where it came from: seconds of a small round.
-    builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
-    spark = builder.getOrCreate()
+    spark = (
+        SparkSession.builder.appName(job)
+        # What is kept on disk is read a few times: compressing it takes longer than writing it as it is.
+        .config("spark.rdd.compress", "false")
+        # Else each call of the DataFrame API tells the JVM, in several calls, where it came from: seconds of a round.
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        .getOrCreate()
+    )
     found = Round(spark, store, name, manifests)
-    spark.conf.set("spark.sql.ansi.enabled", "true")
+    # Checked for overflow, every sum, count and difference makes two objects: a tenth of a round. Offsets, bytes and
+    # counts are far below 2^63.
+    spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
