@@ -45,9 +45,11 @@ _COMPILE_LATE: Final = (
     "-XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=60000 "
     "-XX:Tier4CompileThreshold=500000 -XX:Tier4BackEdgeThreshold=200000"
 )
+# Kryo writes what is kept, gigabytes of arrays, in larger pieces than Java's serialization.
 _SPARK_CONF_OF_MANY: Final = {
     "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATE}",
     "spark.driver.memory": "3g",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
 }
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
 
