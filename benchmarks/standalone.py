@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import socket
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +60,7 @@ def standalone_cluster(folder: Path) -> Iterator[Standalone]:
             words = ["org.apache.spark.deploy.worker.Worker", "--port", port, "--webui-port", own_page]
             words += ["--cores", 1, "--memory", "1500m", "--work-dir", folder / f"worker-{number}", master]
             running.append(_daemon(folder, f"worker-{number}", words))
-        wait_until(lambda: _workers(page) == WORKERS, "Spark's workers", _START_SECONDS, running)
+        wait_until(lambda: alive_workers(page) == WORKERS, "Spark's workers", _START_SECONDS, running)
         yield Standalone(master, tuple(ports))
     finally:
         for process in reversed(running):
@@ -92,10 +91,13 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _workers(page: int) -> int:
-    """How many workers the master counts as alive; none while its pages are not all there."""
+def alive_workers(page: int) -> int:
+    """How many workers the master counts as alive; none while its pages are not all there.
+
+    It adds them one by one while it already answers: until `/json/` is there, its front page comes instead.
+    """
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=10) as answer:
             return int(json.load(answer)["aliveworkers"])
-    except urllib.error.URLError:
+    except (OSError, json.JSONDecodeError):
         return 0

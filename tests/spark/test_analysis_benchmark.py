@@ -1,12 +1,17 @@
 """The analysis benchmark at its smallest: the histories that it makes, and a real standalone cluster."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.analysing import main
 from benchmarks.history_maker import Shape, make_history, newest_only
+from benchmarks.standalone import alive_workers
 from counterpoise.model.tables import SNAPSHOT_TABLES
 
 SMALL = Shape(partitions=1000, snapshots=2)
@@ -34,3 +39,40 @@ def test_a_standalone_cluster_makes_the_same_tables(capsys: pytest.CaptureFixtur
     assert "pass  standalone cluster: 0 of 8 tables differ" in told
     assert "pass  standalone cluster: 0 of its ports still open afterwards" in told
     assert "2 of 2 targets met" in told
+
+
+@pytest.mark.parametrize(
+    ("answer", "alive"),
+    [
+        pytest.param((200, b'{"aliveworkers": 2}'), 2, id="all there"),
+        pytest.param((200, b"<!DOCTYPE html><html>Spark Master</html>"), 0, id="its front page only"),
+        pytest.param((404, b""), 0, id="no page yet"),
+    ],
+)
+def test_a_master_that_is_not_all_there_has_no_workers(answer: tuple[int, bytes], alive: int) -> None:
+    with _answering(*answer) as page:
+        assert alive_workers(page) == alive
+    assert alive_workers(page) == 0
+
+
+@contextmanager
+def _answering(status: int, body: bytes) -> Iterator[int]:
+    """The port of a server that always answers so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
