@@ -257,7 +257,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _is_compared() -> Column:
     """Whether the snapshot before has the same partition of the same topic."""
-    return F.col("is_known_before") & (F.col("fate") == "same")
+    return F.col("is_known_before") & F.col("is_same_topic")
 
 
 def _is_other_leader() -> Column:

@@ -42,45 +42,46 @@ def build_pairs(
 ) -> DataFrame:
     """A row for each partition of `now`, with `<column>_before` of the snapshot that it is compared with.
 
-    `is_known_before`: the snapshot before has a partition of that name. `fate` of its topic since then: same, recreated
-    (the same name with another id), unknown (one of the two ids is not known). `cleanup_policy` may be null.
+    `is_known_before`: the snapshot before has a partition of that name. Of its topic: `is_same_topic`, `is_recreated`
+    (the same name with another id; neither where one of the two ids is not known), and `is_compacted`, null where the
+    cleanup policy is not known.
     """
     compared = [name for name in _COMPARED if name in columns]
     asked_before = columns if before is now else [*_KEY, *compared]
-    compared_with = F.coalesce(snapshots.tell("compared_with", "row.snapshot"), F.lit(-1))  # the number of no snapshot
+    compared_with = F.coalesce(snapshots.tell("compared_with"), F.lit(-1))  # the number of no snapshot
     earlier = brought_together(before, asked_before, tasks).select(
         F.col("place").alias("place_before"),
-        _within(F.col("row.snapshot")).alias("within_before"),
-        F.lit(True).alias("was_there"),
-        *(F.col(f"row.{name}").alias(f"{name}_before") for name in compared),
+        _within(F.col("snapshot")).alias("within_before"),
+        # Asks for all columns: with one less than the other side, Spark would bring the same together twice.
+        F.hash(*(name for name in asked_before if name not in _KEY)).alias("was_there"),
+        *(F.col(name).alias(f"{name}_before") for name in compared),
     )
     is_same = (F.col("place") == F.col("place_before")) & (_within(compared_with) == F.col("within_before"))
-    policy = F.when(F.col("is_special"), F.col("cleanup_policy")).otherwise(F.lit("delete"))
+    is_compacted = F.when(F.col("is_same_topic").isNotNull(), F.col("is_compacted")).otherwise(F.lit(False))
     return (
         brought_together(now, columns, tasks)
         .join(earlier.hint("shuffle_hash"), on=is_same, how="left")
-        .select("row.*", *earlier.columns)
         .withColumn("topic_key", topic_key())
         .join(F.broadcast(build_special_topics(snapshots, topics)), on="topic_key", how="left")
         .select(
             *columns,
             *(f"{name}_before" for name in compared),
             F.col("was_there").isNotNull().alias("is_known_before"),
-            F.coalesce("fate", F.lit("same")).alias("fate"),
-            policy.alias("cleanup_policy"),
+            F.coalesce("is_same_topic", F.lit(True)).alias("is_same_topic"),
+            F.coalesce("is_recreated", F.lit(False)).alias("is_recreated"),
+            is_compacted.alias("is_compacted"),
         )
     )
 
 
 def brought_together(partitions: DataFrame, columns: Sequence[str], tasks: int) -> DataFrame:
-    """`place` and `row`, those columns as one. From all snapshots a partition comes to one task, with its neighbours.
+    """`place`, and those columns. From all snapshots a partition comes to one task, with its neighbours.
 
-    As one, so that Spark leaves nothing out for a side that does not ask for it: when both sides of a comparison are
-    made of the very same, it is brought together only once (ReusedExchange in the plan).
+    When both sides of a comparison ask for the very same, it is brought together once (ReusedExchange in the plan).
     """
     return (
         partitions.transform(with_state)
-        .select(F.hash("topic", _chunk("partition")).alias("place"), F.struct(*columns).alias("row"))
+        .select(F.hash("topic", _chunk("partition")).alias("place"), *columns)
         .repartition(tasks, "place")
     )
 
@@ -127,7 +128,12 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     """Of those topics the ones that are not what most are: the same as before, with the policy `delete`."""
     is_usual = (F.col("fate") == "same") & F.col("cleanup_policy").eqNullSafe("delete")
     special = build_topic_pairs(snapshots, topics).where(~is_usual)
-    return special.select(topic_key(), "cleanup_policy", "fate", F.lit(True).alias("is_special"))
+    return special.select(
+        topic_key(),
+        (F.col("fate") == "same").alias("is_same_topic"),
+        (F.col("fate") == "recreated").alias("is_recreated"),
+        F.contains("cleanup_policy", F.lit("compact")).alias("is_compacted"),
+    )
 
 
 def _chunk(partition: str) -> Column:
@@ -137,8 +143,8 @@ def _chunk(partition: str) -> Column:
 
 def _within(snapshot: Column) -> Column:
     """Which row of its place. Two numbers that fit into one of 64 bits are what Spark's hash join is quickest with."""
-    number = snapshot * F.lit(_CHUNK) + F.col("row.partition") % F.lit(_CHUNK)
-    other_hash = F.hash(F.lit("within"), F.col("row.topic"), _chunk("row.partition"))
+    number = snapshot * F.lit(_CHUNK) + F.col("partition") % F.lit(_CHUNK)
+    other_hash = F.hash(F.lit("within"), "topic", _chunk("partition"))
     # Never null, or Spark would first look for nulls on one side, and no longer see that both are the same.
     return F.coalesce(number.bitwiseXOR(other_hash), F.lit(0))
 

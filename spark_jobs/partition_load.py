@@ -60,7 +60,7 @@ def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
 
 def with_growth(pairs: DataFrame) -> DataFrame:
     """`growth_bytes` of the leader's copy; null unless the same broker leads the same topic as before."""
-    is_same_copy = (F.col("leader") == F.col("leader_before")) & (F.col("fate") == "same")
+    is_same_copy = (F.col("leader") == F.col("leader_before")) & F.col("is_same_topic")
     growth = F.col("size_bytes") - F.col("size_bytes_before")
     return pairs.withColumn("growth_bytes", F.when(is_same_copy, growth))
 
@@ -77,16 +77,16 @@ def with_records_bytes(pairs: DataFrame) -> DataFrame:
 
 def with_how(pairs: DataFrame) -> DataFrame:
     """Where bytes-in comes from, or why it is not known. The order of the questions is the order of importance."""
-    is_compacted = F.contains("cleanup_policy", F.lit("compact"))
+    is_same_topic, is_compacted = F.col("is_same_topic"), F.col("is_compacted")
     has_kept_all = F.col("earliest_offset") == F.col("earliest_offset_before")
     how = (
         F.when(F.col("is_rebuilt"), F.lit("rebuilt"))
         .when(F.col("previous_snapshot_id").isNull(), F.lit("first"))
-        .when(F.col("fate") == "recreated", F.lit("recreated"))
+        .when(F.col("is_recreated"), F.lit("recreated"))
         .when(~F.col("is_known_before"), F.lit("first"))
-        .when((F.col("fate") == "same") & (F.col("new_records") < 0), F.lit("reset"))
+        .when(is_same_topic & (F.col("new_records") < 0), F.lit("reset"))
         .when((F.col("seconds") <= 0) | (F.col("seconds") > LONGEST_SECONDS), F.lit("gap"))
-        .when((F.col("fate") == "unknown") | F.col("records_bytes").isNull(), F.lit("unknown"))
+        .when(~is_same_topic | F.col("records_bytes").isNull(), F.lit("unknown"))
         .when(F.col("new_records") == 0, F.lit("records"))
         .when(is_compacted, F.lit("at_least"))
         .when(~is_compacted & has_kept_all & (F.col("growth_bytes") > 0), F.lit("growth"))

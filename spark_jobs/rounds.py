@@ -191,8 +191,6 @@ def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str,
     spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
     # Partitions are brought together by their place and joined within: that they lie so is enough for the join.
     spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
-    # Columns that are brought together as one are not to be taken apart again.
-    spark.conf.set("spark.sql.optimizer.nestedSchemaPruning.enabled", "false")
     # What is kept between two tables is read a few times: finding out how to compress it takes longer than reading it.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return found
