@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/analysis.py [--partitions 1000000] [--snapshots 24] [--runs 1] [--markdown]
 
-The exit code is 1 when a target is missed; targets for times hold at full size only. Full size takes some 20 minutes on
-2 free cores, 7 GB of memory and 8 GB of disk (in `--folder`, else the temporary directory).
+The exit code is 1 when a target is missed; targets for times hold at full size only. Full size takes 10 to 20 minutes
+on 2 free cores, 7 GB of memory and 8 GB of disk (in `--folder`, else the temporary directory).
 """
 
 import sys
