@@ -101,7 +101,8 @@ def with_state(partitions: DataFrame) -> DataFrame:
 def build_topic_pairs(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
     """A row for each topic of each snapshot that is no context: snapshot, topic, cleanup_policy, fate.
 
-    `fate` as in `build_pairs`, and `created`, where there was no topic of that name, or nothing to compare with.
+    `fate` since the snapshot before: same, recreated (the same name with another id), unknown (one of the two ids is
+    not known), or created, where there was no topic of that name, or nothing to compare with.
     """
     before = topics.select(
         F.col("snapshot").alias("compared_with"),
