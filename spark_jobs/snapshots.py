@@ -49,11 +49,11 @@ class Snapshots:
             }
         )
 
-    def tell(self, name: str, snapshot: str = "snapshot") -> Column:
-        """What is told of the snapshot whose number is in that column."""
+    def tell(self, name: str) -> Column:
+        """What is told of the snapshot whose number is in the column `snapshot`."""
         type_, values = self.told[name]
         # As one text: a literal for each of thousands of values would take a call to the JVM each.
-        value = F.get(F.from_json(F.lit(json.dumps(values)), f"array<{type_}>"), F.col(snapshot))
+        value = F.get(F.from_json(F.lit(json.dumps(values)), f"array<{type_}>"), F.col("snapshot"))
         return F.timestamp_micros(value) if name == "observed_at" else value
 
     def named(self, table: DataFrame, schema: pa.Schema) -> DataFrame:

@@ -172,7 +172,7 @@ def test_a_history_from_its_beginning_is_brought_together_once(spark: SparkSessi
         pairs = read_pairs(one, leader_balance.CHANGE_ASKS)
         changes = pairs.transform(leader_balance.with_change, one.read("brokers"))
         compared = changes.transform(leader_balance.only_changes).persist()
-    compared.count()  # the plan is final when it has been run
+    assert compared.count()  # the plan is final when it has been run
     plan = compared._jdf.queryExecution().executedPlan().toString()
     compared.unpersist()
     assert re.search(r"ReusedExchange \[place#[^]]*\], Exchange hashpartitioning\(place#", plan), plan
