@@ -2,8 +2,9 @@
 
     sys.exit(main(["--partitions", "20000", "--snapshots", "4"]))
 
-`analysis.py` is the command. Every step is a `spark-submit` of its own (`analysis_child.py`), so that neither compiled
-code nor memory of one is another's. Times are without the start of the session, the best of `--runs`.
+`analysis.py` is the command. Every step is a `spark-submit` of its own (`analysis_child.py`), so
+that neither compiled code nor memory of one is another's. Times are without the start of the
+session, the best of `--runs`.
 """
 
 import argparse
@@ -111,7 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             more, checks = measure(bench)
             steps += more
             found += checks
-    print("\n" + table([HEADINGS, *(step.cells() for step in steps)], is_markdown=options.markdown) + "\n")
+    print(
+        "\n"
+        + table([HEADINGS, *(step.cells() for step in steps)], is_markdown=options.markdown)
+        + "\n"
+    )
     found = [*(_times(steps) if asked == FULL else ()), *_growth(steps), *found]
     for check in found:
         print(f"- {check}" if options.markdown else check)
@@ -123,10 +128,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="How fast the Spark jobs are, and how they grow.")
-    parser.add_argument("--partitions", type=int, default=FULL.partitions, help="of the largest cluster")
-    parser.add_argument("--snapshots", type=int, default=FULL.snapshots, help="in each history, 2 or more")
+    parser.add_argument(
+        "--partitions", type=int, default=FULL.partitions, help="of the largest cluster"
+    )
+    parser.add_argument(
+        "--snapshots", type=int, default=FULL.snapshots, help="in each history, 2 or more"
+    )
     parser.add_argument("--runs", type=int, default=1, help="of each step; the best counts")
-    parser.add_argument("--only", choices=[one.__name__ for one in MEASURES], help="one of the measures alone")
+    parser.add_argument(
+        "--only", choices=[one.__name__ for one in MEASURES], help="one of the measures alone"
+    )
     parser.add_argument("--folder", type=Path, help="where there is room on disk")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
@@ -144,7 +155,10 @@ def newest_snapshot(bench: Bench) -> tuple[list[Step], list[Check]]:
 def from_scratch(bench: Bench) -> tuple[list[Step], list[Check]]:
     """Each job alone over every history, and both in one session over the full one."""
     steps = [_spark(bench, job, job, of, ALL, of.shape) for job in GROWS for of in bench.histories]
-    return [*steps, _spark(bench, "analysis_round", "analysis_round", bench.full, ALL, bench.full.shape)], []
+    return [
+        *steps,
+        _spark(bench, "analysis_round", "analysis_round", bench.full, ALL, bench.full.shape),
+    ], []
 
 
 def beside_pandas(bench: Bench) -> tuple[list[Step], list[Check]]:
@@ -153,34 +167,70 @@ def beside_pandas(bench: Bench) -> tuple[list[Step], list[Check]]:
     for listed, shape in ((NEWEST, of.newest), (ALL, of.shape)):
         steps.append(_spark(bench, "broker_balance", "broker_balance", of, listed, shape))
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.pandas_balance", str(of.store), str(of.store / listed)],
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.pandas_balance",
+                str(of.store),
+                str(of.store / listed),
+            ],
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
-        told = json.loads(done.stdout) if done.returncode == 0 else {"seconds": None, "peak_bytes": None}
+        told = (
+            json.loads(done.stdout)
+            if done.returncode == 0
+            else {"seconds": None, "peak_bytes": None}
+        )
         steps.append(Step("broker_balance", "pandas", shape, told["seconds"], told["peak_bytes"]))
         if told["seconds"] is not None:
             own = _results(of.store, "broker_balance", _round_name("broker_balance", listed))
-            sums = [sum(own[name].to_pylist()) for name in ("leaders", "leaders_not_preferred", "replicas", "bytes")]
-            checks.append(Check(sums == told["sums"], f"{shape.snapshots} snapshot(s): pandas counts the same"))
+            sums = [
+                sum(own[name].to_pylist())
+                for name in ("leaders", "leaders_not_preferred", "replicas", "bytes")
+            ]
+            checks.append(
+                Check(
+                    sums == told["sums"], f"{shape.snapshots} snapshot(s): pandas counts the same"
+                )
+            )
     return steps, checks
 
 
 def on_a_cluster(bench: Bench) -> tuple[list[Step], list[Check]]:
-    """Both jobs on a standalone cluster, over the smallest history: the same tables, and nothing left behind."""
+    """Both jobs on a standalone cluster, over the smallest history: the same tables, and nothing
+    left behind.
+    """
     of = bench.histories[0]
     here = _submitted("analysis_round", of, ALL, "here", conf=QUICK)
-    local = Step("both jobs, small", "Spark, local[2]", of.shape, here["seconds"], here["peak_bytes"])
+    local = Step(
+        "both jobs, small", "Spark, local[2]", of.shape, here["seconds"], here["peak_bytes"]
+    )
     with tempfile.TemporaryDirectory(prefix="standalone-", dir=of.store) as folder:
         with standalone_cluster(Path(folder)) as cluster:
-            told = _submitted("analysis_round", of, ALL, "cluster", master=cluster.master, conf=CONF)
+            told = _submitted(
+                "analysis_round", of, ALL, "cluster", master=cluster.master, conf=CONF
+            )
         left = cluster.open_ports
-    remote = Step("both jobs, small", "Spark, master and 2 workers", of.shape, told["seconds"], told["peak_bytes"])
-    differ = [name for name in RESULT_TABLES if _results(of.store, name, "here") != _results(of.store, name, "cluster")]
+    remote = Step(
+        "both jobs, small",
+        "Spark, master and 2 workers",
+        of.shape,
+        told["seconds"],
+        told["peak_bytes"],
+    )
+    differ = [
+        name
+        for name in RESULT_TABLES
+        if _results(of.store, name, "here") != _results(of.store, name, "cluster")
+    ]
     return [local, remote], [
-        Check(not differ, f"standalone cluster: {len(differ)} of {len(RESULT_TABLES)} tables differ {differ} (0)"),
+        Check(
+            not differ,
+            f"standalone cluster: {len(differ)} of {len(RESULT_TABLES)} tables differ {differ} (0)",
+        ),
         Check(not left, f"standalone cluster: {len(left)} of its ports still open afterwards (0)"),
     ]
 
@@ -211,11 +261,21 @@ def _spark(bench: Bench, name: str, task: str, of: History, listed: str, shape: 
 
 
 def _submitted(
-    task: str, of: History, listed: str, name: str, *, master: str = "local[2]", conf: Mapping[str, str] | None = None
+    task: str,
+    of: History,
+    listed: str,
+    name: str,
+    *,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     lines: list[str] = []
     arguments = [task, str(of.store), name, str(of.store / listed), str(ROOT / "spark_jobs")]
-    rows = sum(file["row_count"] for row in json.loads((of.store / listed).read_text()) for file in row["files"])
+    rows = sum(
+        file["row_count"]
+        for row in json.loads((of.store / listed).read_text())
+        for file in row["files"]
+    )
     settings = {**spark_conf(rows), **(conf or {})}
     run_job(CHILD, arguments, master=master, conf=settings, log=lines.append)
     told: dict[str, Any] = json.loads(lines[-1])
@@ -229,18 +289,24 @@ def _round_name(task: str, listed: str) -> str:
 def _results(store: Path, name: str, round_name: str) -> pa.Table:
     """A table of results, in an order of its own."""
     read = pq.read_table(store / "results" / name / f"round={round_name}", partitioning=None)
-    keys = [key for key in ("snapshot_id", "topic", "partition", "broker_id", "log_dir") if key in read.schema.names]
+    keys = [
+        key
+        for key in ("snapshot_id", "topic", "partition", "broker_id", "log_dir")
+        if key in read.schema.names
+    ]
     return read.sort_by([(key, "ascending") for key in keys]).combine_chunks()
 
 
 def _times(steps: Sequence[Step]) -> Iterator[Check]:
-    for step in (step for step in steps if step.shape.partitions == FULL.partitions and step.seconds is not None):
+    for step in (
+        step
+        for step in steps
+        if step.shape.partitions == FULL.partitions and step.seconds is not None
+    ):
         for limits, is_aim in ((MOST_SECONDS, False), (AIMED_SECONDS, True)):
             if step.name in limits and step.seconds is not None:
                 most = limits[step.name]
-                text = (
-                    f"{step.name}, {step.rows:,} rows: {step.seconds:.1f} s ({'aim' if is_aim else 'at most'} {most:g})"
-                )
+                text = f"{step.name}, {step.rows:,} rows: {step.seconds:.1f} s ({'aim' if is_aim else 'at most'} {most:g})"
                 yield Check(step.seconds <= most, text, is_aim)
 
 

@@ -1,9 +1,10 @@
-"""One step of the analysis benchmark, run by spark-submit: starts Spark, and says how long the work itself took.
+"""One step of the analysis benchmark, run by spark-submit: starts Spark, and says how long the work
+itself took.
 
     spark-submit benchmarks/analysis_child.py TASK STORE ROUND SNAPSHOTS SPARK_JOBS
 
-TASK is a job, or `broker_balance`, that one table alone. Prints a line of JSON: seconds without the start of the
-session, and the most memory that the driver's JVM has had.
+TASK is a job, or `broker_balance`, that one table alone. Prints a line of JSON: seconds without the
+start of the session, and the most memory that the driver's JVM has had.
 """
 
 import json
@@ -42,7 +43,14 @@ def _peak_of_jvm() -> int | None:
     status = Path(f"/proc/{os.getppid()}/status")
     if not status.exists():
         return None
-    return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
+    return (
+        int(
+            next(
+                line for line in status.read_text().splitlines() if line.startswith("VmHWM")
+            ).split()[1]
+        )
+        * 1024
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""One step of the benchmark in a process of its own, so that its memory is its own. Prints its result as JSON.
+"""One step of the benchmark in a process of its own, so that its memory is its own. Prints its
+result as JSON.
 
     python -m benchmarks.child prepare g-huge FOLDER [--own]
     python -m benchmarks.child plan FOLDER GOAL 901,902 OUT.json [--runs 3] [--shuffled]
     python -m benchmarks.child generate FOLDER GOAL 901,902 OUT-{}.json
     python -m benchmarks.child judge FOLDER GOAL 901,902 OUT.json ... [--own]
 
-OUT has the plan as Kafka's own reassignment JSON: partitions that change, nothing else. `--own` takes our own generator
-and our own judge, also where there are others next to the project.
+OUT has the plan as Kafka's own reassignment JSON: partitions that change, nothing else. `--own`
+takes our own generator and our own judge, also where there are others next to the project.
 """
 
 import argparse
@@ -65,7 +66,9 @@ def prepare(name: str, folder: str, *, judges: Path | None) -> dict[str, Any]:
     }
 
 
-def plan(folder: str, goal: str, named: str, out: str, *, runs: int, is_shuffled: bool) -> dict[str, Any]:
+def plan(
+    folder: str, goal: str, named: str, out: str, *, runs: int, is_shuffled: bool
+) -> dict[str, Any]:
     """Plans `runs` times. The peak is that of the first time, reading the snapshot included."""
     snapshot = clusters.read_snapshot(Path(folder))
     if is_shuffled:
@@ -97,10 +100,14 @@ def generate(folder: str, goal: str, named: str, out: str) -> list[float]:
     return runs
 
 
-def judge(folder: str, goal: str, named: str, *plans: str, judges: Path | None) -> list[dict[str, Any]]:
+def judge(
+    folder: str, goal: str, named: str, *plans: str, judges: Path | None
+) -> list[dict[str, Any]]:
     """What the judge in `judges`, or our own, says of each plan, and figures of our own."""
     document, brokers = clusters.read_document(Path(folder)), _ids(named)
-    judge_plan = own_judge.judge if judges is None else clusters.load_module(judges / "judge.py").judge
+    judge_plan = (
+        own_judge.judge if judges is None else clusters.load_module(judges / "judge.py").judge
+    )
     case = own_judge.Case.of(document, goal, brokers, 0.1)
     uneven_before = own_judge.topics_with_uneven_replicas(case, case.before)
     results = []
@@ -132,10 +139,13 @@ def shuffled(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 def peak_bytes() -> int:
     """The most memory that this process has had since it started.
 
-    `ru_maxrss` is the last resort: on Linux it also counts the parent's memory, of which a child starts as a copy.
+    `ru_maxrss` is the last resort: on Linux it also counts the parent's memory, of which a child
+    starts as a copy.
     """
     if _STATUS.exists():
-        words = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")).split()
+        words = next(
+            line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")
+        ).split()
         return int(words[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
@@ -148,11 +158,18 @@ def _ids(named: str) -> tuple[int, ...]:
 def _changes(document: dict[str, Any], reassignment: dict[str, Any]) -> dict[str, Any]:
     """What the reassignment changes; asking for what is there already is no move."""
     before = {(row[0], row[1]): row[2] for row in document["partitions"]}
-    entries = [e for e in reassignment["partitions"] if e["replicas"] != before[e["topic"], e["partition"]]]
+    entries = [
+        e for e in reassignment["partitions"] if e["replicas"] != before[e["topic"], e["partition"]]
+    ]
     return {"version": 1, "partitions": entries}
 
 
-TASKS: Final[dict[str, Callable[..., Any]]] = {"prepare": prepare, "plan": plan, "generate": generate, "judge": judge}
+TASKS: Final[dict[str, Callable[..., Any]]] = {
+    "prepare": prepare,
+    "plan": plan,
+    "generate": generate,
+    "judge": judge,
+}
 
 
 if __name__ == "__main__":

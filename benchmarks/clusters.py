@@ -1,11 +1,13 @@
-"""The clusters that the benchmark plans for: from the generator next to the project where it is, else our own.
+"""The clusters that the benchmark plans for: from the generator next to the project where it is,
+else our own.
 
     case = CASES["d-large"]
     document = make_document("d-large", judge_folder())
     named_brokers(document, case.goal)      # the ids of the brokers that are "new", or to be drained
 
-A prepared cluster is a folder with the document (`cluster.json.gz`) and the snapshot's tables as Arrow files, so that
-a planning process reads what it plans from without the many Python objects of a JSON document.
+A prepared cluster is a folder with the document (`cluster.json.gz`) and the snapshot's tables as
+Arrow files, so that a planning process reads what it plans from without the many Python objects of
+a JSON document.
 """
 
 import gzip
@@ -52,7 +54,9 @@ HUGE: Final = "g-huge"
 def judge_folder() -> Path | None:
     """Where the judge and its generator are, next to the project; None when they are not there."""
     folder = Path(__file__).resolve().parents[2] / "shared" / "judge"
-    return folder if (folder / "judge.py").exists() and (folder / "make_cluster.py").exists() else None
+    return (
+        folder if (folder / "judge.py").exists() and (folder / "make_cluster.py").exists() else None
+    )
 
 
 def load_module(path: Path) -> ModuleType:
@@ -76,7 +80,9 @@ def make_document(name: str, judges: Path | None) -> dict[str, Any]:
 
 
 def _huge(maker: ModuleType, name: str) -> Any:
-    """1,000,000 partitions, 900 -> 1,000 brokers in 5 racks: what the generator's own list does not have."""
+    """1,000,000 partitions, 900 -> 1,000 brokers in 5 racks: what the generator's own list does not
+    have.
+    """
     gib = 1 << 30
     racks, new_racks = maker.rackmap(900, 5), maker.rackmap(100, 5, 901)
     return maker.build(name, "", 77, racks, new_racks, (), 25_000, 1_000_000, 3, 3_000_000 * gib)
@@ -85,7 +91,9 @@ def _huge(maker: ModuleType, name: str) -> Any:
 def named_brokers(document: dict[str, Any], goal: Goal) -> tuple[int, ...]:
     """The brokers that the goal is about."""
     state = _STATES.get(goal)
-    return tuple(broker["id"] for broker in document["brokers"] if state and broker["state"] == state)
+    return tuple(
+        broker["id"] for broker in document["brokers"] if state and broker["state"] == state
+    )
 
 
 def write_cluster(folder: Path, document: dict[str, Any]) -> None:

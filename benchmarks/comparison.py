@@ -2,7 +2,8 @@
 
     sys.exit(main(["c-medium", "--markdown"]))
 
-`planning.py` is the command. Every step runs in a process of its own (`child.py`), so that time and memory are its own.
+`planning.py` is the command. Every step runs in a process of its own (`child.py`), so that time and
+memory are its own.
 """
 
 import argparse
@@ -56,7 +57,9 @@ class Prepared:
         return str(self.folder), str(self.case.goal), self.named
 
     def row(self, planner: str, figures: Figures) -> Row:
-        return Row(self.case.name, planner, self.partitions, self.brokers, str(self.case.goal), figures)
+        return Row(
+            self.case.name, planner, self.partitions, self.brokers, str(self.case.goal), figures
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,10 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="How good and how fast plans are.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(CASES)} (all by default)")
-    parser.add_argument("--without-huge", action="store_true", help=f"leave {HUGE} out, when no NAME is given")
-    parser.add_argument("--without-kafka", action="store_true", help="leave Kafka's own planner out")
-    parser.add_argument("--own", action="store_true", help="own clusters and own judge, also where there are others")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"some of {', '.join(CASES)} (all by default)"
+    )
+    parser.add_argument(
+        "--without-huge", action="store_true", help=f"leave {HUGE} out, when no NAME is given"
+    )
+    parser.add_argument(
+        "--without-kafka", action="store_true", help="leave Kafka's own planner out"
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="own clusters and own judge, also where there are others"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.names) - set(CASES)):
@@ -140,7 +151,10 @@ def measured(prepared: Prepared, *, with_kafka: bool) -> list[Row]:
     figures = Figures.of(judged, cpu_seconds=made["cpu_seconds"], peak_bytes=made["peak_bytes"])
     rows = [prepared.row(OURS, figures)]
     if others:
-        runs = [Figures.of(j, cpu_seconds=s, peak_bytes=None) for j, s in zip(others, theirs, strict=True)]
+        runs = [
+            Figures.of(j, cpu_seconds=s, peak_bytes=None)
+            for j, s in zip(others, theirs, strict=True)
+        ]
         rows.append(prepared.row(KAFKA, median(runs)))
     return rows
 
@@ -149,13 +163,19 @@ def same_input(prepared: Prepared) -> dict[str, str]:
     """The digest of the plan document, by what was different."""
     digests = {}
     for what, (seed, is_shuffled) in VARIANTS.items():
-        words = [*prepared.words, str(prepared.folder / "again.json"), *["--shuffled"] * is_shuffled]
+        words = [
+            *prepared.words,
+            str(prepared.folder / "again.json"),
+            *["--shuffled"] * is_shuffled,
+        ]
         digests[what] = _child("plan", *words, environment={"PYTHONHASHSEED": seed})["digest"]
     return digests
 
 
 def whole_command(prepared: Prepared) -> tuple[float, int]:
-    """CPU seconds (the best of three) and peak memory of `counterpoise plan`, from document to document."""
+    """CPU seconds (the best of three) and peak memory of `counterpoise plan`, from document to
+    document.
+    """
     command = [str(Path(sys.executable).with_name("counterpoise")), "plan"]
     command += ["--state", str(prepared.folder / DOCUMENT), "--goal", str(prepared.case.goal)]
     command += ["--brokers", prepared.named, "--out", str(prepared.folder / "document.json")]
@@ -178,9 +198,17 @@ def _usage(command: Sequence[str]) -> tuple[float, int]:
 
 
 def _child(task: str, *words: str, environment: Mapping[str, str] | None = None) -> Any:
-    """What a step returns; its complaints go to the terminal. Raises CalledProcessError when it fails."""
+    """What a step returns; its complaints go to the terminal.
+
+    Raises CalledProcessError when it fails.
+    """
     command = [sys.executable, "-m", "benchmarks.child", task, *words]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, text=True, check=True
+        command,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)

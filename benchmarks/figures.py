@@ -34,16 +34,22 @@ class Figures:
     spread_unevenly: int
 
     @classmethod
-    def of(cls, judged: Mapping[str, Any], *, cpu_seconds: float, peak_bytes: int | None) -> "Figures":
+    def of(
+        cls, judged: Mapping[str, Any], *, cpu_seconds: float, peak_bytes: int | None
+    ) -> "Figures":
         """From what the child process `judge` returns for a plan."""
         verdict = judged["verdict"]
-        before, after, moved, bound = (verdict[part] for part in ("before", "after", "moved", "lower_bound"))
+        before, after, moved, bound = (
+            verdict[part] for part in ("before", "after", "moved", "lower_bound")
+        )
         return cls(
             cpu_seconds=cpu_seconds,
             peak_bytes=peak_bytes,
             copied_replicas=moved["replicas"],
             copied_percent=moved["pct_of_all_bytes"],
-            replicas_over_bound=moved["replicas"] / bound["replicas"] if bound["replicas"] else None,
+            replicas_over_bound=moved["replicas"] / bound["replicas"]
+            if bound["replicas"]
+            else None,
             bytes_over_bound=moved["bytes"] / bound["bytes"] if bound["bytes"] else None,
             leaders_spread=after["leaders"]["max_minus_min"],
             leaders_best=verdict["best_leader_max_minus_min"],
@@ -75,7 +81,10 @@ class Row:
 
 
 def median(runs: Sequence[Figures]) -> Figures:
-    """Figure by figure; of an even number the higher one. A figure that one run has not, the median has not."""
+    """Figure by figure; of an even number the higher one.
+
+    A figure that one run has not, the median has not.
+    """
     columns = zip(*(asdict(figures).values() for figures in runs), strict=True)
     values = (None if None in column else median_high(column) for column in columns)
     fields: dict[str, Any] = dict(zip(asdict(runs[0]), values, strict=True))

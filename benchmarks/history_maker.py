@@ -3,10 +3,10 @@
     manifests = make_history(store, Shape(partitions=1_000_000, snapshots=24))
     (store / "snapshots.json").write_text(json.dumps(manifests))
 
-Hourly snapshots of one cluster. Every hour a hundredth of the partitions get another leader, some replicas move, some
-copies fall out of sync, offsets and sizes grow, and retention takes what is old from some; a tenth of the topics is
-compacted. The same shape makes the same history. Files are written as the archive writes them: one per table and
-snapshot, the rows by topic and partition.
+Hourly snapshots of one cluster. Every hour a hundredth of the partitions get another leader, some
+replicas move, some copies fall out of sync, offsets and sizes grow, and retention takes what is old
+from some; a tenth of the topics is compacted. The same shape makes the same history. Files are
+written as the archive writes them: one per table and snapshot, the rows by topic and partition.
 
 Limits: needs some 300 bytes of memory per partition. Tables that no analysis reads are left out.
 """
@@ -22,7 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterpoise.history import snapshot_id_for, table_path
-from counterpoise.model.tables import BROKERS, LOG_DIRS, PARTITIONS, REPLICAS, SCHEMA_VERSION, TOPICS
+from counterpoise.model.tables import (
+    BROKERS,
+    LOG_DIRS,
+    PARTITIONS,
+    REPLICAS,
+    SCHEMA_VERSION,
+    TOPICS,
+)
 
 CLUSTER: Final = "large"
 _START: Final = datetime(2026, 1, 31, tzinfo=UTC)
@@ -72,7 +79,9 @@ class _Cluster:
         first = self.chance.integers(0, brokers, count)
         second = self.chance.integers(1, brokers - 1, count)
         third = second + 1 + (self.chance.random(count) * (brokers - 1 - second)).astype(np.int64)
-        return (np.stack([first, first + second, first + third], axis=1) % brokers + 1).astype(np.int32)
+        return (np.stack([first, first + second, first + third], axis=1) % brokers + 1).astype(
+            np.int32
+        )
 
     def go_on(self) -> None:
         """One hour."""
@@ -84,7 +93,9 @@ class _Cluster:
         self.epochs += changed | moved
         self.latest += self.chance.poisson(self.rates)
         old = (self.chance.random(size) < 0.3) & ~self.is_compacted[self.topic_of]
-        self.earliest = np.where(old, self.earliest + (self.latest - self.earliest) // 10, self.earliest)
+        self.earliest = np.where(
+            old, self.earliest + (self.latest - self.earliest) // 10, self.earliest
+        )
 
     def tables(self) -> Iterator[tuple[str, pa.Table]]:
         size = self.shape.partitions
@@ -113,7 +124,9 @@ class _Cluster:
 
     def _partitions(self, topics: pa.Array, held: Any, in_sync: Any) -> pa.Table:
         size = self.shape.partitions
-        none = pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], pa.int32()))
+        none = pa.ListArray.from_arrays(
+            pa.array(np.zeros(size + 1, np.int32)), pa.array([], pa.int32())
+        )
         isr_ends = np.concatenate([[0], np.cumsum(in_sync.sum(axis=1))]).astype(np.int32)
         columns = {
             "topic": topics,
@@ -121,7 +134,8 @@ class _Cluster:
             "leader": self.replicas[np.arange(size), self.leads],
             "leader_epoch": self.epochs.astype(np.int32),
             "replicas": pa.ListArray.from_arrays(
-                pa.array(np.arange(0, _FACTOR * size + 1, _FACTOR, dtype=np.int32)), pa.array(self.replicas.ravel())
+                pa.array(np.arange(0, _FACTOR * size + 1, _FACTOR, dtype=np.int32)),
+                pa.array(self.replicas.ravel()),
             ),
             "isr": pa.ListArray.from_arrays(pa.array(isr_ends), pa.array(self.replicas[in_sync])),
             "adding_replicas": none,
@@ -163,7 +177,9 @@ class _Cluster:
 
 
 def make_history(store: Path, shape: Shape) -> list[dict[str, Any]]:
-    """Writes the snapshots below `store`; answers their manifest rows, each to be compared with the one before."""
+    """Writes the snapshots below `store`; answers their manifest rows, each to be compared with the
+    one before.
+    """
     cluster = _Cluster(shape)
     manifests: list[dict[str, Any]] = []
     for hour in range(shape.snapshots):
@@ -171,7 +187,9 @@ def make_history(store: Path, shape: Shape) -> list[dict[str, Any]]:
         if hour:
             cluster.go_on()
         previous = manifests[-1]["snapshot_id"] if manifests else None
-        manifests.append(_written(store, cluster, at) | {"previous_snapshot_id": previous, "is_context": False})
+        manifests.append(
+            _written(store, cluster, at) | {"previous_snapshot_id": previous, "is_context": False}
+        )
     return manifests
 
 
@@ -200,9 +218,13 @@ def _written(store: Path, cluster: _Cluster, at: datetime) -> dict[str, Any]:
 
 
 def _partition_counts(shape: Shape, chance: np.random.Generator) -> Any:
-    """Partitions of each topic: many small ones, a few with thousands; together exactly what was asked for."""
+    """Partitions of each topic: many small ones, a few with thousands; together exactly what was
+    asked for.
+    """
     weights = chance.pareto(1.2, shape.topics) + 0.2
-    counts = 1 + np.floor(weights / weights.sum() * (shape.partitions - shape.topics)).astype(np.int64)
+    counts = 1 + np.floor(weights / weights.sum() * (shape.partitions - shape.topics)).astype(
+        np.int64
+    )
     counts[: shape.partitions - int(counts.sum())] += 1
     return counts
 
@@ -220,4 +242,6 @@ def _brokers(broker_ids: Any) -> pa.Table:
 def _conforming(columns: dict[str, Any], schema: pa.Schema, size: int) -> pa.Table:
     """The columns in the order of the schema; those that are not given are nulls."""
     arrays = [columns.get(field.name, pa.nulls(size, field.type)) for field in schema]
-    return pa.table([pa.array(a) if isinstance(a, np.ndarray) else a for a in arrays], names=schema.names).cast(schema)
+    return pa.table(
+        [pa.array(a) if isinstance(a, np.ndarray) else a for a in arrays], names=schema.names
+    ).cast(schema)

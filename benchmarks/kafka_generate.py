@@ -1,14 +1,17 @@
-"""Kafka's own planner, `kafka-reassign-partitions --generate`, called inside a JVM on the jars that `local_kafka` has.
+"""Kafka's own planner, `kafka-reassign-partitions --generate`, called inside a JVM on the jars that
+`local_kafka` has.
 
     for run in generate_reassignments(document, leaving=(), runs=3):
         run.cpu_seconds, run.reassignment
 
-The tool itself asks a running cluster for everything; here its `ReassignPartitionsCommand.calculateAssignment` (Kafka
-4.3: the controller's StripedReplicaPlacer, which is random, topic by topic, over all brokers, whatever they hold) gets
-the same maps and lists without one. They are built before the clock starts. CPU seconds are those of the whole JVM
-during the call, its compiler and garbage collector included; the JVM's start is not in them.
+The tool itself asks a running cluster for everything; here its
+`ReassignPartitionsCommand.calculateAssignment` (Kafka 4.3: the controller's StripedReplicaPlacer,
+which is random, topic by topic, over all brokers, whatever they hold) gets the same maps and lists
+without one. They are built before the clock starts. CPU seconds are those of the whole JVM during
+the call, its compiler and garbage collector included; the JVM's start is not in them.
 
-Limits: that method is private, so a later Kafka may have it no more. The JVM ends with this process, whatever happens.
+Limits: that method is private, so a later Kafka may have it no more. The JVM ends with this
+process, whatever happens.
 """
 
 import json
@@ -24,7 +27,8 @@ from counterpoise.java_runtime import java_executable
 from local_kafka.jars import kafka_jars
 
 _COMMAND: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-_BEAN: Final = "com.sun.management.OperatingSystemMXBean"  # the public interface with the CPU time of the process
+# the public interface with the CPU time of the process
+_BEAN: Final = "com.sun.management.OperatingSystemMXBean"
 _HEAP: Final = "-Xmx4g"  # for 1,000,000 partitions; smaller clusters take no more than they need
 _ROWS_AT_ONCE: Final = 20_000
 _STOP_SECONDS: Final = 10
@@ -36,14 +40,20 @@ class Run:
     reassignment: dict[str, Any]  # Kafka's own JSON, every partition
 
 
-def generate_reassignments(document: Mapping[str, Any], leaving: Sequence[int], *, runs: int) -> Iterator[Run]:
-    """What `--generate` proposes for all topics of a cluster document and all brokers but those that leave.
+def generate_reassignments(
+    document: Mapping[str, Any], leaving: Sequence[int], *, runs: int
+) -> Iterator[Run]:
+    """What `--generate` proposes for all topics of a cluster document and all brokers but those
+    that leave.
 
     Raises NoJavaError and KafkaDownloadError where Java or Kafka is missing.
     """
     with _running_jvm() as gateway:
         kafka = _Command(gateway)
-        current, brokers = kafka.assignment(document["partitions"]), kafka.brokers(document["brokers"], leaving)
+        current, brokers = (
+            kafka.assignment(document["partitions"]),
+            kafka.brokers(document["brokers"], leaving),
+        )
         for _ in range(runs):
             start = kafka.cpu_seconds()
             proposed = kafka.call("calculateAssignment", current, brokers)
@@ -103,7 +113,9 @@ class _Command:
         return nanoseconds / 1e9
 
     def assignment(self, rows: Sequence[Sequence[Any]]) -> Any:
-        """A Map of TopicPartition to a List of broker ids, read by Kafka's own parser from a few texts."""
+        """A Map of TopicPartition to a List of broker ids, read by Kafka's own parser from a few
+        texts.
+        """
         assignment = self._jvm.java.util.HashMap()
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[start : start + _ROWS_AT_ONCE]
@@ -119,7 +131,11 @@ class _Command:
         usable = self._jvm.java.util.ArrayList()
         for broker in staying:
             rack = self._jvm.java.util.Optional.ofNullable(broker["rack"] if has_racks else None)
-            usable.add(self._jvm.org.apache.kafka.metadata.placement.UsableBroker(broker["id"], rack, False))
+            usable.add(
+                self._jvm.org.apache.kafka.metadata.placement.UsableBroker(
+                    broker["id"], rack, False
+                )
+            )
         return usable
 
     def _array(self, *values: object) -> Any:

@@ -31,4 +31,8 @@ def _processor() -> str:
     lines = (line.partition(":") for line in first.splitlines())
     told = {key.strip(): value.strip() for key, _, value in lines}
     name = told.get("model name", platform.machine())
-    return f"{name} (family {told['cpu family']}, model {told['model']})" if "cpu family" in told else name
+    return (
+        f"{name} (family {told['cpu family']}, model {told['model']})"
+        if "cpu family" in told
+        else name
+    )

@@ -1,4 +1,5 @@
-"""How long `counterpoise report` takes once Spark has nothing to do: a cluster of three brokers, one snapshot.
+"""How long `counterpoise report` takes once Spark has nothing to do: a cluster of three brokers,
+one snapshot.
 
     seconds = report_seconds(Path("/tmp/x"), runs=3)   # the best of them; all three forms are written
 
@@ -32,7 +33,13 @@ def report_seconds(folder: Path, runs: int) -> float:
     taken = from_document_text(json.dumps(_document()))
     snapshot_id = history.snapshot_id_for(_CLUSTER, _AT)
     Archive(Store(str(folder / "store"))).write_snapshot(
-        replace(taken, cluster=_CLUSTER, cluster_id="of-the-benchmark", observed_at=_AT, snapshot_id=snapshot_id)
+        replace(
+            taken,
+            cluster=_CLUSTER,
+            cluster_id="of-the-benchmark",
+            observed_at=_AT,
+            snapshot_id=snapshot_id,
+        )
     )
     _report(folder)  # with the Spark job
     return min(_report(folder) for _ in range(runs))
@@ -53,7 +60,14 @@ def _report(folder: Path) -> float:
 def _document() -> dict[str, Any]:
     brokers = [{"id": n + 1, "rack": f"rack-{n}"} for n in range(BROKERS)]
     partitions = [
-        ["orders", n, [(n + step) % BROKERS + 1 for step in range(BROKERS)], n % BROKERS + 1, 10**9 + n, None]
+        [
+            "orders",
+            n,
+            [(n + step) % BROKERS + 1 for step in range(BROKERS)],
+            n % BROKERS + 1,
+            10**9 + n,
+            None,
+        ]
         for n in range(PARTITIONS)
     ]
     return {"brokers": brokers, "partitions": partitions}

@@ -1,12 +1,13 @@
-"""What a run adds on a wide cluster: 68 simulated brokers, each call 50 ms, 20 side by side, one broker timing out.
+"""What a run adds on a wide cluster: 68 simulated brokers, each call 50 ms, 20 side by side, one
+broker timing out.
 
     overhead = measure_overhead()
     overhead.before_seconds, overhead.after_seconds
 
-Copying costs nothing here: the cluster's own clock stands still while calls are waited for, and is wound on in between.
-Before the first byte one broker of the plan is silent all the time; after the last one, a broker that the plan leaves
-alone: what is set on a broker that does not answer is owed until it does. As with real brokers, one that let a deadline
-pass is not asked again for 10 s.
+Copying costs nothing here: the cluster's own clock stands still while calls are waited for, and is
+wound on in between. Before the first byte one broker of the plan is silent all the time; after the
+last one, a broker that the plan leaves alone: what is set on a broker that does not answer is owed
+until it does. As with real brokers, one that let a deadline pass is not asked again for 10 s.
 """
 
 import json
@@ -20,8 +21,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoise.execution import Driver, Orders
-from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS
+from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.kafka_admin.liveness_probe import SILENT_AFTER_SECONDS
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
@@ -78,7 +79,10 @@ def measure_overhead() -> Overhead:
 
 
 class SlowCluster:
-    """The simulated cluster behind calls that take time. What is asked of several brokers goes 20 side by side."""
+    """The simulated cluster behind calls that take time.
+
+    What is asked of several brokers goes 20 side by side.
+    """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -110,7 +114,11 @@ class SlowCluster:
 
     def _seconds(self, brokers: set[int]) -> float:
         now = time.monotonic()
-        late = [b for b in brokers if not self.cluster.answers(b) and self._known_until.get(b, 0.0) < now]
+        late = [
+            b
+            for b in brokers
+            if not self.cluster.answers(b) and self._known_until.get(b, 0.0) < now
+        ]
         for broker_id in late:
             self._known_until[broker_id] = now + SILENT_AFTER_SECONDS + _REMEMBERED_SECONDS
         whole_rounds = _CALL_SECONDS * ceil(max(1, len(brokers)) / _SIDE_BY_SIDE)
@@ -118,7 +126,9 @@ class SlowCluster:
 
 
 @contextmanager
-def _approved_driver(admin: SlowCluster, plan: RebalancePlan) -> Iterator[tuple[Driver, Ledger, str]]:
+def _approved_driver(
+    admin: SlowCluster, plan: RebalancePlan
+) -> Iterator[tuple[Driver, Ledger, str]]:
     def clock() -> datetime:
         return _START + timedelta(seconds=admin.cluster.now)
 
@@ -127,9 +137,13 @@ def _approved_driver(admin: SlowCluster, plan: RebalancePlan) -> Iterator[tuple[
         try:
             run_id = ledger.propose(plan, "", requested_by="benchmark").run_id
             until = clock() + timedelta(days=1)
-            yes = Approval(run_id, plan.fingerprint, Decision.GRANTED, "benchmark", "", clock(), _RATE, until)
+            yes = Approval(
+                run_id, plan.fingerprint, Decision.GRANTED, "benchmark", "", clock(), _RATE, until
+            )
             ledger.record_decision(yes)
-            orders = Orders(run_id, plan, _RATE, MovementPolicy(max_elections_per_look=10_000))
+            orders = ExecutionOptions(
+                run_id, plan, _RATE, MovementPolicy(max_elections_per_look=10_000)
+            )
             yield Driver(admin, ledger, orders, clock, lambda _: None), ledger, run_id  # type: ignore[arg-type]
         finally:
             ledger.close()
@@ -143,13 +157,23 @@ def _repeat(step: Callable[[], float | None], is_enough: Callable[[], bool] | No
 
 
 def _all_arrived(plan: RebalancePlan, cluster: SimulatedCluster) -> bool:
-    return all(set(cluster.partitions[m.topic_partition].replicas) == set(m.replicas_after) for m in plan.moves)
+    return all(
+        set(cluster.partitions[m.topic_partition].replicas) == set(m.replicas_after)
+        for m in plan.moves
+    )
 
 
 def _document() -> dict[str, Any]:
     old = _BROKERS - len(_NEW_BROKERS)
     partitions = [
-        [f"topic-{t}", p, [1 + (p + t * 7 + k * 11) % old for k in range(3)], 1 + (p + t * 7) % old, 50_000_000, None]
+        [
+            f"topic-{t}",
+            p,
+            [1 + (p + t * 7 + k * 11) % old for k in range(3)],
+            1 + (p + t * 7) % old,
+            50_000_000,
+            None,
+        ]
         for t in range(_TOPICS)
         for p in range(old)
     ]

@@ -1,10 +1,11 @@
-"""Clusters to plan for where the judge's generator is absent: as many partitions and brokers, and of the same kind.
+"""Clusters to plan for where the judge's generator is absent: as many partitions and brokers, and
+of the same kind.
 
     own_cluster("c-medium")     # a cluster document, the same one every time
 
-Replicas are striped over the racks as a Kafka controller does it, topics differ in size by Zipf's law, partitions of a
-topic by a lognormal factor; no partition is larger than 1 % of what a broker holds on average. Brokers are marked
-"keep", "new" or "drain".
+Replicas are striped over the racks as a Kafka controller does it, topics differ in size by Zipf's
+law, partitions of a topic by a lognormal factor; no partition is larger than 1 % of what a broker
+holds on average. Brokers are marked "keep", "new" or "drain".
 """
 
 import random
@@ -94,7 +95,10 @@ def _sizes(chance: random.Random, shape: Shape, counts: list[int]) -> list[list[
 
 def _striped(chance: random.Random, shape: Shape, count: int) -> list[list[int]]:
     """The replicas of a topic: from rack to rack, in each from broker to broker."""
-    by_rack = [[b for b in range(1, shape.old + 1) if (b - 1) % shape.racks == rack] for rack in range(shape.racks)]
+    by_rack = [
+        [b for b in range(1, shape.old + 1) if (b - 1) % shape.racks == rack]
+        for rack in range(shape.racks)
+    ]
     by_rack = [members for members in by_rack if members]
     chance.shuffle(by_rack)
     next_in = [chance.randrange(len(members)) for members in by_rack]
@@ -114,7 +118,9 @@ def _striped(chance: random.Random, shape: Shape, count: int) -> list[list[int]]
 
 
 def _leader(shape: Shape, replicas: list[int]) -> int:
-    """The preferred one, or where nothing is added or drained, any hot one: as after a rolling restart."""
+    """The preferred one, or where nothing is added or drained, any hot one: as after a rolling
+    restart.
+    """
     if shape.new or shape.drained:
         return replicas[0]
     return next((b for b in replicas if b in shape.hot), replicas[0])

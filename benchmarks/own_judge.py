@@ -1,14 +1,16 @@
-"""A judge of plans that knows nothing of the planner, for machines without the one next to the project.
+"""A judge of plans that knows nothing of the planner, for machines without the one next to the
+project.
 
     verdict = judge(document, {"partitions": [...]}, "add-brokers", (7, 8))
     verdict["over_lower_bound"]["bytes"]
 
-Takes a cluster document and Kafka's own reassignment JSON and says the same, under the same names, as that judge; the
-tests hold the two together. `topics_with_uneven_replicas` and `could_lead_more_evenly` are figures of our own.
+Takes a cluster document and Kafka's own reassignment JSON and says the same, under the same names,
+as that judge; the tests hold the two together. `topics_with_uneven_replicas` and
+`could_lead_more_evenly` are figures of our own.
 
-Leaders are counted as if a preferred leader election followed over every partition. Bounds hold for any plan that
-reaches the goal: a broker that must reach the mean needs the difference; where each rack must hold exactly one replica
-of every partition, the mean is that of the rack.
+Leaders are counted as if a preferred leader election followed over every partition. Bounds hold for
+any plan that reaches the goal: a broker that must reach the mean needs the difference; where each
+rack must hold exactly one replica of every partition, the mean is that of the rack.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +36,9 @@ class Case:
     tolerance: float
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], goal: str, named: Iterable[int], tolerance: float) -> "Case":
+    def of(
+        cls, document: Mapping[str, Any], goal: str, named: Iterable[int], tolerance: float
+    ) -> "Case":
         racks = {broker["id"]: broker.get("rack") for broker in document["brokers"]}
         before, leaders, sizes = {}, {}, {}
         for topic, number, replicas, leader, size, *_ in document["partitions"]:
@@ -82,7 +86,11 @@ class Load:
 
 
 def judge(
-    document: Mapping[str, Any], plan: Mapping[str, Any], goal: str, named: Sequence[int] = (), tolerance: float = 0.1
+    document: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    goal: str,
+    named: Sequence[int] = (),
+    tolerance: float = 0.1,
 ) -> dict[str, Any]:
     """The verdict; its "errors" are empty for a good plan."""
     case = Case.of(document, goal, named, tolerance)
@@ -90,9 +98,13 @@ def judge(
     after = after_plan(case.before, plan)
     loads = Load.of(case.before, case.sizes), Load.of(after, case.sizes)
     figures = [_measured(case, *pair) for pair in zip((case.before, after), loads, strict=True)]
-    added = {key: new for key, brokers in after.items() if (new := set(brokers) - set(case.before[key]))}
+    added = {
+        key: new for key, brokers in after.items() if (new := set(brokers) - set(case.before[key]))
+    }
     errors += _errors_of_outcome(case, added, loads[1])
-    errors["more rack violations than before"] += max(0, figures[1]["rack_violations"] - figures[0]["rack_violations"])
+    errors["more rack violations than before"] += max(
+        0, figures[1]["rack_violations"] - figures[0]["rack_violations"]
+    )
     moved = sum(map(len, added.values()))
     moved_bytes = sum(len(new) * case.sizes[key] for key, new in added.items())
     low_replicas, low_bytes = lower_bounds(case, loads[0])
@@ -105,21 +117,31 @@ def judge(
         "best_leader_max_minus_min": -(-count // brokers) - count // brokers,
         "brokers_out_of_bytes_band": _out_of_band(case, loads[1].held),
         "partitions_with_several_new_replicas": sum(len(new) > 1 for new in added.values()),
-        "partitions_keeping_no_old_replica": sum(not set(after[key]) & set(case.before[key]) for key in added),
+        "partitions_keeping_no_old_replica": sum(
+            not set(after[key]) & set(case.before[key]) for key in added
+        ),
         "moved": {
             "replicas": moved,
             "bytes": moved_bytes,
-            "reordered_partitions": sum(after[k] != old for k, old in case.before.items() if k not in added),
+            "reordered_partitions": sum(
+                after[k] != old for k, old in case.before.items() if k not in added
+            ),
             "pct_of_all_bytes": round(100 * moved_bytes / max(1, loads[0].held.total()), 2),
         },
         "lower_bound": {"replicas": low_replicas, "bytes": low_bytes},
-        "over_lower_bound": {"replicas": _ratio(moved, low_replicas), "bytes": _ratio(moved_bytes, low_bytes)},
+        "over_lower_bound": {
+            "replicas": _ratio(moved, low_replicas),
+            "bytes": _ratio(moved_bytes, low_bytes),
+        },
     }
 
 
 def after_plan(before: Assignment, plan: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
     """The assignment once a reassignment JSON is executed; partitions that it does not name stay."""
-    wanted = {(entry["topic"], entry["partition"]): tuple(entry["replicas"]) for entry in plan["partitions"]}
+    wanted = {
+        (entry["topic"], entry["partition"]): tuple(entry["replicas"])
+        for entry in plan["partitions"]
+    }
     return {key: wanted.get(key, replicas) for key, replicas in before.items()}
 
 
@@ -136,18 +158,28 @@ def lower_bounds(case: Case, load: Load) -> tuple[int, int]:
         groups = [(case.live, load.replicas.total(), load.held.total())]
     replicas, held = 0.0, 0.0
     for members, all_replicas, all_bytes in groups:
-        takers = [b for b in members if case.goal == "rebalance" or b in case.named]
+        destinations = [b for b in members if case.goal == "rebalance" or b in case.named]
         low, high = all_replicas // len(members), -(-all_replicas // len(members))
-        replicas += _arrivals(load.replicas, members, takers, low, high)
+        replicas += _arrivals(load.replicas, members, destinations, low, high)
         mean = all_bytes / len(members)
-        held += _arrivals(load.held, members, takers, (1 - case.tolerance) * mean, (1 + case.tolerance) * mean)
+        held += _arrivals(
+            load.held,
+            members,
+            destinations,
+            (1 - case.tolerance) * mean,
+            (1 + case.tolerance) * mean,
+        )
     return int(replicas), int(held)
 
 
-def _arrivals(load: Counter[int], members: list[int], takers: list[int], low: float, high: float) -> float:
-    """What has to arrive until no taker is below `low`, and none above `high` that can pass its surplus on."""
-    need = sum(max(0.0, low - load[b]) for b in takers)
-    room = sum(max(0.0, high - load[b]) for b in takers)
+def _arrivals(
+    load: Counter[int], members: list[int], destinations: list[int], low: float, high: float
+) -> float:
+    """What has to arrive until no taker is below `low`, and none above `high` that can pass its
+    surplus on.
+    """
+    need = sum(max(0.0, low - load[b]) for b in destinations)
+    room = sum(max(0.0, high - load[b]) for b in destinations)
     surplus = sum(max(0.0, load[b] - high) for b in members)
     return max(need, min(surplus, room))
 
@@ -161,11 +193,12 @@ def topics_with_uneven_replicas(case: Case, assignment: Assignment) -> int:
 
 
 def could_lead_more_evenly(case: Case, assignment: Assignment) -> bool:
-    """Would another order of the same replicas lead more evenly? An exact answer, by augmenting paths.
+    """Would another order of the same replicas lead more evenly? An exact answer, by augmenting
+    paths.
 
-    It would if, and only if, leaderships can be passed on from one broker to the next, each to a replica of the same
-    partition, until one arrives at a broker that leads at least two fewer than the first (Harvey et al. 2003,
-    "Semi-matchings for bipartite graphs and load balancing").
+    It would if, and only if, leaderships can be passed on from one broker to the next, each to a
+    replica of the same partition, until one arrives at a broker that leads at least two fewer than
+    the first (Harvey et al. 2003, "Semi-matchings for bipartite graphs and load balancing").
     """
     led = Counter(brokers[0] for brokers in assignment.values())
     if _range(led, case.live) <= 1:
@@ -208,7 +241,9 @@ def _errors_of_outcome(case: Case, added: Mapping[Key, set[int]], load: Load) ->
     if case.goal == "leaders":
         errors["data moved by a leaders-only plan"] = arrived.total()
     if case.goal == "add-brokers":
-        errors["replica sent to an old broker"] = sum(n for b, n in arrived.items() if b not in case.named)
+        errors["replica sent to an old broker"] = sum(
+            n for b, n in arrived.items() if b not in case.named
+        )
     errors["replica left on a removed broker"] = sum(load.replicas[b] for b in case.gone)
     return errors
 
@@ -220,7 +255,10 @@ def _measured(case: Case, assignment: Assignment, load: Load) -> dict[str, Any]:
         led[topic][brokers[0]] += 1
         stacked += len({case.racks.get(b) for b in brokers}) < min(len(brokers), len(case.by_rack))
     # The least is 0 unless every live broker leads some of the topic.
-    least = {topic: min(counts.values()) if len(counts) == len(case.live) else 0 for topic, counts in led.items()}
+    least = {
+        topic: min(counts.values()) if len(counts) == len(case.live) else 0
+        for topic, counts in led.items()
+    }
     uneven = sum(max(counts.values()) - least[topic] > 1 for topic, counts in led.items())
     return {
         "leaders": _spread(sum(led.values(), Counter()), case.live),
@@ -232,7 +270,9 @@ def _measured(case: Case, assignment: Assignment, load: Load) -> dict[str, Any]:
 
 
 def _out_of_band(case: Case, held: Counter[int]) -> int:
-    """Brokers whose bytes are further than the tolerance from the mean, that of their rack where racks == RF."""
+    """Brokers whose bytes are further than the tolerance from the mean, that of their rack where
+    racks == RF.
+    """
     groups = case.by_rack.values() if case.has_one_replica_per_rack else [case.live]
     out = 0
     for members in groups:

@@ -2,19 +2,23 @@
 
     .venv/bin/python benchmarks/planning.py [NAME ...] [--without-huge] [--without-kafka] [--markdown]
 
-For each cluster a row for our planner and one for Kafka's own `kafka-reassign-partitions --generate`; then the targets,
-one line each; exit code 1 when one is missed. docs/benchmarks.md says what the columns mean. All clusters take a
-quarter of an hour and 5 GB, most of it for the one of 1,000,000 partitions; the others take some minutes.
+For each cluster a row for our planner and one for Kafka's own `kafka-reassign-partitions
+--generate`; then the targets, one line each; exit code 1 when one is missed. docs/benchmarks.md
+says what the columns mean. All clusters take a quarter of an hour and 5 GB, most of it for the one
+of 1,000,000 partitions; the others take some minutes.
 
-The clusters and the verdicts come from the judge in ../shared/judge next to the project where it is there, otherwise
-from `own_clusters.py` and `own_judge.py`. Every step runs in a process of its own: see `child.py`.
+The clusters and the verdicts come from the judge in ../shared/judge next to the project where it is
+there, otherwise from `own_clusters.py` and `own_judge.py`. Every step runs in a process of its own:
+see `child.py`.
 """
 
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is there, the project's is not
+    sys.path.insert(
+        0, str(Path(__file__).resolve().parents[1])
+    )  # a script's own folder is there, the project's is not
     from benchmarks.comparison import main
 
     sys.exit(main())

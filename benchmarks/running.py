@@ -56,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _on_brokers(rate: int, arguments: argparse.Namespace) -> list[Check]:
     rows: list[Timed] = []
-    with tempfile.TemporaryDirectory() as folder, contest(Path(folder), rate, arguments.seconds) as ground:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contest(Path(folder), rate, arguments.seconds) as ground,
+    ):
         try:
             rows.append(ours := ground.by_command_line())
             rows.append(kafkas := ground.by_kafkas_tool())
@@ -71,10 +74,16 @@ def _on_brokers(rate: int, arguments: argparse.Namespace) -> list[Check]:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Throttled runs against the ideal, and against Kafka's own tool.")
+    parser = argparse.ArgumentParser(
+        description="Throttled runs against the ideal, and against Kafka's own tool."
+    )
     parser.add_argument("--rate", default="10MB/s", help="the throttle (default: 10MB/s)")
-    parser.add_argument("--seconds", type=int, default=120, help="how long the copying takes at best (default: 120)")
-    parser.add_argument("--airflow", action="store_true", help="also the same plan through a local Airflow")
+    parser.add_argument(
+        "--seconds", type=int, default=120, help="how long the copying takes at best (default: 120)"
+    )
+    parser.add_argument(
+        "--airflow", action="store_true", help="also the same plan through a local Airflow"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--without-brokers", action="store_true", help="only the simulated part")
     return parser.parse_args(argv)
@@ -96,8 +105,14 @@ def _cells(timed: Timed) -> tuple[str, ...]:
 def _checks(ours: Timed, kafkas: Timed) -> list[Check]:
     over_kafka = ours.seconds / kafkas.seconds
     return [
-        Check(ours.over_ideal <= MOST_OVER_IDEAL, f"time / ideal {ours.over_ideal:.3f} (at most {MOST_OVER_IDEAL})"),
-        Check(over_kafka <= MOST_OVER_KAFKA, f"time / Kafka's tool {over_kafka:.3f} (at most {MOST_OVER_KAFKA})"),
+        Check(
+            ours.over_ideal <= MOST_OVER_IDEAL,
+            f"time / ideal {ours.over_ideal:.3f} (at most {MOST_OVER_IDEAL})",
+        ),
+        Check(
+            over_kafka <= MOST_OVER_KAFKA,
+            f"time / Kafka's tool {over_kafka:.3f} (at most {MOST_OVER_KAFKA})",
+        ),
         Check(
             ours.most_over_rate <= MOST_OVER_RATE,
             f"most that the new broker received / throttle {ours.most_over_rate:.3f} (at most {MOST_OVER_RATE})",
@@ -106,13 +121,17 @@ def _checks(ours: Timed, kafkas: Timed) -> list[Check]:
 
 
 def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
-    """Airflow looks seldom and hands over slowly: that may cost two looks, and not more for a longer run.
+    """Airflow looks seldom and hands over slowly: that may cost two looks, and not more for a
+    longer run.
 
-    The target is held against the bytes of the busiest link; beside it, against what the command line took, which pays
-    for Kafka's throttle as well.
+    The target is held against the bytes of the busiest link; beside it, against what the command
+    line took, which pays for Kafka's throttle as well.
     """
     took, looks = airflows.timed.seconds, AIRFLOW_LOOKS * airflows.look_seconds
-    ideals = (("the busiest link's bytes / throttle", ours.ideal_seconds), ("the command line's time", ours.seconds))
+    ideals = (
+        ("the busiest link's bytes / throttle", ours.ideal_seconds),
+        ("the command line's time", ours.seconds),
+    )
     return [
         Check(
             took <= ideal * AIRFLOW_OVER_IDEAL + looks,
@@ -125,7 +144,8 @@ def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
 
 def _overhead_check(overhead: Overhead) -> Check:
     return Check(
-        overhead.before_seconds < MOST_OVERHEAD_SECONDS and overhead.after_seconds < MOST_OVERHEAD_SECONDS,
+        overhead.before_seconds < MOST_OVERHEAD_SECONDS
+        and overhead.after_seconds < MOST_OVERHEAD_SECONDS,
         f"fixed overhead {overhead.before_seconds:.1f} s before, {overhead.after_seconds:.1f} s after "
         f"(each below {MOST_OVERHEAD_SECONDS:g})",
     )

@@ -1,4 +1,5 @@
-"""A standalone Spark cluster on this machine, from pyspark's own jars: a master and two workers as child processes.
+"""A standalone Spark cluster on this machine, from pyspark's own jars: a master and two workers as
+child processes.
 
     with standalone_cluster(folder) as cluster:
         run_job(script, arguments, master=cluster.master, conf=CONF, log=print)
@@ -54,13 +55,31 @@ def standalone_cluster(folder: Path) -> Iterator[Standalone]:
     try:
         words = ["org.apache.spark.deploy.master.Master", "--port", at, "--webui-port", page]
         running.append(_daemon(folder, "master", words))
-        wait_until(lambda: _answers(at) and _answers(page), "Spark's master", _START_SECONDS, running)
+        wait_until(
+            lambda: _answers(at) and _answers(page), "Spark's master", _START_SECONDS, running
+        )
         for number in range(WORKERS):
             port, own_page = ports[2 + 2 * number : 4 + 2 * number]
-            words = ["org.apache.spark.deploy.worker.Worker", "--port", port, "--webui-port", own_page]
-            words += ["--cores", 1, "--memory", "1500m", "--work-dir", folder / f"worker-{number}", master]
+            words = [
+                "org.apache.spark.deploy.worker.Worker",
+                "--port",
+                port,
+                "--webui-port",
+                own_page,
+            ]
+            words += [
+                "--cores",
+                1,
+                "--memory",
+                "1500m",
+                "--work-dir",
+                folder / f"worker-{number}",
+                master,
+            ]
             running.append(_daemon(folder, f"worker-{number}", words))
-        wait_until(lambda: alive_workers(page) == WORKERS, "Spark's workers", _START_SECONDS, running)
+        wait_until(
+            lambda: alive_workers(page) == WORKERS, "Spark's workers", _START_SECONDS, running
+        )
         yield Standalone(master, tuple(ports))
     finally:
         for process in reversed(running):
@@ -80,9 +99,17 @@ def _daemon(folder: Path, name: str, words: list[object]) -> Process:
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         "SPARK_DAEMON_MEMORY": "512m",
     }
-    command = [str(home / "bin" / "spark-class"), str(words[0]), "--host", "127.0.0.1", *map(str, words[1:])]
+    command = [
+        str(home / "bin" / "spark-class"),
+        str(words[0]),
+        "--host",
+        "127.0.0.1",
+        *map(str, words[1:]),
+    ]
     log = folder / f"{name}.log"
-    return start(command, log_path=log, name=f"Spark's {name}", env={**os.environ, **ours}, cwd=folder)
+    return start(
+        command, log_path=log, name=f"Spark's {name}", env={**os.environ, **ours}, cwd=folder
+    )
 
 
 def _answers(port: int) -> bool:
@@ -94,7 +121,8 @@ def _answers(port: int) -> bool:
 def alive_workers(page: int) -> int:
     """How many workers the master counts as alive; none while its pages are not all there.
 
-    It adds them one by one while it already answers: until `/json/` is there, its front page comes instead.
+    It adds them one by one while it already answers: until `/json/` is there, its front page comes
+    instead.
     """
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=10) as answer:

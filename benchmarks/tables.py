@@ -68,13 +68,19 @@ def table(rows: Sequence[Sequence[str]], *, is_markdown: bool) -> str:
     """The rows below one another; all have as many cells as the first."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [
-        [cell.ljust(width) if at < _LEFT else cell.rjust(width) for at, (cell, width) in enumerate(pairs)]
+        [
+            cell.ljust(width) if at < _LEFT else cell.rjust(width)
+            for at, (cell, width) in enumerate(pairs)
+        ]
         for pairs in (list(zip(row, widths, strict=True)) for row in rows)
     ]
     if not is_markdown:
         return "\n".join("  ".join(line).rstrip() for line in lines)
     rule = ["---" if at < _LEFT else "---:" for at in range(len(widths))]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in [lines[0], rule, *lines[1:]])
+    return "\n".join(
+        "| " + " | ".join(cell.strip() for cell in line) + " |"
+        for line in [lines[0], rule, *lines[1:]]
+    )
 
 
 def _ratio(value: float | None) -> str:

@@ -41,11 +41,15 @@ class Extras:
 
     command_seconds: float | None = None  # of the whole `counterpoise plan` at d-large
     command_peak_bytes: int | None = None
-    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by cluster, by what was different
+    digests: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # by cluster, by what was different
 
 
 def checks(rows: Sequence[Row], extras: Extras) -> list[Check]:
-    """Every target that the rows and extras tell something about; `rows` are those of our own planner."""
+    """Every target that the rows and extras tell something about; `rows` are those of our own
+    planner.
+    """
     found = [check for row in rows for check in (*_quality(row), *_cost(row))]
     return [*found, *_command(extras), *_growth({row.cluster: row for row in rows}), *_same(extras)]
 
@@ -60,12 +64,20 @@ def _quality(row: Row) -> Iterator[Check]:
             f"{of.out_of_band} brokers outside the 10 % band (0)",
         )
     if row.goal in EXACT_BYTES:
-        yield Check(_is_exact(of.bytes_over_bound, of.copied_percent), f"{name}: bytes {_of_bound(of, 'bytes')}")
+        yield Check(
+            _is_exact(of.bytes_over_bound, of.copied_percent),
+            f"{name}: bytes {_of_bound(of, 'bytes')}",
+        )
     is_exact = _is_exact(of.replicas_over_bound, of.copied_replicas)
     yield Check(is_exact, f"{name}: replicas {_of_bound(of, 'replicas')}")
     if name in NO_SEVERAL_NEW:
-        yield Check(of.several_new == 0, f"{name}: {of.several_new} partitions with several new replicas (0)")
-    yield Check(of.none_kept == 0, f"{name}: {of.none_kept} partitions that keep no old replica (0)")
+        yield Check(
+            of.several_new == 0,
+            f"{name}: {of.several_new} partitions with several new replicas (0)",
+        )
+    yield Check(
+        of.none_kept == 0, f"{name}: {of.none_kept} partitions that keep no old replica (0)"
+    )
     yield Check(
         of.leaders_spread <= 1 or not of.leaders_could_be_more_even,
         f"{name}: leaders max - min {of.leaders_spread} (the least that the replica sets allow, 1 where they allow it)",
@@ -90,7 +102,11 @@ def _cost(row: Row) -> Iterator[Check]:
 
 def _command(extras: Extras) -> Iterator[Check]:
     if extras.command_seconds is not None:
-        peak = f", peak {extras.command_peak_bytes / 2**20:,.0f} MiB" if extras.command_peak_bytes else ""
+        peak = (
+            f", peak {extras.command_peak_bytes / 2**20:,.0f} MiB"
+            if extras.command_peak_bytes
+            else ""
+        )
         yield Check(
             extras.command_seconds <= MOST_COMMAND_SECONDS,
             f"{GROWS[0]}: the whole command, documents read and written, {extras.command_seconds:.2f} CPU s "

@@ -1,13 +1,15 @@
-"""One plan carried out several times on real brokers: by us, and by Kafka's own `kafka-reassign-partitions`.
+"""One plan carried out several times on real brokers: by us, and by Kafka's own
+`kafka-reassign-partitions`.
 
 with contest(folder, rate_bytes_per_second=10_000_000, seconds=120) as ground:
     ours, kafkas = ground.by_command_line(), ground.by_kafkas_tool()
 
-As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from the first byte to the
-last. Each way takes back first what an earlier one has moved.
+As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from
+the first byte to the last. Each way takes back first what an earlier one has moved.
 
-Ours counts from the start of the command to the end of the run, proof that every setting is as before included; what
-writes the report comes after. Kafka's counts until its `--verify` has removed the throttle.
+Ours counts from the start of the command to the end of the run, proof that every setting is as
+before included; what writes the report comes after. Kafka's counts until its `--verify` has removed
+the throttle.
 """
 
 import json
@@ -121,7 +123,9 @@ class Contest:
         _reassign(self.kafka, back, None)
         admin = _admin(self.kafka)
         try:
-            admin.elect_preferred_leaders([TopicPartition(_TOPIC, number) for number in range(_PARTITIONS)])
+            admin.elect_preferred_leaders(
+                [TopicPartition(_TOPIC, number) for number in range(_PARTITIONS)]
+            )
             wait_until(lambda: _is_led_as_preferred(admin), "each preferred leader to lead", 60)
         finally:
             admin.close()
@@ -136,7 +140,11 @@ class Contest:
             while not ending.wait(_SAMPLE_SECONDS):
                 with suppress(FileNotFoundError):  # files of an earlier way are just being deleted
                     logs = self.kafka.home(NEW_BROKER).directory.rglob(f"{_TOPIC}-*/*.log")
-                    sizes = [log.stat().st_size for log in logs if not log.parent.name.endswith("-delete")]
+                    sizes = [
+                        log.stat().st_size
+                        for log in logs
+                        if not log.parent.name.endswith("-delete")
+                    ]
                     samples.append((time.monotonic(), sum(sizes)))
 
         thread = threading.Thread(target=sample, daemon=True)
@@ -153,12 +161,16 @@ def contest(folder: Path, rate_bytes_per_second: int, seconds: int) -> Iterator[
     """Brokers of which the new one is to receive about `seconds` times the rate."""
     arriving = _PARTITIONS * _REPLICATION_FACTOR // NEW_BROKER
     partition_bytes = rate_bytes_per_second * seconds // arriving
-    with local_kafka.running(folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m") as kafka:
+    with local_kafka.running(
+        folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m"
+    ) as kafka:
         replicas = [(1, 2 + n % 2) for n in range(_PARTITIONS)]
-        create_topics(kafka.bootstrap_string, [TopicSpec(_TOPIC, replicas, configs={"retention.ms": "-1"})])
+        create_topics(
+            kafka.bootstrap_string, [TopicSpec(_TOPIC, replicas, configs={"retention.ms": "-1"})]
+        )
         fill(kafka.bootstrap_string, _TOPIC, dict.fromkeys(range(_PARTITIONS), partition_bytes))
         kafka.add_broker(NEW_BROKER, "d")
-        environment = _site(folder, kafka)
+        environment = _installation(folder, kafka)
         plan_file = folder / "plan.json"
         words = ["--cluster", CLUSTER, "--goal", GOAL, "--brokers", str(NEW_BROKER)]
         _type(environment, "plan", *words, "--out", str(plan_file))
@@ -172,13 +184,15 @@ def last_byte_at(samples: Samples) -> float:
     return next(at for at, there in samples if there == size)
 
 
-def _site(folder: Path, kafka: LocalKafka) -> dict[str, str]:
+def _installation(folder: Path, kafka: LocalKafka) -> dict[str, str]:
     # All brokers share the disk of this machine, which may be fuller than any policy likes.
     policy = "{balance: {disk_limit_percent: 100}}"
     (folder / "clusters.yaml").write_text(
         f"clusters:\n  {CLUSTER}:\n    connection: {CONNECTION}\n    policy: {policy}\n"
     )
-    (folder / "connections.yaml").write_text(json.dumps({CONNECTION: {"bootstrap.servers": kafka.bootstrap_string}}))
+    (folder / "connections.yaml").write_text(
+        json.dumps({CONNECTION: {"bootstrap.servers": kafka.bootstrap_string}})
+    )
     return {
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
         "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
@@ -200,12 +214,21 @@ def _closed_at(environment: Mapping[str, str], plan: RebalancePlan) -> datetime:
 def _type(environment: Mapping[str, str], *words: str) -> None:
     """A command as a person types it, in a process of its own."""
     command = [sys.executable, "-c", "from counterpoise.cli.main import run; run()", *words]
-    subprocess.run(command, env=os.environ | dict(environment), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        command, env=os.environ | dict(environment), check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
-    """Kafka's tool, until nothing moves any more, and then its `--verify`, which removes the throttles."""
-    words = ["--bootstrap-server", kafka.bootstrap_string, "--reassignment-json-file", str(assignment)]
+    """Kafka's tool, until nothing moves any more, and then its `--verify`, which removes the
+    throttles.
+    """
+    words = [
+        "--bootstrap-server",
+        kafka.bootstrap_string,
+        "--reassignment-json-file",
+        str(assignment),
+    ]
     kafka.tool(_REASSIGN, *words, "--execute", *(["--throttle", str(rate)] if rate else []))
     admin = _admin(kafka)
     try:
@@ -217,7 +240,9 @@ def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
 
 
 def _admin(kafka: LocalKafka) -> ClusterAdmin:
-    return connect(ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string}, where="benchmark"))
+    return connect(
+        ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string}, where="benchmark")
+    )
 
 
 def _is_led_as_preferred(admin: ClusterAdmin) -> bool:

@@ -1,12 +1,15 @@
-"""The plan of a contest carried out through a real Airflow: plan, approval, looks ten seconds apart, and the end.
+"""The plan of a contest carried out through a real Airflow: plan, approval, looks ten seconds
+apart, and the end.
 
     run = through_airflow(contest)
     run.timed.seconds <= 1.05 * ours.seconds + 2 * run.look_seconds
 
-It counts from the first start of the task `execute` to the end of the run in the ledger, proof that every setting is as
-before included: `verify` and `settle` are in it, and the seconds in which Airflow hands over from one task to the next.
+It counts from the first start of the task `execute` to the end of the run in the ledger, proof that
+every setting is as before included: `verify` and `settle` are in it, and the seconds in which
+Airflow hands over from one task to the next.
 
-Limits: Airflow runs on the same machine as the brokers, on SQLite, with one person who answers at once.
+Limits: Airflow runs on the same machine as the brokers, on SQLite, with one person who answers at
+once.
 """
 
 import json
@@ -21,9 +24,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.throttled import CLUSTER, CONNECTION, GOAL, NEW_BROKER, Contest, Timed, last_byte_at
-from counterpoise import installation, queries
+from counterpoise import queries
 from counterpoise.errors import CounterpoiseError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import Run, RunState
 from local_airflow import AirflowApi, LocalAirflow
 
@@ -33,11 +36,15 @@ _APPROVER: Final = "alice"
 _TASKS: Final = ("execute", "verify", "settle")
 _LEAST_PARKED_SECONDS: Final = 11.0  # an answer that comes sooner Airflow may take for a failure
 _ASKING_TIMEOUT_SECONDS: Final = 300.0
-_LOOK: Final = "from counterpoise.orchestration.stepping import LEAST_WAIT_SECONDS; print(LEAST_WAIT_SECONDS)"
+_LOOK: Final = (
+    "from counterpoise.orchestration.stepping import LEAST_WAIT_SECONDS; print(LEAST_WAIT_SECONDS)"
+)
 
 
 class RunFailedError(CounterpoiseError):
-    """The run through Airflow did not end as planned, or its plan was another one; the message says how."""
+    """The run through Airflow did not end as planned, or its plan was another one; the message says
+    how.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,9 @@ class ThroughAirflow:
     ended_seconds: Mapping[str, float]  # by task
 
     def __str__(self) -> str:
-        tasks = ", ".join(f"{task} ended after {seconds:.1f} s" for task, seconds in self.ended_seconds.items())
+        tasks = ", ".join(
+            f"{task} ended after {seconds:.1f} s" for task, seconds in self.ended_seconds.items()
+        )
         return f"through Airflow: the last byte came after {self.last_byte_seconds:.1f} s, {tasks}"
 
 
@@ -60,20 +69,26 @@ def through_airflow(contest: Contest) -> ThroughAirflow:
     home = contest.folder / "airflow"
     variables = _variables(contest)
     with (
-        LocalAirflow(home, dags=_ROOT / "dags", plugins=_ROOT / "plugins", environment=variables) as airflow,
-        installation.open_site(environment=variables) as site,
+        LocalAirflow(
+            home, dags=_ROOT / "dags", plugins=_ROOT / "plugins", environment=variables
+        ) as airflow,
+        open_installation(environment=variables) as installation,
     ):
         api = airflow.api()
         dag_run_id = _approved(api, airflow, contest.rate)
-        run = site.ledger.runs(cluster=CLUSTER)[0]
-        _check_plan(site, run, contest)
+        run = installation.ledger.runs(cluster=CLUSTER)[0]
+        _check_plan(installation, run, contest)
         with contest.received() as samples:
             clocks = (time.monotonic(), datetime.now(UTC))
-            ended = api.wait_for_run(_DAG, dag_run_id, _ASKING_TIMEOUT_SECONDS + 3 * contest.ideal_seconds)
-        run = site.ledger.run(run.run_id)
+            ended = api.wait_for_run(
+                _DAG, dag_run_id, _ASKING_TIMEOUT_SECONDS + 3 * contest.ideal_seconds
+            )
+        run = installation.ledger.run(run.run_id)
         if run.state is not RunState.DONE or run.closed_at is None or ended.state != "success":
             states = api.task_states(_DAG, dag_run_id)
-            raise RunFailedError(f"run {run.run_id} is {run.state} ({run.reason}), its Dag run {ended.state}: {states}")
+            raise RunFailedError(
+                f"run {run.run_id} is {run.state} ({run.reason}), its Dag run {ended.state}: {states}"
+            )
         began = api.first_start(_DAG, dag_run_id, "execute")
         times = api.task_times(_DAG, dag_run_id)
         api.close()
@@ -89,7 +104,10 @@ def through_airflow(contest: Contest) -> ThroughAirflow:
 
 
 def _variables(contest: Contest) -> dict[str, str]:
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": contest.kafka.bootstrap_string}}
+    connection = {
+        "conn_type": "kafka",
+        "extra": {"bootstrap.servers": contest.kafka.bootstrap_string},
+    }
     return {
         **contest.environment,
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(connection),
@@ -100,7 +118,9 @@ def _variables(contest: Contest) -> dict[str, str]:
 
 def _approved(api: AirflowApi, airflow: LocalAirflow, rate: int) -> str:
     """Triggers the Dag and says yes, as a person would; the id of the Dag run."""
-    dag_run_id = api.trigger(_DAG, conf={"goal": GOAL, "broker_ids": [NEW_BROKER]}, partition_key=CLUSTER)
+    dag_run_id = api.trigger(
+        _DAG, conf={"goal": GOAL, "broker_ids": [NEW_BROKER]}, partition_key=CLUSTER
+    )
     question = api.wait_for_approval(_DAG, dag_run_id, _ASKING_TIMEOUT_SECONDS)
     parked = (datetime.now(UTC) - question.created_at).total_seconds()
     time.sleep(max(0.0, _LEAST_PARKED_SECONDS - parked))
@@ -111,12 +131,17 @@ def _approved(api: AirflowApi, airflow: LocalAirflow, rate: int) -> str:
     return dag_run_id
 
 
-def _check_plan(site: Site, run: Run, contest: Contest) -> None:
+def _check_plan(installation: Installation, run: Run, contest: Contest) -> None:
     """The Dag plans by itself; figures compare only for the same moves."""
-    made = {m.topic_partition: (m.replicas_before, m.replicas_after) for m in queries.plan_of(site, run.run_id).moves}
+    made = {
+        m.topic_partition: (m.replicas_before, m.replicas_after)
+        for m in queries.plan_of(installation, run.run_id).moves
+    }
     wanted = {m.topic_partition: (m.replicas_before, m.replicas_after) for m in contest.plan.moves}
     if made != wanted:
-        raise RunFailedError(f"the plan of {_DAG} differs from the command line's: {len(made)} moves, {len(wanted)}")
+        raise RunFailedError(
+            f"the plan of {_DAG} differs from the command line's: {len(made)} moves, {len(wanted)}"
+        )
 
 
 def _look_seconds(airflow_home: Path) -> float:

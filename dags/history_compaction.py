@@ -1,7 +1,9 @@
-"""Keeps the history small: drops old snapshots as each cluster's policy says, and merges the files of what stays.
+"""Keeps the history small: drops old snapshots as each cluster's policy says, and merges the files
+of what stays.
 
-Works on days that have been over for a day, beside snapshots and analyses. A cluster in trouble fails the run when the
-others are done. COUNTERPOISE_COMPACTION_SCHEDULE is a cron expression, or `manual`; half past three by default.
+Works on days that have been over for a day, beside snapshots and analyses. A cluster in trouble
+fails the run when the others are done. COUNTERPOISE_COMPACTION_SCHEDULE is a cron expression, or
+`manual`; half past three by default.
 """
 
 import logging
@@ -11,7 +13,7 @@ from datetime import timedelta
 from airflow.sdk import dag, task
 from airflow.sdk.exceptions import AirflowException
 
-from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.installation import airflow_installation
 
 SCHEDULE = os.environ.get("COUNTERPOISE_COMPACTION_SCHEDULE") or "30 3 * * *"
 
@@ -28,8 +30,8 @@ def history_compaction() -> None:
     def compact() -> list[str]:
         from counterpoise import pipeline
 
-        with airflow_site() as site:
-            report = pipeline.compact(site)
+        with airflow_installation() as installation:
+            report = pipeline.compact(installation)
         for words in report.in_words:
             logging.getLogger(__name__).info("%s", words)
         if report.problems:

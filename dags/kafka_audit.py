@@ -1,8 +1,10 @@
-"""Audits every cluster: what will bite, with evidence and the fix, what is new and what is gone; a report for each.
+"""Audits every cluster: what will bite, with evidence and the fix, what is new and what is gone; a
+report for each.
 
-A cluster that cannot be reached fails its own task, and so does one with findings as bad as `fails_at` of its policy;
-no other is kept from its turn. Reads only. Runs after each round of snapshots, or, with COUNTERPOISE_AUDIT_SCHEDULE, by
-a cron expression, or with `manual` by hand alone.
+A cluster that cannot be reached fails its own task, and so does one with findings as bad as
+`fails_at` of its policy; no other is kept from its turn. Reads only. Runs after each round of
+snapshots, or, with COUNTERPOISE_AUDIT_SCHEDULE, by a cron expression, or with `manual` by hand
+alone.
 """
 
 import os
@@ -12,7 +14,7 @@ from typing import Any
 from airflow.sdk import Asset, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.installation import airflow_installation
 
 FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
 CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
@@ -30,23 +32,30 @@ def kafka_audit() -> None:
     def due_clusters() -> list[str]:
         from counterpoise import pipeline
 
-        with airflow_site() as site:
-            return pipeline.due_clusters(site)
+        with airflow_installation() as installation:
+            return pipeline.due_clusters(installation)
 
     @task(
         map_index_template="{{ cluster }}",
         retries=1,
         retry_delay=timedelta(seconds=30),
-        execution_timeout=timedelta(minutes=30),  # an audit that hangs would keep all later ones from starting
+        execution_timeout=timedelta(
+            minutes=30
+        ),  # an audit that hangs would keep all later ones from starting
     )
     def audit(cluster: str, dag_run: Any = None) -> dict[str, str]:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry replaces what it wrote.
-        with airflow_site() as site:
-            report = pipeline.audit(site, cluster, dag_run.logical_date or dag_run.run_after)
-            page, failure = pipeline.audit_page(site, cluster), pipeline.failure_of(site, report)
+        with airflow_installation() as installation:
+            report = pipeline.audit(
+                installation, cluster, dag_run.logical_date or dag_run.run_after
+            )
+            page, failure = (
+                pipeline.audit_page(installation, cluster),
+                pipeline.failure_of(installation, report),
+            )
         if failure:
             raise AirflowFailException(f"{failure}; report: {page}")
         return {"cluster": cluster, "worst": str(report.worst or "nothing"), "report": page}

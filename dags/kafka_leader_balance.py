@@ -1,7 +1,8 @@
-"""After each round of snapshots: one Spark session over all that is new, a report per cluster and one of the fleet, a
-rebalance where wanted.
+"""After each round of snapshots: one Spark session over all that is new, a report per cluster and
+one of the fleet, a rebalance where wanted.
 
-`propose` skips where the cluster is even enough, where somebody is at work already, or where there is too little data.
+`propose` skips where the cluster is even enough, where somebody is at work already, or where there
+is too little data.
 """
 
 from datetime import timedelta
@@ -11,36 +12,42 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.installation import airflow_installation
 
 FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
 
 
-@dag(schedule=[FLEET_SNAPSHOT], catchup=False, max_active_runs=1, doc_md=__doc__, tags=["counterpoise"])
+@dag(
+    schedule=[FLEET_SNAPSHOT],
+    catchup=False,
+    max_active_runs=1,
+    doc_md=__doc__,
+    tags=["counterpoise"],
+)
 def kafka_leader_balance() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))
     def analyse(run_id: Any = None) -> list[str]:
         from counterpoise import pipeline
 
-        with airflow_site() as site:
-            return pipeline.analyse(site, run_id)
+        with airflow_installation() as installation:
+            return pipeline.analyse(installation, run_id)
 
     @task(map_index_template="{{ cluster }}")
     def report_balance(cluster: str) -> str:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
-        with airflow_site() as site:
-            return pipeline.report_balance(site, cluster)
+        with airflow_installation() as installation:
+            return pipeline.report_balance(installation, cluster)
 
     @task(outlets=[REBALANCE_WANTED], map_index_template="{{ cluster }}")
     def propose(cluster: str, outlet_events: Any = None) -> dict[str, Any]:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
-        with airflow_site() as site:
-            wanted = pipeline.propose(site, cluster)
+        with airflow_installation() as installation:
+            wanted = pipeline.propose(installation, cluster)
         if wanted is None:
             raise AirflowSkipException(f"{cluster} needs no rebalance now")
         outlet_events[REBALANCE_WANTED].add_partitions(cluster)
@@ -51,13 +58,14 @@ def kafka_leader_balance() -> None:
     def report_fleet() -> str:
         from counterpoise import pipeline
 
-        with airflow_site() as site:
-            return pipeline.report_fleet(site)
+        with airflow_installation() as installation:
+            return pipeline.report_fleet(installation)
 
     clusters = analyse()
     reported = report_balance.expand(cluster=clusters)
     propose.expand(cluster=clusters)
-    # Without the first of these leaves the run would look well although a cluster's report could not be made.
+    # Without the first of these leaves the run would look well although a cluster's report could
+    # not be made.
     reported >> [EmptyOperator(task_id="every_cluster_reported"), report_fleet()]
 
 

@@ -1,9 +1,10 @@
-"""One rebalance of one cluster: plan, check, ask a person, move, verify, and leave no setting behind.
+"""One rebalance of one cluster: plan, check, ask a person, move, verify, and leave no setting
+behind.
 
-The partition key is the cluster. The analysis starts these runs; a person can, too, with a partition key and a goal.
-A "no", and silence, end the run without touching the cluster. Teardowns settle and report whatever happens in between;
-only the last one, `verdict`, decides how the run ends. Where topics came to brokers while they were emptied, `repeat`
-asks for the next removal.
+The partition key is the cluster. The analysis starts these runs; a person can, too, with a
+partition key and a goal. A "no", and silence, end the run without touching the cluster. Teardowns
+settle and report whatever happens in between; only the last one, `verdict`, decides how the run
+ends. Where topics came to brokers while they were emptied, `repeat` asks for the next removal.
 """
 
 from datetime import timedelta
@@ -13,15 +14,32 @@ from airflow.sdk import Asset, PartitionedAssetTimetable, dag, setup, task, tear
 
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.form import rebalance_form
-from counterpoise.orchestration.handover import judged_run, nothing_to_do, planned_run, states_of, wanted_rebalance
+from counterpoise.orchestration.handover import (
+    judged_run,
+    nothing_to_do,
+    planned_run,
+    states_of,
+    wanted_rebalance,
+)
+from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.removing import repeat_removal
-from counterpoise.orchestration.site import airflow_site
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
-WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify", "settle", "report")
+WORK = (
+    "plan",
+    "validate",
+    "approve",
+    "approve_second",
+    "open_run",
+    "execute",
+    "verify",
+    "settle",
+    "report",
+)
 
-# For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for half a minute.
+# For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for
+# half a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
 # Lost workers and restarts of Airflow count as tries, and a move may last for days.
 LOOKS = {"retries": 10, "retry_delay": timedelta(seconds=30)}
@@ -30,7 +48,8 @@ LOOKS = {"retries": 10, "retry_delay": timedelta(seconds=30)}
 @dag(
     schedule=PartitionedAssetTimetable(assets=REBALANCE_WANTED),
     catchup=False,
-    max_active_runs=200,  # one per cluster that waits for a person: an open question must not hold up the others
+    # one per cluster that waits for a person: an open question must not hold up the others
+    max_active_runs=200,
     params=rebalance_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
@@ -44,8 +63,13 @@ def kafka_rebalance() -> None:
 
         events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
         wanted = wanted_rebalance(dag_run, params, events)
-        with airflow_site() as site:
-            planned = pipeline.plan(site, wanted.cluster, wanted.wish, requested_by=wanted.requested_by)
+        with airflow_installation() as installation:
+            planned = pipeline.plan(
+                installation,
+                wanted.cluster,
+                wanted.rebalance_request,
+                requested_by=wanted.requested_by,
+            )
         if planned is None:
             nothing_to_do(ti, f"nothing needs to move on {wanted.cluster}; the log says why")
         return planned
@@ -55,8 +79,8 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         run = planned_run(ti)
-        with airflow_site() as site:
-            pipeline.validate(site, run["run_id"], run["fingerprint"])
+        with airflow_installation() as installation:
+            pipeline.validate(installation, run["run_id"], run["fingerprint"])
 
     @setup
     @task(**RETRIES)
@@ -64,16 +88,16 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         run = planned_run(ti)
-        with airflow_site() as site:
-            pipeline.open_run(site, run["run_id"], run["fingerprint"])
+        with airflow_installation() as installation:
+            pipeline.open_run(installation, run["run_id"], run["fingerprint"])
 
     @task(**RETRIES)
     def verify(ti: Any = None) -> None:
         from counterpoise import pipeline
 
         run = planned_run(ti)
-        with airflow_site() as site:
-            pipeline.verify(site, run["run_id"], run["fingerprint"])
+        with airflow_installation() as installation:
+            pipeline.verify(installation, run["run_id"], run["fingerprint"])
 
     @teardown
     @task(**RETRIES)
@@ -81,15 +105,16 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         run = planned_run(ti)
-        with airflow_site() as site:
-            return pipeline.report_run(site, run["run_id"])
+        with airflow_installation() as installation:
+            return pipeline.report_run(installation, run["run_id"])
 
-    # After the run's end, since a cluster has one run at a time, and all the more when `verify` failed.
+    # After the run's end, since a cluster has one run at a time, and all the more when `verify`
+    # failed.
     @task(outlets=[REBALANCE_WANTED], trigger_rule="all_done", **RETRIES)
     def repeat(ti: Any = None, outlet_events: Any = None) -> None:
         run = planned_run(ti)
-        with airflow_site() as site:
-            repeat_removal(site, run["run_id"], outlet_events[REBALANCE_WANTED])
+        with airflow_installation() as installation:
+            repeat_removal(installation, run["run_id"], outlet_events[REBALANCE_WANTED])
 
     @teardown(on_failure_fail_dagrun=True)
     @task
@@ -97,8 +122,8 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         run = judged_run(ti)
-        with airflow_site() as site:
-            pipeline.verdict(site, run["run_id"], states_of(ti, WORK))
+        with airflow_installation() as installation:
+            pipeline.verdict(installation, run["run_id"], states_of(ti, WORK))
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **LOOKS)
@@ -106,8 +131,21 @@ def kafka_rebalance() -> None:
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
     reported, judged = report(), verdict()
-    plan() >> validate() >> approve >> second >> opened >> execute >> verify() >> settle >> reported >> judged
-    reported >> repeat() >> judged  # skipped in a run that was marked failed, while the teardowns go on
+    (
+        plan()
+        >> validate()
+        >> approve
+        >> second
+        >> opened
+        >> execute
+        >> verify()
+        >> settle
+        >> reported
+        >> judged
+    )
+    (
+        reported >> repeat() >> judged
+    )  # skipped in a run that was marked failed, while the teardowns go on
 
 
 kafka_rebalance()

@@ -1,8 +1,10 @@
-"""Photographs every cluster that is due; each photograph is an event of its own, and so is the whole round.
+"""Photographs every cluster that is due; each photograph is an event of its own, and so is the
+whole round.
 
-A cluster that cannot be reached fails its own task, and by that the run, but keeps nobody else from being photographed
-and analysed. So does one whose photograph is bad: it is set aside (docs/operating.md, "Bad snapshots").
-COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or `manual`; every hour by default.
+A cluster that cannot be reached fails its own task, and by that the run, but keeps nobody else from
+being photographed and analysed. So does one whose photograph is bad: it is set aside
+(docs/operating.md, "Bad snapshots"). COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or
+`manual`; every hour by default.
 """
 
 import os
@@ -13,7 +15,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.installation import airflow_installation
 
 CLUSTER_SNAPSHOT = Asset("cluster_snapshot", uri="counterpoise://snapshot/cluster")
 FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
@@ -33,8 +35,8 @@ def kafka_snapshot() -> None:
     def due_clusters() -> list[str]:
         from counterpoise import pipeline
 
-        with airflow_site() as site:
-            return pipeline.due_clusters(site)
+        with airflow_installation() as installation:
+            return pipeline.due_clusters(installation)
 
     @task(
         outlets=[CLUSTER_SNAPSHOT],
@@ -47,8 +49,10 @@ def kafka_snapshot() -> None:
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry writes the same names again.
-        with airflow_site() as site:
-            taken = pipeline.snapshot(site, cluster, dag_run.logical_date or dag_run.run_after)
+        with airflow_installation() as installation:
+            taken = pipeline.snapshot(
+                installation, cluster, dag_run.logical_date or dag_run.run_after
+            )
         outlet_events[CLUSTER_SNAPSHOT].add_partitions(cluster)
         outlet_events[CLUSTER_SNAPSHOT].extra = taken
         return taken
@@ -58,7 +62,9 @@ def kafka_snapshot() -> None:
         snapshots = [snapshot for snapshot in taken or () if snapshot]
         if not snapshots:
             raise AirflowSkipException("no cluster was photographed in this round")
-        outlet_events[FLEET_SNAPSHOT].extra = {"clusters": [snapshot["cluster"] for snapshot in snapshots]}
+        outlet_events[FLEET_SNAPSHOT].extra = {
+            "clusters": [snapshot["cluster"] for snapshot in snapshots]
+        }
 
     @task(trigger_rule="all_done")
     def check_data(taken: Any) -> None:
@@ -67,10 +73,10 @@ def kafka_snapshot() -> None:
         clusters = [snapshot["cluster"] for snapshot in taken or () if snapshot]
         if not clusters:
             raise AirflowSkipException("no cluster was photographed in this round")
-        # Great Expectations is imported here alone, once for all clusters; nothing waits for it. What is bad was set
-        # aside by `snapshot`.
-        with airflow_site() as site:
-            pipeline.write_data_docs(site, clusters)
+        # Great Expectations is imported here alone, once for all clusters; nothing waits for it.
+        # What is bad was set aside by `snapshot`.
+        with airflow_installation() as installation:
+            pipeline.write_data_docs(installation, clusters)
 
     taken = snapshot.expand(cluster=due_clusters())
     fleet_snapshot(taken)

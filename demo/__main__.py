@@ -1,7 +1,8 @@
 """`python -m demo`: see the package's text. `make demo` calls this.
 
-Ends with 0 when the main job went through (a "no" on the approval page included), else with another code; whatever was
-started is gone then. Under 6 minutes on 2 cores, when nobody has to be waited for.
+Ends with 0 when the main job went through (a "no" on the approval page included), else with another
+code; whatever was started is gone then. Under 6 minutes on 2 cores, when nobody has to be waited
+for.
 """
 
 import argparse
@@ -14,19 +15,23 @@ from types import FrameType
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.run import RunState
 from demo.place import ROOT, Place
-from demo.steps import Demo, Outcome
+from demo.steps import Demo, FinalAssignment
 from demo.terminal import Terminal
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the five steps; returns the exit code."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored from birth in a script's background job
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored from birth in a script's background job
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     terminal = Terminal()
     place = Place.new(options.directory)
-    terminal.title(f"Counterpoise: the main job on a real Kafka. Everything lies in {place.directory}")
+    terminal.title(
+        f"Counterpoise: the main job on a real Kafka. Everything lies in {place.directory}"
+    )
     try:
         with Demo(place, terminal) as demo:
             outcome = run_steps(demo, approve=options.approve)
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if _is_well(outcome) else 1
 
 
-def run_steps(demo: Demo, *, approve: bool) -> Outcome:
+def run_steps(demo: Demo, *, approve: bool) -> FinalAssignment:
     """The five steps; `approve` answers by itself, otherwise a person does."""
     demo.start_kafka()
     demo.start_airflow()
@@ -54,13 +59,17 @@ def run_steps(demo: Demo, *, approve: bool) -> Outcome:
     return demo.move(question)
 
 
-def _is_well(outcome: Outcome) -> bool:
+def _is_well(outcome: FinalAssignment) -> bool:
     ended = outcome.run.state in (RunState.DONE, RunState.REJECTED)
-    return ended and outcome.throttles == outcome.throttles_before and outcome.reassignments_left == 0
+    return (
+        ended and outcome.throttles == outcome.throttles_before and outcome.reassignments_left == 0
+    )
 
 
 def _stay(demo: Demo) -> None:
-    users = [f"{user} / {demo.airflow.password(user)}" for user in ("admin", "alice", "bob", "viewer")]
+    users = [
+        f"{user} / {demo.airflow.password(user)}" for user in ("admin", "alice", "bob", "viewer")
+    ]
     lines = [
         f"Airflow: {demo.airflow.base_url}",
         *users,
@@ -80,11 +89,20 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m demo", description="The main job on a real Kafka, to watch.")
-    parser.add_argument("--approve", action="store_true", help="approve over Airflow's REST API instead of asking you")
+    parser = argparse.ArgumentParser(
+        prog="python -m demo", description="The main job on a real Kafka, to watch."
+    )
+    parser.add_argument(
+        "--approve",
+        action="store_true",
+        help="approve over Airflow's REST API instead of asking you",
+    )
     parser.add_argument("--keep", action="store_true", help="stay up afterwards, until Ctrl-C")
     parser.add_argument(
-        "--directory", type=Path, default=ROOT / "var" / "demo", help="where everything is put (default: var/demo)"
+        "--directory",
+        type=Path,
+        default=ROOT / "var" / "demo",
+        help="where everything is put (default: var/demo)",
     )
     return parser
 

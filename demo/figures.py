@@ -1,4 +1,5 @@
-"""What the cluster itself says, asked again for the demo: who leads, who holds what, which throttles are set.
+"""What the cluster itself says, asked again for the demo: who leads, who holds what, which
+throttles are set.
 
     before = broker_figures(reader)
 
@@ -10,7 +11,13 @@ from dataclasses import dataclass
 
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType, ConfigSource
+from counterpoise.model.kafka import (
+    LIST_KEYS,
+    RATE_KEYS,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+)
 from counterpoise.model.plan import RebalancePlan
 
 THROTTLE_KEYS: Mapping[ConfigResourceType, tuple[str, ...]] = {
@@ -56,7 +63,9 @@ def broker_figures(reader: ClusterReader) -> tuple[BrokerFigures, ...]:
 
 
 def copied_bytes(reader: ClusterReader, plan: RebalancePlan) -> int:
-    """How much of what the plan copies has arrived; as producers may add, no move counts for more than planned."""
+    """How much of what the plan copies has arrived; as producers may add, no move counts for more
+    than planned.
+    """
     sizes = _sizes(reader)
     return sum(
         min(move.size_bytes, sizes.get(broker_id, {}).get(move.topic_partition, 0))

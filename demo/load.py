@@ -1,7 +1,7 @@
 """The demo's topics: real records, unevenly led and of uneven size on purpose.
 
-Three brokers, three copies of everything: broker 1 leads more than half of the partitions, and the first partitions of
-each topic are the large ones.
+Three brokers, three copies of everything: broker 1 leads more than half of the partitions, and the
+first partitions of each topic are the large ones.
 """
 
 from local_kafka import TopicSpec
@@ -24,7 +24,11 @@ TOTAL_MEGABYTES = sum(sum(sizes) for sizes in MEGABYTES.values())
 def topics() -> list[TopicSpec]:
     """What to create, with what production should have: three copies, two of them in sync."""
     return [
-        TopicSpec(name, [_replicas(number) for number in range(len(sizes))], configs={"min.insync.replicas": "2"})
+        TopicSpec(
+            name,
+            [_replicas(number) for number in range(len(sizes))],
+            configs={"min.insync.replicas": "2"},
+        )
         for name, sizes in MEGABYTES.items()
     ]
 

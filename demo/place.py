@@ -1,4 +1,5 @@
-"""Where a demo lives, and what it tells Counterpoise: one directory, one cluster, one connection, by environment alone.
+"""Where a demo lives, and what it tells Counterpoise: one directory, one cluster, one connection,
+by environment alone.
 
 place = Place.new(Path("var/demo"))
 place.configure(bootstrap="127.0.0.1:1,127.0.0.1:9092")

@@ -8,7 +8,8 @@
         demo.approve(question)
         outcome = demo.move(question)
 
-Leaving the `with` ends everything that was started. Limits: one demo object runs the steps once, in this order.
+Leaving the `with` ends everything that was started. Limits: one demo object runs the steps once, in
+this order.
 """
 
 import time
@@ -18,9 +19,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from counterpoise import installation, queries
+from counterpoise import queries
 from counterpoise.errors import CounterpoiseError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run, RunState
 from demo import load
@@ -46,7 +47,7 @@ class DemoFailedError(CounterpoiseError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FinalAssignment:
     """How it ended, asked from the cluster and the ledger."""
 
     run: Run
@@ -71,7 +72,7 @@ class Demo:
         self._kafka: LocalKafka | None = None
         self._airflow: LocalAirflow | None = None
         self._producer: SteadyProducer | None = None
-        self._site: Site | None = None
+        self._installation: Installation | None = None
         self._api: AirflowApi | None = None
 
     def __enter__(self) -> Self:
@@ -79,7 +80,10 @@ class Demo:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stack.close()
 
@@ -102,14 +106,18 @@ class Demo:
         return self._api
 
     @property
-    def site(self) -> Site:
+    def installation(self) -> Installation:
         """The same installation as Airflow's tasks see, for looking."""
-        assert self._site is not None, "start_airflow comes first"
-        return self._site
+        assert self._installation is not None, "start_airflow comes first"
+        return self._installation
 
     def start_kafka(self) -> None:
-        """Step 1: three brokers on three racks, skewed topics, real records, and somebody who keeps writing."""
-        self.terminal.step(1, "A real Kafka: three brokers, three racks, leaders and sizes uneven on purpose")
+        """Step 1: three brokers on three racks, skewed topics, real records, and somebody who keeps
+        writing.
+        """
+        self.terminal.step(
+            1, "A real Kafka: three brokers, three racks, leaders and sizes uneven on purpose"
+        )
         with self.terminal.busy("Starting three brokers"):
             kafka = LocalKafka(self.place.kafka, brokers_in_racks("rack-a", "rack-b", "rack-c"))
             self._kafka = self._stack.enter_context(kafka)
@@ -119,49 +127,67 @@ class Demo:
                 fill(kafka.bootstrap_string, topic, load.partition_bytes(topic))
         producer = SteadyProducer(kafka.bootstrap_string, load.BUSY_TOPIC, RECORDS_PER_SECOND)
         self._producer = self._stack.enter_context(producer)
-        self.terminal.note(f"a producer keeps writing {RECORDS_PER_SECOND} records per second to {load.BUSY_TOPIC}")
+        self.terminal.note(
+            f"a producer keeps writing {RECORDS_PER_SECOND} records per second to {load.BUSY_TOPIC}"
+        )
 
     def start_airflow(self) -> None:
-        """Step 2: Airflow with this repository's Dags and plugins; and our own view of the same installation."""
+        """Step 2: Airflow with this repository's Dags and plugins; and our own view of the same
+        installation.
+        """
         self.terminal.step(2, "Airflow: api-server, scheduler, dag-processor, triggerer")
         (dead_port,) = free_ports(1)
         dead = f"127.0.0.1:{dead_port}"
         variables = self.place.configure(bootstrap=f"{dead},{self.kafka.bootstrap_string}")
-        airflow = LocalAirflow(self.place.airflow, dags=ROOT / "dags", plugins=ROOT / "plugins", environment=variables)
+        airflow = LocalAirflow(
+            self.place.airflow, dags=ROOT / "dags", plugins=ROOT / "plugins", environment=variables
+        )
         with self.terminal.busy("Starting Airflow"):
             self._airflow = self._stack.enter_context(airflow)
         self._api = airflow.api("admin")
         self._stack.callback(self._api.close)
-        self._site = self._stack.enter_context(installation.open_site(environment=variables))
+        self._installation = self._stack.enter_context(open_installation(environment=variables))
         self.terminal.note(
             f"Airflow is at {airflow.base_url}; the bootstrap list starts with {dead}, where nobody listens"
         )
 
     def photograph(self) -> None:
-        """Step 3: the first snapshot, which by itself leads to the Spark job and the leader-balance report."""
+        """Step 3: the first snapshot, which by itself leads to the Spark job and the leader-balance
+        report.
+        """
         self.terminal.step(3, "A photograph of the cluster, and how evenly it is led")
-        with self.site.reader(CLUSTER) as reader:
+        with self.installation.reader(CLUSTER) as reader:
             self.throttles_before = tuple(set_throttles(reader))
         self._photograph_round()
-        with self.site.reader(CLUSTER) as reader:
+        with self.installation.reader(CLUSTER) as reader:
             self.before = broker_figures(reader)
         self.terminal.figures("What the photograph shows", self.before)
-        self.terminal.note(f"report with pictures: {self.place.reports / CLUSTER / 'leader-balance.html'}")
+        self.terminal.note(
+            f"report with pictures: {self.place.reports / CLUSTER / 'leader-balance.html'}"
+        )
 
     def add_broker(self) -> PendingApproval:
-        """Step 4: a broker joins and holds nothing; the next snapshot leads to a plan that waits for approval."""
-        self.terminal.step(4, "A fourth broker joins; a plan is made, checked, and waits for a person")
+        """Step 4: a broker joins and holds nothing; the next snapshot leads to a plan that waits
+        for approval.
+        """
+        self.terminal.step(
+            4, "A fourth broker joins; a plan is made, checked, and waits for a person"
+        )
         with self.terminal.busy(f"Starting broker {NEW_BROKER} on rack-d"):
             self.kafka.add_broker(NEW_BROKER, "rack-d")
         known = {run.run_id for run in self.api.dag_runs("kafka_rebalance")}
         self._photograph_round()
         with self.terminal.busy("Planning and checking"):
-            run = self.api.wait_for_new_run("kafka_rebalance", known, ROUND_TIMEOUT_SECONDS, partition_key=CLUSTER)
+            run = self.api.wait_for_new_run(
+                "kafka_rebalance", known, ROUND_TIMEOUT_SECONDS, partition_key=CLUSTER
+            )
             question = self.api.wait_for_approval(run.dag_id, run.run_id, ROUND_TIMEOUT_SECONDS)
         self.terminal.markdown(question.body)
         page = self.api.approval_page(question.dag_id, question.run_id, question.task_id)
         login = f"{APPROVER} / {self.airflow.password(APPROVER)}"
-        whole_plan = f"{self.airflow.base_url}/counterpoise/runs/{self._run_of_the_plan().run_id}/plan"
+        whole_plan = (
+            f"{self.airflow.base_url}/counterpoise/runs/{self._run_of_the_plan().run_id}/plan"
+        )
         lines = [page, f"login: {login}", f"the whole plan, behind the same login: {whole_plan}"]
         self.terminal.important("Approve or reject here", lines)
         return question
@@ -173,7 +199,9 @@ class Demo:
             time.sleep(max(0.0, LEAST_PARKED_SECONDS + 1 - parked))
             answer = {**question.params, "reason": "broker 4 joined (answered by the demo)"}
             approver = self.airflow.api(APPROVER)
-            approver.answer_approval(question.dag_id, question.run_id, question.task_id, "Approve", answer)
+            approver.answer_approval(
+                question.dag_id, question.run_id, question.task_id, "Approve", answer
+            )
             approver.close()
 
     def wait_for_answer(self, question: PendingApproval) -> None:
@@ -185,14 +213,16 @@ class Demo:
         with self.terminal.busy("Waiting for an answer on the page"):
             self.api.wait_for(answered, "an answer", timeout_seconds=2 * 3600)
 
-    def move(self, question: PendingApproval) -> Outcome:
+    def move(self, question: PendingApproval) -> FinalAssignment:
         """Step 5: the approved plan runs; a look at the cluster and the ledger says how it ended.
 
         Raises DemoFailedError when the Dag run failed.
         """
-        self.terminal.step(5, "Moving, throttled; then electing leaders, verifying, putting every setting back")
+        self.terminal.step(
+            5, "Moving, throttled; then electing leaders, verifying, putting every setting back"
+        )
         run = self._run_of_the_plan()
-        plan = queries.plan_of(self.site, run.run_id)
+        plan = queries.plan_of(self.installation, run.run_id)
         self._watch(question, plan)
         ended = self.api.dag_run(question.dag_id, question.run_id)
         if ended.state != "success":
@@ -216,31 +246,40 @@ class Demo:
             raise DemoFailedError(self._what_failed_in(dag_id, run_id))
 
     def _run_of_the_plan(self) -> Run:
-        return self.site.ledger.runs(cluster=CLUSTER)[0]
+        return self.installation.ledger.runs(cluster=CLUSTER)[0]
 
     def _watch(self, question: PendingApproval, plan: RebalancePlan) -> None:
         """Until the Dag run has ended: how many bytes have arrived, and which task is at work."""
         deadline = time.monotonic() + MOVE_TIMEOUT_SECONDS
-        with self.site.reader(CLUSTER) as reader, self.terminal.progress("Moving", plan.copied_bytes) as bar:
-            while (state := self.api.dag_run(question.dag_id, question.run_id).state) not in FINAL_RUN_STATES:
+        with (
+            self.installation.reader(CLUSTER) as reader,
+            self.terminal.progress("Moving", plan.copied_bytes) as bar,
+        ):
+            while (
+                state := self.api.dag_run(question.dag_id, question.run_id).state
+            ) not in FINAL_RUN_STATES:
                 self.airflow.check()
                 bar(copied_bytes(reader, plan), self._doing(question))
                 if time.monotonic() > deadline:
-                    raise DemoFailedError(f"the run is still {state} after {MOVE_TIMEOUT_SECONDS:g} s")
+                    raise DemoFailedError(
+                        f"the run is still {state} after {MOVE_TIMEOUT_SECONDS:g} s"
+                    )
                 time.sleep(LOOK_SECONDS)
             bar(copied_bytes(reader, plan), "done")
 
     def _doing(self, question: PendingApproval) -> str:
         states = self.api.task_states(question.dag_id, question.run_id)
-        at_work = [task for task, state in states.items() if state in ("running", "queued", "deferred")]
+        at_work = [
+            task for task, state in states.items() if state in ("running", "queued", "deferred")
+        ]
         return ", ".join(at_work) or "between two tasks"
 
-    def _outcome(self, run_id: str, plan: RebalancePlan) -> Outcome:
+    def _outcome(self, run_id: str, plan: RebalancePlan) -> FinalAssignment:
         assert self._producer is not None, "start_kafka comes first"
         self._producer.stop()
-        with self.site.reader(CLUSTER) as reader:
-            return Outcome(
-                run=self.site.ledger.run(run_id),
+        with self.installation.reader(CLUSTER) as reader:
+            return FinalAssignment(
+                run=self.installation.ledger.run(run_id),
                 plan=plan,
                 before=self.before,
                 after=broker_figures(reader),
@@ -250,7 +289,7 @@ class Demo:
                 records_lost=self._producer.failed,
             )
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: FinalAssignment) -> None:
         self.terminal.before_and_after(outcome.before, outcome.after)
         if outcome.run.state is RunState.DONE:
             self.terminal.price(outcome.plan)
@@ -261,7 +300,7 @@ class Demo:
             f"throttle settings {same} ({len(outcome.throttles)} set); reassignments under way: "
             f"{outcome.reassignments_left}; records that the producer could not write: {outcome.records_lost}"
         )
-        for name in queries.list_reports(self.site):
+        for name in queries.list_reports(self.installation):
             self.terminal.note(f"report: {self.place.reports / name}")
 
     def _what_failed(self, question: PendingApproval) -> str:

@@ -51,7 +51,9 @@ class Terminal:
         self.console.print(line.append(Text(text, style="default")), soft_wrap=True)
 
     def important(self, title: str, lines: Sequence[str]) -> None:
-        """A title and lines that are never wrapped, so that an address stays one that can be clicked."""
+        """A title and lines that are never wrapped, so that an address stays one that can be
+        clicked.
+        """
         self.console.print()
         self.console.print(Text(f" {title} ", style="bold reverse"))
         for line in lines:
@@ -78,10 +80,18 @@ class Terminal:
         for column in ("broker", "rack", "leaders", "replicas", "bytes"):
             table.add_column(column, justify="left" if column == "rack" else "right")
         for row in figures:
-            table.add_row(str(row.broker_id), row.rack, str(row.leaders), str(row.replicas), format_bytes(row.bytes))
+            table.add_row(
+                str(row.broker_id),
+                row.rack,
+                str(row.leaders),
+                str(row.replicas),
+                format_bytes(row.bytes),
+            )
         self.console.print(table)
 
-    def before_and_after(self, before: Sequence[BrokerFigures], after: Sequence[BrokerFigures]) -> None:
+    def before_and_after(
+        self, before: Sequence[BrokerFigures], after: Sequence[BrokerFigures]
+    ) -> None:
         """Both, side by side; a broker that was not there before shows dashes."""
         table = Table(title="Per broker, before and after", title_justify="left")
         table.add_column("broker", justify="right")
@@ -114,7 +124,9 @@ class Terminal:
 
     @contextmanager
     def progress(self, what: str, total_bytes: int) -> Iterator["Bar"]:
-        """A bar that fills; call it with the bytes that have arrived and a word on what is going on."""
+        """A bar that fills; call it with the bytes that have arrived and a word on what is going
+        on.
+        """
         bar = Bar(self, what, max(1, total_bytes))
         try:
             yield bar

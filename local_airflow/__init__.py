@@ -1,13 +1,16 @@
-"""A real Airflow of its own as child processes: api-server, scheduler, dag-processor and triggerer, on SQLite.
+"""A real Airflow of its own as child processes: api-server, scheduler, dag-processor and triggerer,
+on SQLite.
 
     with LocalAirflow(Path("var/airflow"), dags=Path("dags"), plugins=Path("plugins")) as airflow:
         api = airflow.api("admin")
         run_id = api.trigger("kafka_snapshot")
 
-Each component is a supervised process of its own; `check` says which one died, with its last words. Nothing outlives
-us, however we end (see `local_processes`). Everything lies in one home directory, which stays behind for reading.
+Each component is a supervised process of its own; `check` says which one died, with its last words.
+Nothing outlives us, however we end (see `local_processes`). Everything lies in one home directory,
+which stays behind for reading.
 
-Limits: one machine, LocalExecutor, SQLite, SimpleAuthManager: for the demo and for tests, never for production.
+Limits: one machine, LocalExecutor, SQLite, SimpleAuthManager: for the demo and for tests, never for
+production.
 """
 
 import contextlib
@@ -30,8 +33,9 @@ STOP_GRACE_SECONDS = 8.0
 class LocalAirflow:
     """Airflow from `__enter__` to `__exit__`; see the module's text.
 
-    `environment` reaches every component and task: connections (`AIRFLOW_CONN_...`) and our own settings go there.
-    `users` maps names to roles of the SimpleAuthManager; each gets a fresh password.
+    `environment` reaches every component and task: connections (`AIRFLOW_CONN_...`) and our own
+    settings go there. `users` maps names to roles of the SimpleAuthManager; each gets a fresh
+    password.
     """
 
     def __init__(
@@ -62,7 +66,10 @@ class LocalAirflow:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -80,7 +87,10 @@ class LocalAirflow:
         return self._processes
 
     def check(self) -> None:
-        """Raises ChildFailedError, with its last log lines, when a component has died. Nothing is restarted."""
+        """Raises ChildFailedError, with its last log lines, when a component has died.
+
+        Nothing is restarted.
+        """
         for name, process in self._processes.items():
             if (code := process.poll()) is not None:
                 raise ChildFailedError(
@@ -114,16 +124,33 @@ class LocalAirflow:
         (port,) = free_ports(1)
         self.base_url = f"http://{HOST}:{port}"
         self._variables = environment(
-            self.home, port=port, dags=self._dags, plugins=self._plugins, users=self._users, extra=self._extra
+            self.home,
+            port=port,
+            dags=self._dags,
+            plugins=self._plugins,
+            users=self._users,
+            extra=self._extra,
         )
         self._migrate(self._variables)
         for name, command in COMMANDS.items():
             self._start_component(name, command, self._variables)
-        wait_until(self._is_healthy, "Airflow to be healthy", START_TIMEOUT_SECONDS, self._processes.values(), 0.2)
-        self.api().wait_for_dags({path.stem for path in self._dags.glob("*.py")}, START_TIMEOUT_SECONDS)
+        wait_until(
+            self._is_healthy,
+            "Airflow to be healthy",
+            START_TIMEOUT_SECONDS,
+            self._processes.values(),
+            0.2,
+        )
+        self.api().wait_for_dags(
+            {path.stem for path in self._dags.glob("*.py")}, START_TIMEOUT_SECONDS
+        )
 
-    def _start_component(self, name: str, command: tuple[str, ...], variables: Mapping[str, str]) -> None:
-        self._processes[name] = start(command, env=variables, log_path=self.home.component_log(name), name=name)
+    def _start_component(
+        self, name: str, command: tuple[str, ...], variables: Mapping[str, str]
+    ) -> None:
+        self._processes[name] = start(
+            command, env=variables, log_path=self.home.component_log(name), name=name
+        )
 
     def _migrate(self, variables: Mapping[str, str]) -> None:
         log_path = self.home.component_log("migrate")
@@ -133,11 +160,17 @@ class LocalAirflow:
         finally:
             process.stop()
         if code != 0:
-            raise ChildFailedError(f"airflow db migrate ended with {code}:\n{process.last_log_lines()}")
+            raise ChildFailedError(
+                f"airflow db migrate ended with {code}:\n{process.last_log_lines()}"
+            )
 
     def _is_healthy(self) -> bool:
-        with contextlib.suppress(httpx.TransportError, ValueError):  # not listening yet, or no JSON yet
-            health = httpx.get(f"{self.base_url}/api/v2/monitor/health", timeout=5, trust_env=False).json()
+        with contextlib.suppress(
+            httpx.TransportError, ValueError
+        ):  # not listening yet, or no JSON yet
+            health = httpx.get(
+                f"{self.base_url}/api/v2/monitor/health", timeout=5, trust_env=False
+            ).json()
             parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
             return all(health[part]["status"] == "healthy" for part in parts)
         return False

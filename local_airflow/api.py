@@ -24,7 +24,9 @@ Found = TypeVar("Found")
 
 
 class AirflowApiError(CounterpoiseError):
-    """Airflow refused a request, or what was waited for did not come; `status` is the HTTP status, 0 without one."""
+    """Airflow refused a request, or what was waited for did not come; `status` is the HTTP status,
+    0 without one.
+    """
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -57,9 +59,14 @@ class PendingApproval:
 
 
 class AirflowApi:
-    """One user's view of one Airflow. `check` is called while waiting; it raises when there is no use in waiting."""
+    """One user's view of one Airflow.
 
-    def __init__(self, base_url: str, user: str, password: str, check: Callable[[], None] = lambda: None) -> None:
+    `check` is called while waiting; it raises when there is no use in waiting.
+    """
+
+    def __init__(
+        self, base_url: str, user: str, password: str, check: Callable[[], None] = lambda: None
+    ) -> None:
         self.base_url = base_url
         self.user = user
         self._password = password
@@ -71,7 +78,9 @@ class AirflowApi:
         """Let go of the connections."""
         self._client.close()
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, partition_key: str | None = None) -> str:
+    def trigger(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, partition_key: str | None = None
+    ) -> str:
         """Start a run; returns its id. Raises AirflowApiError."""
         body: dict[str, Any] = {"logical_date": None, "conf": dict(conf or {})}
         if partition_key is not None:
@@ -79,7 +88,10 @@ class AirflowApi:
         return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
-        """Say that a run has ended as `success` or `failed`, as a person does in the UI. Raises AirflowApiError."""
+        """Say that a run has ended as `success` or `failed`, as a person does in the UI.
+
+        Raises AirflowApiError.
+        """
         self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
 
     def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
@@ -88,7 +100,10 @@ class AirflowApi:
         self._request("PATCH", path, json={"new_state": state})
 
     def clear_task(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
-        """Have a task, and all after it, done again; the ids of the tasks concerned. Raises AirflowApiError."""
+        """Have a task, and all after it, done again; the ids of the tasks concerned.
+
+        Raises AirflowApiError.
+        """
         body = {
             "dry_run": False,
             "only_failed": False,
@@ -96,7 +111,9 @@ class AirflowApi:
             "task_ids": [task_id],
             "include_downstream": True,
         }
-        rows = self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)["task_instances"]
+        rows = self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)[
+            "task_instances"
+        ]
         return [str(row["task_id"]) for row in rows]
 
     def dag_run(self, dag_id: str, run_id: str) -> DagRun:
@@ -105,16 +122,20 @@ class AirflowApi:
 
     def dag_runs(self, dag_id: str) -> list[DagRun]:
         """All runs, the newest first."""
-        rows = self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns", params={"order_by": "-run_after", "limit": 1000})[
-            "dag_runs"
-        ]
+        rows = self._request(
+            "GET",
+            f"/api/v2/dags/{dag_id}/dagRuns",
+            params={"order_by": "-run_after", "limit": 1000},
+        )["dag_runs"]
         return [_dag_run(row) for row in rows]
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """State by task id; mapped tasks as `task[0]`, `task[1]`, ... None: not scheduled yet."""
         return {_task_name(row): row["state"] for row in self._task_instances(dag_id, run_id)}
 
-    def task_times(self, dag_id: str, run_id: str) -> dict[str, tuple[datetime | None, datetime | None]]:
+    def task_times(
+        self, dag_id: str, run_id: str
+    ) -> dict[str, tuple[datetime | None, datetime | None]]:
         """Start and end (UTC) by task id, of the last try; None: not yet."""
         return {
             _task_name(row): (_time(row["start_date"]), _time(row["end_date"]))
@@ -122,12 +143,19 @@ class AirflowApi:
         }
 
     def first_start(self, dag_id: str, run_id: str, task_id: str) -> datetime | None:
-        """When the first try of a task began (UTC), however often it was deferred since; None: not yet."""
+        """When the first try of a task began (UTC), however often it was deferred since; None: not
+        yet.
+        """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/tries"
         tries = self._request("GET", path)["task_instances"]
-        return min((datetime.fromisoformat(row["start_date"]) for row in tries if row["start_date"]), default=None)
+        return min(
+            (datetime.fromisoformat(row["start_date"]) for row in tries if row["start_date"]),
+            default=None,
+        )
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int = 1) -> str:
+    def task_log(
+        self, dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int = 1
+    ) -> str:
         """What one try of a task said, one line per entry."""
         answer = self._request(
             "GET",
@@ -154,7 +182,10 @@ class AirflowApi:
         params: Mapping[str, Any],
         map_index: int = -1,
     ) -> None:
-        """Answer as this user. Raises AirflowApiError: 403 not one who may answer, 409 answered before."""
+        """Answer as this user.
+
+        Raises AirflowApiError: 403 not one who may answer, 409 answered before.
+        """
         self._request(
             "PATCH",
             f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/{map_index}/hitlDetails",
@@ -166,17 +197,27 @@ class AirflowApi:
         return f"{self.base_url}/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/required_actions"
 
     def wait_for_dags(self, dag_ids: Collection[str], timeout_seconds: float) -> None:
-        """Until all are known. Raises AirflowApiError with the text of any Dag file that cannot be imported."""
+        """Until all are known.
+
+        Raises AirflowApiError with the text of any Dag file that cannot be imported.
+        """
 
         def all_known() -> bool:
             errors = self._request("GET", "/api/v2/importErrors")["import_errors"]
             if errors:
-                texts = "\n".join(f"{error['filename']}:\n{error['stack_trace']}" for error in errors)
+                texts = "\n".join(
+                    f"{error['filename']}:\n{error['stack_trace']}" for error in errors
+                )
                 raise AirflowApiError(f"Airflow cannot import {len(errors)} Dag file(s):\n{texts}")
-            known = {row["dag_id"] for row in self._request("GET", "/api/v2/dags", params={"limit": 1000})["dags"]}
+            known = {
+                row["dag_id"]
+                for row in self._request("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
+            }
             return known.issuperset(dag_ids)
 
-        self.wait_for(lambda: all_known() or None, f"the Dags {', '.join(sorted(dag_ids))}", timeout_seconds)
+        self.wait_for(
+            lambda: all_known() or None, f"the Dags {', '.join(sorted(dag_ids))}", timeout_seconds
+        )
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout_seconds: float) -> DagRun:
         """Until the run has ended, well or not. Raises AirflowApiError when time is up."""
@@ -188,9 +229,15 @@ class AirflowApi:
         return self.wait_for(ended, f"{dag_id} {run_id} to end", timeout_seconds)
 
     def wait_for_new_run(
-        self, dag_id: str, known: Collection[str], timeout_seconds: float, partition_key: str | None = None
+        self,
+        dag_id: str,
+        known: Collection[str],
+        timeout_seconds: float,
+        partition_key: str | None = None,
     ) -> DagRun:
-        """Until there is a run whose id is not in `known` (and that has this key, when one is named)."""
+        """Until there is a run whose id is not in `known` (and that has this key, when one is
+        named).
+        """
 
         def new_run() -> DagRun | None:
             runs = [run for run in self.dag_runs(dag_id) if run.run_id not in known]
@@ -198,11 +245,20 @@ class AirflowApi:
 
         return self.wait_for(new_run, f"a new run of {dag_id}", timeout_seconds)
 
-    def wait_for_approval(self, dag_id: str, run_id: str, timeout_seconds: float) -> PendingApproval:
-        """Until the run waits for a person, its task parked. Raises AirflowApiError when it ends without asking."""
+    def wait_for_approval(
+        self, dag_id: str, run_id: str, timeout_seconds: float
+    ) -> PendingApproval:
+        """Until the run waits for a person, its task parked.
+
+        Raises AirflowApiError when it ends without asking.
+        """
 
         def parked() -> PendingApproval | None:
-            waiting = [a for a in self.pending_approvals(dag_id, run_id) if a.task_state == "awaiting_input"]
+            waiting = [
+                a
+                for a in self.pending_approvals(dag_id, run_id)
+                if a.task_state == "awaiting_input"
+            ]
             if not waiting and (state := self.dag_run(dag_id, run_id).state) in FINAL_RUN_STATES:
                 raise AirflowApiError(
                     f"{dag_id} {run_id} ended as {state} without asking: {self.task_states(dag_id, run_id)}"
@@ -211,8 +267,13 @@ class AirflowApi:
 
         return self.wait_for(parked, f"{dag_id} {run_id} to ask for approval", timeout_seconds)
 
-    def wait_for(self, look: Callable[[], Found | None], what: str, timeout_seconds: float) -> Found:
-        """Look until there is something. Raises AirflowApiError when time is up, and what `check` raises."""
+    def wait_for(
+        self, look: Callable[[], Found | None], what: str, timeout_seconds: float
+    ) -> Found:
+        """Look until there is something.
+
+        Raises AirflowApiError when time is up, and what `check` raises.
+        """
         deadline = time.monotonic() + timeout_seconds
         while (found := look()) is None:
             self._check()
@@ -222,7 +283,9 @@ class AirflowApi:
         return found
 
     def _task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        answer = self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 1000})
+        answer = self._request(
+            "GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 1000}
+        )
         return list(answer["task_instances"])
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
@@ -240,10 +303,13 @@ class AirflowApi:
         return response.json() if response.content else None
 
     def _log_in(self) -> None:
-        response = self._client.post("/auth/token", json={"username": self.user, "password": self._password})
+        response = self._client.post(
+            "/auth/token", json={"username": self.user, "password": self._password}
+        )
         if response.is_error:
             raise AirflowApiError(
-                f"Airflow refused the login of {self.user}: {response.status_code}", response.status_code
+                f"Airflow refused the login of {self.user}: {response.status_code}",
+                response.status_code,
             )
         self._client.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
 

@@ -1,4 +1,5 @@
-"""What Airflow's four components are started with: their commands, and the variables they all share.
+"""What Airflow's four components are started with: their commands, and the variables they all
+share.
 
     COMMANDS["scheduler"] == ("airflow", "scheduler", "--skip-serve-logs")
     environment(AirflowHome(Path("var/airflow")), port=8080, ...)
@@ -20,7 +21,8 @@ HOST: Final = "127.0.0.1"
 
 MIGRATE: Final = ("airflow", "db", "migrate")
 
-# Task logs lie on a disk that all components see, so nobody has to serve them over a port of its own.
+# Task logs lie on a disk that all components see, so nobody has to serve them over a port of its
+# own.
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "api-server": ("airflow", "api-server", "--workers", "1"),
     "scheduler": ("airflow", "scheduler", "--skip-serve-logs"),
@@ -29,17 +31,25 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 # user: role. A viewer reads, a user may also answer an approval, op and admin also manage Airflow.
-USERS: Final[Mapping[str, str]] = {"admin": "admin", "alice": "user", "bob": "user", "viewer": "viewer"}
+USERS: Final[Mapping[str, str]] = {
+    "admin": "admin",
+    "alice": "user",
+    "bob": "user",
+    "viewer": "viewer",
+}
 
 # The same in every place where Airflow runs with Counterpoise.
 SHARED_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    # Otherwise a triggered run of a Dag that nobody has switched on waits in "queued" without a word.
+    # Otherwise a triggered run of a Dag that nobody has switched on waits in "queued" without a
+    # word.
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     # This switches off the lists of people who may answer, too: approvals would mean nothing.
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
+        f"{user}:{role}" for user, role in USERS.items()
+    ),
     "AIRFLOW__CORE__PARALLELISM": "4",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
@@ -104,14 +114,25 @@ class AirflowHome:
 
 
 def environment(
-    home: AirflowHome, *, port: int, dags: Path, plugins: Path, users: Mapping[str, str], extra: Mapping[str, str]
+    home: AirflowHome,
+    *,
+    port: int,
+    dags: Path,
+    plugins: Path,
+    users: Mapping[str, str],
+    extra: Mapping[str, str],
 ) -> dict[str, str]:
     """The variables for every component: ours over this process' own, `extra` over ours.
 
-    Settings for some other Airflow (`AIRFLOW...`) are left behind. Fresh secrets are made at each call.
+    Settings for some other Airflow (`AIRFLOW...`) are left behind. Fresh secrets are made at each
+    call.
     """
     base_url = f"http://{HOST}:{port}"
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "_AIRFLOW"))}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("AIRFLOW", "_AIRFLOW"))
+    }
     return {
         **inherited,
         **SHARED_VARIABLES,
@@ -125,7 +146,9 @@ def environment(
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{base_url}/execution/",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in users.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
+            f"{user}:{role}" for user, role in users.items()
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home.passwords_file),
         "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.database}",

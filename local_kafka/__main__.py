@@ -18,22 +18,33 @@ from local_kafka.jars import KAFKA_VERSION
 
 def main() -> int:
     """The command line; 0 after Ctrl-C or SIGTERM, 3 when the cluster cannot be started."""
-    parser = argparse.ArgumentParser(prog="python -m local_kafka", description="A real Kafka cluster on this machine.")
-    parser.add_argument("--brokers", type=int, default=3, help="how many; each in a rack of its own (3)")
+    parser = argparse.ArgumentParser(
+        prog="python -m local_kafka", description="A real Kafka cluster on this machine."
+    )
     parser.add_argument(
-        "--directory", type=Path, help="for data and logs, new or empty (a temporary one, removed at the end)"
+        "--brokers", type=int, default=3, help="how many; each in a rack of its own (3)"
+    )
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        help="for data and logs, new or empty (a temporary one, removed at the end)",
     )
     parser.add_argument("--heap", default=DEFAULT_HEAP, help=f"of each broker ({DEFAULT_HEAP})")
     parser.add_argument("--kafka-version", default=KAFKA_VERSION, help=f"({KAFKA_VERSION})")
     arguments = parser.parse_args()
     if arguments.directory and arguments.directory.exists() and any(arguments.directory.iterdir()):
         parser.error(f"--directory {arguments.directory}: is not empty")
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs start with SIGINT ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # a shell's background jobs start with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="kafka-") as temporary:
             directory = (arguments.directory or Path(temporary)).resolve()
-            with running(directory, arguments.brokers, heap=arguments.heap, version=arguments.kafka_version) as kafka:
+            with running(
+                directory, arguments.brokers, heap=arguments.heap, version=arguments.kafka_version
+            ) as kafka:
                 sys.stdout.write(
                     f"bootstrap: {kafka.bootstrap_string}\nlogs: {directory}/broker-*/server.log\nCtrl-C ends it\n"
                 )

@@ -3,8 +3,8 @@
     spec = BrokerSpec(4, "rack-d", properties={"num.io.threads": "2"})
     spec = BrokerSpec(4, "rack-d", listeners=(Listener("OUTSIDE", 19092, advertised="kafka-4.example:9092"),))
 
-Limits: listeners on 127.0.0.1, the first one plaintext; brokers take their configuration from files only, so a change
-needs a restart.
+Limits: listeners on 127.0.0.1, the first one plaintext; brokers take their configuration from files
+only, so a change needs a restart.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 
-# Fit for a small machine and for tests that watch what happens: nothing is created or moved behind our back.
+# Fit for a small machine and for tests that watch what happens: nothing is created or moved behind
+# our back.
 DEFAULT_PROPERTIES: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -40,8 +41,14 @@ _LOG4J = """\
 </Configuration>
 """
 
-# The serial collector and the quick compiler alone: the least memory and the shortest start for JVMs this small.
-LIGHT_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+# The serial collector and the quick compiler alone: the least memory and the shortest start for
+# JVMs this small.
+LIGHT_JVM = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,9 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpec:
-    """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data directories."""
+    """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data
+    directories.
+    """
 
     broker_id: int
     rack: str | None  # None: it names none
@@ -99,10 +108,19 @@ class BrokerHome:
         return tuple(self.directory / f"data-{number}" for number in range(self.spec.log_dirs))
 
     def write_files(self, voters: str, cluster_properties: Mapping[str, str]) -> None:
-        """Write server.properties and log4j2.xml; `voters` is `id@host:port` of each controller, with commas."""
+        """Write server.properties and log4j2.xml; `voters` is `id@host:port` of each controller,
+        with commas.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
-        properties = {**DEFAULT_PROPERTIES, **self._own(voters), **cluster_properties, **self.spec.properties}
-        self.properties_file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+        properties = {
+            **DEFAULT_PROPERTIES,
+            **self._own(voters),
+            **cluster_properties,
+            **self.spec.properties,
+        }
+        self.properties_file.write_text(
+            "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+        )
         write_log4j(self.directory / "log4j2.xml", "SYSTEM_OUT", "INFO")
 
     def _own(self, voters: str) -> dict[str, str]:
@@ -111,8 +129,15 @@ class BrokerHome:
             listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
         more = self.spec.listeners
         listeners += [f"{one.name}://{one.address}" for one in more]
-        advertised = [f"PLAINTEXT://{self.address}", *(f"{one.name}://{one.advertised or one.address}" for one in more)]
-        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{one.name}:{one.protocol}" for one in more)]
+        advertised = [
+            f"PLAINTEXT://{self.address}",
+            *(f"{one.name}://{one.advertised or one.address}" for one in more),
+        ]
+        protocols = [
+            "PLAINTEXT:PLAINTEXT",
+            "CONTROLLER:PLAINTEXT",
+            *(f"{one.name}:{one.protocol}" for one in more),
+        ]
         return {
             "process.roles": "broker" if self.controller_port is None else "broker,controller",
             "node.id": str(self.spec.broker_id),

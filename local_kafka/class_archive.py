@@ -1,9 +1,11 @@
-"""Kafka's classes as a JVM keeps them once read and checked (class data sharing, JEP 350), beside the jars.
+"""Kafka's classes as a JVM keeps them once read and checked (class data sharing, JEP 350), beside
+the jars.
 
     [java, *archived_classes(jars), "-cp", f"{jars}/*", "kafka.Kafka", ...]
 
-A broker starts on little more than half of the processor time. The archive is what a first broker leaves that was
-started with `archive_at_exit` and stopped in good order; without one, all works as before.
+A broker starts on little more than half of the processor time. The archive is what a first broker
+leaves that was started with `archive_at_exit` and stopped in good order; without one, all works as
+before.
 
 Limits: one archive per Java and version of Kafka.
 """
@@ -13,7 +15,8 @@ from pathlib import Path
 
 from counterpoise.java_runtime import java_executable
 
-# A JVM that cannot use an archive says so on standard output, where it would be taken for Kafka's words.
+# A JVM that cannot use an archive says so on standard output, where it would be taken for Kafka's
+# words.
 _QUIET = "-Xlog:cds*=off"
 
 

@@ -5,8 +5,9 @@
         kafka.add_broker(4, "d")
         kafka.kill_broker(1)
 
-The first three brokers are controllers, too (one is, when there are fewer than three), so any single broker may die.
-Later ones are brokers only. Nothing outlives this process (see `local_processes`). One thread uses one cluster.
+The first three brokers are controllers, too (one is, when there are fewer than three), so any
+single broker may die. Later ones are brokers only. Nothing outlives this process (see
+`local_processes`). One thread uses one cluster.
 
 Limits: 256 MiB of heap carry some hundred partitions per broker; say `heap="-Xmx1g"` for thousands.
 """
@@ -35,7 +36,8 @@ from local_processes import Process, free_ports, run, start, wait_until
 DEFAULT_HEAP = "-Xmx256m"
 START_TIMEOUT_SECONDS = 120.0
 STOP_GRACE_SECONDS = 30.0
-# Brokers that go down together cannot do it in order (their controllers go, too): no use in waiting for them.
+# Brokers that go down together cannot do it in order (their controllers go, too): no use in waiting
+# for them.
 ORPHAN_GRACE_SECONDS = 1.0
 CONTROLLERS = 3
 
@@ -45,7 +47,10 @@ class LocalKafkaError(CounterpoiseError):
 
 
 class LocalKafka:
-    """See the module's text. `directory` keeps data and logs (`broker-N/server.log`) after the end."""
+    """See the module's text.
+
+    `directory` keeps data and logs (`broker-N/server.log`) after the end.
+    """
 
     def __init__(
         self,
@@ -73,14 +78,20 @@ class LocalKafka:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
     # -- the whole cluster
 
     def start(self) -> None:
-        """Start all brokers and wait until each serves and knows the others. Raises ChildFailedError."""
+        """Start all brokers and wait until each serves and knows the others.
+
+        Raises ChildFailedError.
+        """
         if self._processes:
             raise LocalKafkaError(f"the cluster in {self.directory} is running already")
         if not self._jvm_options:
@@ -96,7 +107,9 @@ class LocalKafka:
             raise
 
     def stop(self) -> None:
-        """End all brokers at once, as a power cut would: Kafka stands it, and nobody is left to take over leaders."""
+        """End all brokers at once, as a power cut would: Kafka stands it, and nobody is left to
+        take over leaders.
+        """
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -105,7 +118,10 @@ class LocalKafka:
         self._frozen.clear()
 
     def wait_until_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
-        """Wait until every live broker, asked itself, lists every live broker. Raises ChildFailedError."""
+        """Wait until every live broker, asked itself, lists every live broker.
+
+        Raises ChildFailedError.
+        """
         expected = set(self.live_brokers)
         waiting = list(self.live_brokers)
 
@@ -120,7 +136,9 @@ class LocalKafka:
     @property
     def live_brokers(self) -> tuple[int, ...]:
         """The ids of the brokers that run and are not frozen."""
-        running = (broker_id for broker_id, process in self._processes.items() if process.poll() is None)
+        running = (
+            broker_id for broker_id, process in self._processes.items() if process.poll() is None
+        )
         return tuple(sorted(set(running) - self._frozen))
 
     @property
@@ -141,15 +159,26 @@ class LocalKafka:
     # -- one broker
 
     def home(self, broker_id: int) -> BrokerHome:
-        """Where a broker lives: directories, port, log. Raises LocalKafkaError for an id that is not here."""
+        """Where a broker lives: directories, port, log.
+
+        Raises LocalKafkaError for an id that is not here.
+        """
         if broker_id not in self._homes:
-            raise LocalKafkaError(f"there is no broker {broker_id}; there are {sorted(self._homes)}")
+            raise LocalKafkaError(
+                f"there is no broker {broker_id}; there are {sorted(self._homes)}"
+            )
         return self._homes[broker_id]
 
     def add_broker(
-        self, broker_id: int, rack: str, properties: Mapping[str, str] | None = None, log_dirs: int = 1
+        self,
+        broker_id: int,
+        rack: str,
+        properties: Mapping[str, str] | None = None,
+        log_dirs: int = 1,
     ) -> None:
-        """Start one more broker (no controller); returns when it is registered, unfenced and known to all."""
+        """Start one more broker (no controller); returns when it is registered, unfenced and known
+        to all.
+        """
         if broker_id in self._homes:
             raise LocalKafkaError(f"there is a broker {broker_id} already")
         self._prepare([BrokerSpec(broker_id, rack, properties or {}, log_dirs)])
@@ -161,7 +190,10 @@ class LocalKafka:
         self._end(broker_id).stop(STOP_GRACE_SECONDS)
 
     def kill_broker(self, broker_id: int) -> None:
-        """kill -9; returns when the process is gone. The cluster notices after `broker.session.timeout.ms`."""
+        """kill -9; returns when the process is gone.
+
+        The cluster notices after `broker.session.timeout.ms`.
+        """
         process = self._end(broker_id)
         process.kill()
         process.wait()
@@ -172,10 +204,15 @@ class LocalKafka:
         self._frozen.add(broker_id)
 
     def wait_until_fenced(self, broker_id: int) -> None:
-        """Wait until no live broker lists it any more: its session has ended, and Kafka's tools no longer ask it."""
+        """Wait until no live broker lists it any more: its session has ended, and Kafka's tools no
+        longer ask it.
+        """
 
         def is_fenced() -> bool:
-            return all((seen := _brokers_seen_by(address)) and broker_id not in seen for address in self.bootstrap)
+            return all(
+                (seen := _brokers_seen_by(address)) and broker_id not in seen
+                for address in self.bootstrap
+            )
 
         wait_until(is_fenced, f"broker {broker_id} to be fenced", START_TIMEOUT_SECONDS)
 
@@ -185,7 +222,10 @@ class LocalKafka:
         self._frozen.discard(broker_id)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a stopped or killed broker, or stop and start a running one; same data and port. Waits until ready."""
+        """Start a stopped or killed broker, or stop and start a running one; same data and port.
+
+        Waits until ready.
+        """
         self.home(broker_id)
         if broker_id in self._processes:
             self.stop_broker(broker_id)
@@ -197,16 +237,19 @@ class LocalKafka:
     def tool(
         self, main_class: str, *arguments: str, check: bool = True, timeout_seconds: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of Kafka's command-line tools, e.g. `org.apache.kafka.tools.TopicCommand`; takes 1-2 s.
+        """Run one of Kafka's command-line tools, e.g. `org.apache.kafka.tools.TopicCommand`; takes
+        1-2 s.
 
-        Raises LocalKafkaError with its output when it ends with another code than 0, unless `check` is False, and
-        TimeoutError.
+        Raises LocalKafkaError with its output when it ends with another code than 0, unless `check`
+        is False, and TimeoutError.
         """
         java = self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP)
         command = [*java, main_class, *arguments]
         done = run(command, name=main_class, timeout_seconds=timeout_seconds, env=_environment())
         if check and done.returncode != 0:
-            raise LocalKafkaError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise LocalKafkaError(
+                f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
         return done
 
     # -- inside
@@ -221,15 +264,22 @@ class LocalKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         write_log4j(self.directory / "tools-log4j2.xml", "SYSTEM_ERR", "WARN")
         ports = iter(free_ports(2 * len(specs)))
-        voters = 0 if self._voters else min(CONTROLLERS, len(specs)) if len(specs) >= CONTROLLERS else 1
+        voters = (
+            0 if self._voters else min(CONTROLLERS, len(specs)) if len(specs) >= CONTROLLERS else 1
+        )
         homes = [
             BrokerHome(
-                spec, self.directory / f"broker-{spec.broker_id}", next(ports), next(ports) if n < voters else None
+                spec,
+                self.directory / f"broker-{spec.broker_id}",
+                next(ports),
+                next(ports) if n < voters else None,
             )
             for n, spec in enumerate(specs)
         ]
         self._voters = self._voters or ",".join(
-            f"{home.spec.broker_id}@{HOST}:{home.controller_port}" for home in homes if home.controller_port
+            f"{home.spec.broker_id}@{HOST}:{home.controller_port}"
+            for home in homes
+            if home.controller_port
         )
         for home in homes:
             home.write_files(self._voters, self._properties)
@@ -238,7 +288,13 @@ class LocalKafka:
         self._homes.update({home.spec.broker_id: home for home in homes})
 
     def _format(self, home: BrokerHome) -> None:
-        arguments = ("format", "--cluster-id", self.cluster_id, "--config", str(home.properties_file))
+        arguments = (
+            "format",
+            "--cluster-id",
+            self.cluster_id,
+            "--config",
+            str(home.properties_file),
+        )
         self.tool("kafka.tools.StorageTool", *arguments)
 
     def _launch(self, broker_id: int) -> None:
@@ -269,9 +325,11 @@ class LocalKafka:
 
 
 def _archive_classes(version: str) -> None:
-    """The first start on a machine runs one broker up and down before: all later ones start in half the time.
+    """The first start on a machine runs one broker up and down before: all later ones start in half
+    the time.
 
-    A Java that writes no archive leaves an empty file in its place, which no JVM minds, and is not tried again.
+    A Java that writes no archive leaves an empty file in its place, which no JVM minds, and is not
+    tried again.
     """
     jars = kafka_jars(version)
     archive = archive_of(jars)
@@ -282,7 +340,9 @@ def _archive_classes(version: str) -> None:
             return
         with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=jars.parent) as scratch:
             written = Path(scratch, archive.name)
-            with LocalKafka(Path(scratch, "kafka"), 1, version=version, jvm_options=archive_at_exit(written)) as kafka:
+            with LocalKafka(
+                Path(scratch, "kafka"), 1, version=version, jvm_options=archive_at_exit(written)
+            ) as kafka:
                 kafka.stop_broker(1)
             written.touch()
             written.replace(archive)
@@ -296,7 +356,9 @@ def running(
     heap: str = DEFAULT_HEAP,
     version: str = KAFKA_VERSION,
 ) -> Iterator[LocalKafka]:
-    """A started cluster, stopped on the way out: `with running(tmp_path) as kafka: yield kafka` is a fixture."""
+    """A started cluster, stopped on the way out: `with running(tmp_path) as kafka: yield kafka` is
+    a fixture.
+    """
     with LocalKafka(directory, brokers, properties, heap, version) as kafka:
         yield kafka
 
@@ -308,7 +370,9 @@ def brokers_in_racks(*racks: str) -> tuple[BrokerSpec, ...]:
 
 def _specs(brokers: int | Sequence[BrokerSpec]) -> tuple[BrokerSpec, ...]:
     specs = (
-        tuple(brokers) if not isinstance(brokers, int) else brokers_in_racks(*(f"rack-{n + 1}" for n in range(brokers)))
+        tuple(brokers)
+        if not isinstance(brokers, int)
+        else brokers_in_racks(*(f"rack-{n + 1}" for n in range(brokers)))
     )
     ids = [spec.broker_id for spec in specs]
     if not specs or len(set(ids)) < len(ids):
@@ -322,15 +386,23 @@ def _internal_topic_factors(brokers: int) -> dict[str, str]:
 
 
 def _new_cluster_id() -> str:
-    """As Kafka's Uuid.randomUuid: base64url of 16 bytes, never with a leading dash, which tools take for an option."""
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """As Kafka's Uuid.randomUuid: base64url of 16 bytes, never with a leading dash, which tools
+    take for an option.
+    """
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
+        "-"
+    ):
         pass
     return text
 
 
 def _environment() -> dict[str, str]:
     """Ours, without the variables by which a JVM takes options from the air."""
-    return {key: value for key, value in os.environ.items() if key not in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+    }
 
 
 def _ignore(_error: object) -> None:
@@ -338,12 +410,14 @@ def _ignore(_error: object) -> None:
 
 
 def _brokers_seen_by(address: str) -> set[int]:
-    """The unfenced brokers in the metadata of the broker at `address`; empty when it does not answer yet."""
+    """The unfenced brokers in the metadata of the broker at `address`; empty when it does not
+    answer yet.
+    """
     config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0, "error_cb": _ignore}
     client = AdminClient(config)
     answer = client.describe_cluster(request_timeout=1.0)
-    # Asked for and not raised: its traceback would hold the client, and librdkafka's own thread, which lets go of the
-    # answer last, must not be the one that ends the client.
+    # Asked for and not raised: its traceback would hold the client, and librdkafka's own thread,
+    # which lets go of the answer last, must not be the one that ends the client.
     if answer.exception() is not None:
         return set()
     return {node.id for node in answer.result().nodes}

@@ -2,10 +2,11 @@
 
     classpath = kafka_jars("4.3.1") / "*"
 
-They are kept in `~/.cache/counterpoise/kafka/<version>/` (XDG_CACHE_HOME is honoured), whole or not at all. Set
-COUNTERPOISE_MAVEN_REPOSITORY to the address of a mirror to fetch from there.
+They are kept in `~/.cache/counterpoise/kafka/<version>/` (XDG_CACHE_HOME is honoured), whole or not
+at all. Set COUNTERPOISE_MAVEN_REPOSITORY to the address of a mirror to fetch from there.
 
-Limits: Kafka 4.x, whose log binding is log4j 2. Kafka Connect is left out: nothing here needs its forty jars.
+Limits: Kafka 4.x, whose log binding is log4j 2. Kafka Connect is left out: nothing here needs its
+forty jars.
 """
 
 import fcntl
@@ -27,7 +28,8 @@ MIRROR = "COUNTERPOISE_MAVEN_REPOSITORY"
 COMPLETE = ".complete"
 DOWNLOAD_TIMEOUT_SECONDS = 600
 
-# Ivy asks for sources and javadoc of every module unless told otherwise: that alone is half of the time.
+# Ivy asks for sources and javadoc of every module unless told otherwise: that alone is half of the
+# time.
 _SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="maven"/>
@@ -38,7 +40,8 @@ _SETTINGS = """\
 </ivysettings>
 """
 
-# Kafka's POMs name log4j-core 2.25.4 and slf4j 1.7; log4j-slf4j-impl joins the two. Without it brokers log nothing.
+# Kafka's POMs name log4j-core 2.25.4 and slf4j 1.7; log4j-slf4j-impl joins the two. Without it
+# brokers log nothing.
 _MODULES = """\
 <ivy-module version="2.0">
   <info organisation="local" module="kafka"/>
@@ -60,7 +63,8 @@ class KafkaDownloadError(CounterpoiseError):
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The directory with the jars of this Kafka version; the first call fetches them (45 MB, about a minute).
+    """The directory with the jars of this Kafka version; the first call fetches them (45 MB, about
+    a minute).
 
     Raises KafkaDownloadError, and NoJavaError from the search for a Java.
     """
@@ -89,7 +93,9 @@ def _fetch(version: str, directory: Path) -> None:
         jars = scratch / "jars"
         for module in ("kafka_2.13", "kafka-tools"):
             if not (jars / f"{module}-{version}.jar").exists():
-                raise KafkaDownloadError(f"Kafka {version} was fetched without {module}-{version}.jar; try again")
+                raise KafkaDownloadError(
+                    f"Kafka {version} was fetched without {module}-{version}.jar; try again"
+                )
         (jars / COMPLETE).touch()
         shutil.rmtree(directory, ignore_errors=True)
         jars.rename(directory)
@@ -107,7 +113,12 @@ def _run_ivy(version: str, scratch: Path) -> None:
     command += ["-confs", "default", "-types", "jar", "bundle"]
     command += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
     try:
-        done = run(command, cwd=scratch, name="the download of Kafka", timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS)
+        done = run(
+            command,
+            cwd=scratch,
+            name="the download of Kafka",
+            timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
+        )
     except TimeoutError as error:
         raise KafkaDownloadError(
             f"Kafka {version} was not fetched in {DOWNLOAD_TIMEOUT_SECONDS} s; try again"
@@ -135,5 +146,7 @@ def _ivy_jar() -> Path:
     places = spec.submodule_search_locations if spec else None
     jars = sorted(Path(next(iter(places))).glob("jars/ivy-*.jar")) if places else []
     if not jars:
-        raise KafkaDownloadError("no jars/ivy-*.jar inside pyspark; install pyspark from requirements.txt")
+        raise KafkaDownloadError(
+            "no jars/ivy-*.jar inside pyspark; install pyspark from requirements.txt"
+        )
     return jars[-1]

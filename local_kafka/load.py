@@ -35,7 +35,9 @@ PACE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to make: either `replica_assignments` (per partition the replicas, preferred leader first) or counts."""
+    """A topic to make: either `replica_assignments` (per partition the replicas, preferred leader
+    first) or counts.
+    """
 
     name: str
     replica_assignments: Sequence[Sequence[int]] = ()
@@ -52,14 +54,26 @@ class TopicSpec:
         """As the admin client takes it."""
         if self.replica_assignments:
             assignments = [list(replicas) for replicas in self.replica_assignments]
-            return NewTopic(self.name, len(assignments), replica_assignment=assignments, config=dict(self.configs))
-        return NewTopic(self.name, self.partitions, self.replication_factor, config=dict(self.configs))
+            return NewTopic(
+                self.name,
+                len(assignments),
+                replica_assignment=assignments,
+                config=dict(self.configs),
+            )
+        return NewTopic(
+            self.name, self.partitions, self.replication_factor, config=dict(self.configs)
+        )
 
 
 def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
-    """Make topics; returns when every partition has a leader. Raises LocalKafkaError with the broker's reason."""
+    """Make topics; returns when every partition has a leader.
+
+    Raises LocalKafkaError with the broker's reason.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    futures = admin.create_topics([topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS)
+    futures = admin.create_topics(
+        [topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS
+    )
     for name, future in futures.items():
         try:
             future.result()
@@ -79,8 +93,11 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
     wait_until(all_led, "leaders of the new topics", TIMEOUT_SECONDS)
 
 
-def fill(bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_bytes: int = 10_000) -> None:
-    """Write that many bytes to each partition, as records that do not compress; returns when all replicas have them.
+def fill(
+    bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_bytes: int = 10_000
+) -> None:
+    """Write that many bytes to each partition, as records that do not compress; returns when all
+    replicas have them.
 
     Raises LocalKafkaError when a record is refused or not acknowledged.
     """
@@ -91,7 +108,8 @@ def fill(bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_
             "log_level": 0,
             "acks": "all",
             "linger.ms": 20,
-            # As small as producers make them: Kafka's throttle also counts the part of a batch that a fetch cuts off.
+            # As small as producers make them: Kafka's throttle also counts the part of a batch that
+            # a fetch cuts off.
             "batch.size": 32768,
             "queue.buffering.max.kbytes": 65536,
         }
@@ -106,12 +124,18 @@ def fill(bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_
                 del left[partition]
     unsent = producer.flush(FILL_TIMEOUT_SECONDS)
     if errors:
-        raise LocalKafkaError(f"{len(errors)} records for {topic} failed, the first one with: {errors[0].str()}")
+        raise LocalKafkaError(
+            f"{len(errors)} records for {topic} failed, the first one with: {errors[0].str()}"
+        )
     if unsent:
-        raise LocalKafkaError(f"{unsent} records for {topic} were not acknowledged in {FILL_TIMEOUT_SECONDS:g} s")
+        raise LocalKafkaError(
+            f"{unsent} records for {topic} were not acknowledged in {FILL_TIMEOUT_SECONDS:g} s"
+        )
 
 
-def _produce(producer: Producer, topic: str, value: bytes, partition: int, errors: list[KafkaError]) -> None:
+def _produce(
+    producer: Producer, topic: str, value: bytes, partition: int, errors: list[KafkaError]
+) -> None:
     def delivered(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             errors.append(error)
@@ -147,7 +171,9 @@ class SteadyProducer:
         self._topic = topic
         self._rate = records_per_second
         self._noise = _Noise(record_bytes)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all", **(configs or {})})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all", **(configs or {})}
+        )
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"producer to {topic}", daemon=True)
 
@@ -156,7 +182,10 @@ class SteadyProducer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 

@@ -1,14 +1,17 @@
-"""Child processes that never outlive their parent, however it ends: return, exception, Ctrl-C or kill -9.
+"""Child processes that never outlive their parent, however it ends: return, exception, Ctrl-C or
+kill -9.
 
     process = start(["java", "-version"], log_path=Path("java.log"), name="java")
     process.wait(timeout_seconds=10)
 
-Each command gets a small keeper process (`keeper.py`) between itself and us. The keeper notices when we are gone,
-because a pipe that only we hold open closes, and then ends the command and everything the command started. Commands run
-in a session of their own, so Ctrl-C in a terminal reaches us alone, and we stop them.
+Each command gets a small keeper process (`keeper.py`) between itself and us. The keeper notices
+when we are gone, because a pipe that only we hold open closes, and then ends the command and
+everything the command started. Commands run in a session of their own, so Ctrl-C in a terminal
+reaches us alone, and we stop them.
 
-Limits: the full promise holds on Linux; elsewhere only the command's own process group is cleared. A parent that forks
-without exec (`multiprocessing` by fork) hands the pipe on, and the promise then waits for that fork, too.
+Limits: the full promise holds on Linux; elsewhere only the command's own process group is cleared.
+A parent that forks without exec (`multiprocessing` by fork) hands the pipe on, and the promise then
+waits for that fork, too.
 """
 
 import contextlib
@@ -29,8 +32,8 @@ KEEPER = Path(__file__).with_name("keeper.py")
 POLL_SECONDS = 0.05
 _FREEZE_SECONDS = 10.0
 LOG_LINES_SHOWN = 20
-# Below the range from which Linux takes the ports of outgoing connections (32768 up), so that none of those can sit on
-# the port of a server that is down for a moment.
+# Below the range from which Linux takes the ports of outgoing connections (32768 up), so that none
+# of those can sit on the port of a server that is down for a moment.
 PORT_RANGE = range(15000, 32000)
 
 
@@ -42,7 +45,13 @@ class Process:
     """A running command; made by `start`."""
 
     def __init__(
-        self, keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path, pid: int
+        self,
+        keeper: "subprocess.Popen[bytes]",
+        life_fd: int,
+        status_fd: int,
+        name: str,
+        log_path: Path,
+        pid: int,
     ) -> None:
         self.name = name
         self.log_path = log_path
@@ -61,7 +70,9 @@ class Process:
         return self._keeper.pid
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal that ended it) once the command and all it started are gone."""
+        """The exit code (negative: the signal that ended it) once the command and all it started
+        are gone.
+        """
         if self._exit_code is None and self._keeper.poll() is not None:
             self._exit_code = self._read_exit_code()
             self._close()
@@ -72,7 +83,9 @@ class Process:
         try:
             self._keeper.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self.name} (pid {self.pid}) still runs after {timeout_seconds:g} s") from None
+            raise TimeoutError(
+                f"{self.name} (pid {self.pid}) still runs after {timeout_seconds:g} s"
+            ) from None
         code = self.poll()
         assert code is not None  # the keeper has ended, so poll knows
         return code
@@ -89,7 +102,10 @@ class Process:
                 os.write(self._life_fd, f"stop {grace_seconds}\n".encode())
 
     def kill(self) -> None:
-        """SIGKILL to the command, as in a crash; does nothing when it has ended. What it started is cleared up."""
+        """SIGKILL to the command, as in a crash; does nothing when it has ended.
+
+        What it started is cleared up.
+        """
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -98,7 +114,9 @@ class Process:
         Returns when every thread has stopped; until then it might still answer.
         """
         self._signal(signal.SIGSTOP)
-        wait_until(lambda: _has_stopped(self.pid), f"{self.name} to stop its clock", _FREEZE_SECONDS)
+        wait_until(
+            lambda: _has_stopped(self.pid), f"{self.name} to stop its clock", _FREEZE_SECONDS
+        )
 
     def thaw(self) -> None:
         """SIGCONT: end of `freeze`."""
@@ -137,15 +155,25 @@ def start(
     orphan_grace_seconds: float = 10.0,
     error_path: Path | None = None,
 ) -> Process:
-    """Start `command`; its output is appended to `log_path`, errors to `error_path` when that is given.
+    """Start `command`; its output is appended to `log_path`, errors to `error_path` when that is
+    given.
 
-    Raises ChildFailedError when it cannot be executed.
-    `orphan_grace_seconds` is the time between SIGTERM and SIGKILL when this process dies without a stop.
+    Raises ChildFailedError when it cannot be executed. `orphan_grace_seconds` is the time between
+    SIGTERM and SIGKILL when this process dies without a stop.
     """
     log_path.parent.mkdir(parents=True, exist_ok=True)
     life_read, life_write = os.pipe()
     status_read, status_write = os.pipe()
-    arguments = [sys.executable, "-I", "-S", KEEPER, life_read, status_write, orphan_grace_seconds, *command]
+    arguments = [
+        sys.executable,
+        "-I",
+        "-S",
+        KEEPER,
+        life_read,
+        status_write,
+        orphan_grace_seconds,
+        *command,
+    ]
     try:
         with log_path.open("ab") as log, (error_path or log_path).open("ab") as errors:
             keeper = subprocess.Popen(
@@ -169,7 +197,9 @@ def start(
     return Process(keeper, life_write, status_read, name, log_path, pid)
 
 
-def _read_pid(keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path) -> int:
+def _read_pid(
+    keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path
+) -> int:
     said = b""
     while not said.endswith(b"\n") and (chunk := os.read(status_fd, 1)):
         said += chunk
@@ -196,7 +226,15 @@ def run(
     """
     with tempfile.TemporaryDirectory() as folder:
         out, errors = Path(folder) / "out", Path(folder) / "err"
-        process = start(command, log_path=out, error_path=errors, name=name, env=env, cwd=cwd, orphan_grace_seconds=0)
+        process = start(
+            command,
+            log_path=out,
+            error_path=errors,
+            name=name,
+            env=env,
+            cwd=cwd,
+            orphan_grace_seconds=0,
+        )
         try:
             code = process.wait(timeout_seconds)
         finally:
@@ -225,7 +263,8 @@ def wait_until(
 ) -> None:
     """Poll until `condition()` is true.
 
-    Raises ChildFailedError, with the last log lines, when time is up or a process of `while_alive` ends.
+    Raises ChildFailedError, with the last log lines, when time is up or a process of `while_alive`
+    ends.
     """
     processes = (while_alive,) if isinstance(while_alive, Process) else tuple(while_alive)
     deadline = time.monotonic() + timeout_seconds
@@ -237,7 +276,9 @@ def wait_until(
                     f"{process.last_log_lines()}"
                 )
         if time.monotonic() >= deadline:
-            logs = "".join(f"\n{process.log_path}:\n{process.last_log_lines()}" for process in processes)
+            logs = "".join(
+                f"\n{process.log_path}:\n{process.last_log_lines()}" for process in processes
+            )
             raise ChildFailedError(f"waited {timeout_seconds:g} s in vain for {what}{logs}")
         time.sleep(poll_seconds)
 

@@ -1,16 +1,18 @@
-"""The intermediate process between a parent and one of its children; see the package's text for what it promises.
+"""The intermediate process between a parent and one of its children; see the package's text for
+what it promises.
 
 Run by file path, never imported by the parent:
 
     python -I -S keeper.py LIFE_FD STATUS_FD GRACE_SECONDS COMMAND [ARGUMENT ...]
 
-It reads LIFE_FD: `stop SECONDS` asks for an orderly end, end of file means that the parent is gone, however it went.
-It writes to STATUS_FD: `pid N` or `failed REASON` once, then `exit CODE` (negative: ended by that signal).
-It ends when nothing that it started, directly or not, is left.
+It reads LIFE_FD: `stop SECONDS` asks for an orderly end, end of file means that the parent is gone,
+however it went. It writes to STATUS_FD: `pid N` or `failed REASON` once, then `exit CODE`
+(negative: ended by that signal). It ends when nothing that it started, directly or not, is left.
 
-Limits: on Linux it adopts all descendants (`PR_SET_CHILD_SUBREAPER`), so daemons and processes with sessions of their
-own are found too; elsewhere only the command's process group is. A keeper killed with -9 takes the command along
-(`PR_SET_PDEATHSIG`), but not what the command started. It must start fast: standard library only, and little of it.
+Limits: on Linux it adopts all descendants (`PR_SET_CHILD_SUBREAPER`), so daemons and processes with
+sessions of their own are found too; elsewhere only the command's process group is. A keeper killed
+with -9 takes the command along (`PR_SET_PDEATHSIG`), but not what the command started. It must
+start fast: standard library only, and little of it.
 """
 
 import ctypes
@@ -60,7 +62,9 @@ def _state_and_parent(pid: str) -> tuple[str, int] | None:
 class Keeper:
     """Starts the command, watches it and the parent, and clears up."""
 
-    def __init__(self, life_fd: int, status_fd: int, grace_seconds: float, command: list[str]) -> None:
+    def __init__(
+        self, life_fd: int, status_fd: int, grace_seconds: float, command: list[str]
+    ) -> None:
         self.life_fd = life_fd
         self.status_fd = status_fd
         self.grace_seconds = grace_seconds
@@ -86,12 +90,16 @@ class Keeper:
     def _catch_signals(self) -> None:
         os.set_blocking(self.wake_write, False)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, however idle, makes the wake-up pipe speak
+        signal.signal(
+            signal.SIGCHLD, lambda *_: None
+        )  # a handler, however idle, makes the wake-up pipe speak
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._begin_stop(self.grace_seconds))
 
     def _start_command(self) -> None:
-        """Fork and exec; an exec that fails comes back as OSError, through a pipe that closes when exec succeeds."""
+        """Fork and exec; an exec that fails comes back as OSError, through a pipe that closes when
+        exec succeeds.
+        """
         keeper_pid = os.getpid()
         failure_read, failure_write = os.pipe()
         self.pid = os.fork()
@@ -110,7 +118,13 @@ class Keeper:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != keeper_pid:  # the keeper died before the line above took hold
                 os._exit(1)
-            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            for number in (
+                signal.SIGCHLD,
+                signal.SIGTERM,
+                signal.SIGINT,
+                signal.SIGHUP,
+                signal.SIGPIPE,
+            ):
                 signal.signal(number, signal.SIG_DFL)
             for fd in (self.life_fd, self.status_fd):
                 os.set_inheritable(fd, False)
@@ -120,7 +134,9 @@ class Keeper:
         os._exit(127)
 
     def _watch(self) -> None:
-        """Until the command has ended: pass on the parent's wish, or its death, and lose patience when time is up."""
+        """Until the command has ended: pass on the parent's wish, or its death, and lose patience
+        when time is up.
+        """
         sources = [self.life_fd, self.wake_read]
         while self.exit_code is None:
             timeout = None if self.stop_at is None else max(0.0, self.stop_at - time.monotonic())
@@ -130,7 +146,11 @@ class Keeper:
             if self.life_fd in ready and not self._read_wish():
                 sources.remove(self.life_fd)
             self._reap()
-            if self.exit_code is None and self.stop_at is not None and time.monotonic() >= self.stop_at:
+            if (
+                self.exit_code is None
+                and self.stop_at is not None
+                and time.monotonic() >= self.stop_at
+            ):
                 self._sweep(0)
 
     def _read_wish(self) -> bool:
@@ -145,11 +165,14 @@ class Keeper:
     def _begin_stop(self, grace_seconds: float) -> None:
         if self.stop_at is None:
             self.stop_at = time.monotonic() + grace_seconds
-            # The command first, alone: a supervisor wants to stop its own children in its own order.
+            # The command first, alone: a supervisor wants to stop its own children in its own
+            # order.
             _send([self.pid], signal.SIGTERM)
 
     def _sweep(self, grace_seconds: float) -> None:
-        """End everything below: SIGTERM, at most `grace_seconds`, then SIGKILL for as long as anything is there."""
+        """End everything below: SIGTERM, at most `grace_seconds`, then SIGKILL for as long as
+        anything is there.
+        """
         deadline = time.monotonic() + grace_seconds
         if grace_seconds > 0:
             self._send_all(signal.SIGTERM)
@@ -202,7 +225,9 @@ def _send(pids: list[int], number: int) -> None:
         try:
             os.kill(pid, number)
             if number == signal.SIGTERM:
-                os.kill(pid, signal.SIGCONT)  # a frozen process takes note of SIGTERM only once thawed
+                os.kill(
+                    pid, signal.SIGCONT
+                )  # a frozen process takes note of SIGTERM only once thawed
         except ProcessLookupError:
             continue
 

@@ -13,7 +13,13 @@ class CounterpoisePlugin(AirflowPlugin):
     """Pages, and where Airflow shows them."""
 
     name = "counterpoise"
-    fastapi_apps = [{"app": build_app(installation.open_site), "url_prefix": "/counterpoise", "name": "counterpoise"}]  # noqa: RUF012
+    fastapi_apps = [
+        {
+            "app": build_app(installation.open_installation),
+            "url_prefix": "/counterpoise",
+            "name": "counterpoise",
+        }
+    ]
     external_views = [  # noqa: RUF012 - Airflow's own form
         {
             "name": "Balance reports",

@@ -1,9 +1,11 @@
-"""Spark job `analysis_round`: the jobs `leader_balance` and `partition_load` in one session, all their tables.
+"""Spark job `analysis_round`: the jobs `leader_balance` and `partition_load` in one session, all
+their tables.
 
     spark-submit spark_jobs/analysis_round.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
         --snapshots snapshots.json
 
-The arguments are explained in rounds.py, the tables in the two jobs. The history is read and compared once for both.
+The arguments are explained in rounds.py, the tables in the two jobs. The history is read and
+compared once for both.
 """
 
 import sys
@@ -39,7 +41,9 @@ def write_analysis(round_: Round) -> None:
         changes = change_tables(round_, compared, only_changes(compared))
         round_.write(load_tables(round_, compared) | topic_tables(round_, compared) | changes)
 
-    side_by_side(write_compared, lambda: round_.write(broker_tables(round_) | log_dir_tables(round_)))
+    side_by_side(
+        write_compared, lambda: round_.write(broker_tables(round_) | log_dir_tables(round_))
+    )
 
 
 def main(argv: Sequence[str]) -> int:

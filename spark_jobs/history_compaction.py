@@ -1,13 +1,16 @@
-"""Spark job `history_compaction`: puts the rows of many files into one, and makes a day's PARTITION_LOAD_DAILY.
+"""Spark job `history_compaction`: puts the rows of many files into one, and makes a day's
+PARTITION_LOAD_DAILY.
 
     spark-submit spark_jobs/history_compaction.py --store file:///var/lib/counterpoise --work work/1 --plan plan.json
 
-PLAN is JSON: `merges` has for each file to be made its number (`output`), the table and the `files` to take rows from,
-each with the `snapshot_ids` whose rows to take; `daily` has the same of PARTITION_LOAD, and a `date`. What is made lies
-in `<WORK>/<table>/output=<number>/`, one file each: rows by snapshot, those of a snapshot in the order that they had.
-Nothing else is written and nothing is deleted: who has asked for it checks it and gives it its place.
+PLAN is JSON: `merges` has for each file to be made its number (`output`), the table and the `files`
+to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has the same of
+PARTITION_LOAD, and a `date`. What is made lies in `<WORK>/<table>/output=<number>/`, one file each:
+rows by snapshot, those of a snapshot in the order that they had. Nothing else is written and
+nothing is deleted: who has asked for it checks it and gives it its place.
 
-Limits: an object store needs Hadoop's connector for it among Spark's jars. The rows of one file are sorted by one task.
+Limits: an object store needs Hadoop's connector for it among Spark's jars. The rows of one file are
+sorted by one task.
 """
 
 import argparse
@@ -43,7 +46,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=_JOB, description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--store", required=True, help="URI or directory of the store")
     parser.add_argument("--work", required=True, help="folder of the store for what is made")
-    parser.add_argument("--plan", required=True, type=Path, help="JSON: which rows of which files become which file")
+    parser.add_argument(
+        "--plan", required=True, type=Path, help="JSON: which rows of which files become which file"
+    )
     arguments = parser.parse_args(argv)
     try:
         plan = load_plan(arguments.plan)
@@ -52,25 +57,37 @@ def main(argv: Sequence[str]) -> int:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{_JOB}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED
-    print(f"{_JOB}: {len(plan['merges'])} file(s) merged, {len(plan['daily'])} day(s) of loads made")
+    print(
+        f"{_JOB}: {len(plan['merges'])} file(s) merged, {len(plan['daily'])} day(s) of loads made"
+    )
     return 0
 
 
-def compact(spark: SparkSession, store: str, work: str, plan: Mapping[str, Sequence[Entry]]) -> None:
+def compact(
+    spark: SparkSession, store: str, work: str, plan: Mapping[str, Sequence[Entry]]
+) -> None:
     """Makes all files of the plan, with one read per table."""
     for table in sorted({entry["table"] for entry in plan["merges"]}):
         entries = [entry for entry in plan["merges"] if entry["table"] == table]
-        merged = build_merged(read_rows(spark, store, table, entries), min(len(entries), _MOST_TASKS))
+        merged = build_merged(
+            read_rows(spark, store, table, entries), min(len(entries), _MOST_TASKS)
+        )
         write(merged.select(*_columns(table), "output"), f"{store}/{work}/{table}")
     if plan["daily"]:
         loads = read_rows(spark, store, "partition_load", plan["daily"])
-        daily = build_partition_load_daily(loads).repartition(min(len(plan["daily"]), _MOST_TASKS), "output")
-        write(daily.sortWithinPartitions("output", "topic", "partition"), f"{store}/{work}/{_DAILY}")
+        daily = build_partition_load_daily(loads).repartition(
+            min(len(plan["daily"]), _MOST_TASKS), "output"
+        )
+        write(
+            daily.sortWithinPartitions("output", "topic", "partition"), f"{store}/{work}/{_DAILY}"
+        )
 
 
 def build_merged(rows: DataFrame, tasks: int) -> DataFrame:
     """The rows of each output in one task, by snapshot, and then as they lay."""
-    return rows.repartition(tasks, "output").sortWithinPartitions("output", "snapshot_id", "row_index")
+    return rows.repartition(tasks, "output").sortWithinPartitions(
+        "output", "snapshot_id", "row_index"
+    )
 
 
 def build_partition_load_daily(loads: DataFrame) -> DataFrame:
@@ -82,7 +99,9 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
         .groupBy("output", "cluster", "date", "topic", "partition")
         .agg(
             F.count(F.lit(1)).alias("samples"),
-            F.round(F.coalesce(by_time, F.avg(rate))).cast("long").alias("mean_bytes_in_per_second"),
+            F.round(F.coalesce(by_time, F.avg(rate)))
+            .cast("long")
+            .alias("mean_bytes_in_per_second"),
             F.round(F.percentile(rate, 0.5)).cast("long").alias("p50_bytes_in_per_second"),
             F.round(F.percentile(rate, 0.95)).cast("long").alias("p95_bytes_in_per_second"),
             F.max(rate).alias("max_bytes_in_per_second"),
@@ -92,7 +111,8 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
 
 
 def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Entry]) -> DataFrame:
-    """The rows that the entries name, with `snapshot_id`, `row_index`, `output` and `date` (null if not daily).
+    """The rows that the entries name, with `snapshot_id`, `row_index`, `output` and `date` (null if
+    not daily).
 
     Columns that an old file lacks come as nulls.
     """
@@ -101,7 +121,10 @@ def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Ent
         fields.append(T.StructField("snapshot_id", T.StringType()))
     paths = sorted({file["path"] for entry in entries for file in entry["files"]})
     read = spark.read.schema(T.StructType(fields)).parquet(*(f"{store}/{path}" for path in paths))
-    return with_output(read, spark.createDataFrame(_places(entries, tells_snapshot=len(fields) == len(_TABLES[table]))))
+    return with_output(
+        read,
+        spark.createDataFrame(_places(entries, tells_snapshot=len(fields) == len(_TABLES[table]))),
+    )
 
 
 def with_output(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -109,7 +132,9 @@ def with_output(rows: DataFrame, places: DataFrame) -> DataFrame:
     file = F.col("_metadata.file_name")
     named = rows.withColumn("file", file).withColumn("row_index", F.col("_metadata.row_index"))
     held = named.withColumn("held_as", F.coalesce("snapshot_id", "file")).drop("snapshot_id")
-    return held.join(F.broadcast(places), on=["file", "held_as"], how="inner").drop("file", "held_as")
+    return held.join(F.broadcast(places), on=["file", "held_as"], how="inner").drop(
+        "file", "held_as"
+    )
 
 
 def write(rows: DataFrame, folder: str) -> None:
@@ -124,11 +149,15 @@ def load_plan(path: Path) -> dict[str, list[dict[str, Any]]]:
         plan = json.loads(path.read_text(encoding="utf-8"))
         entries = [*plan["merges"], *plan["daily"]]
         unknown = {entry["table"] for entry in plan["merges"]} - _TABLES.keys()
-        complete = all(file["path"] and file["snapshot_ids"] for entry in entries for file in entry["files"])
+        complete = all(
+            file["path"] and file["snapshot_ids"] for entry in entries for file in entry["files"]
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise JobInputError(f"--plan {path}: {type(error).__name__}: {error}") from None
     if unknown or not complete:
-        raise JobInputError(f"--plan {path}: unknown tables, or a file without snapshots: {sorted(unknown)}")
+        raise JobInputError(
+            f"--plan {path}: unknown tables, or a file without snapshots: {sorted(unknown)}"
+        )
     return {"merges": plan["merges"], "daily": plan["daily"]}
 
 
@@ -148,7 +177,10 @@ def _columns(table: str) -> list[str]:
 
 
 def _places(entries: Sequence[Entry], *, tells_snapshot: bool) -> pa.Table:
-    """Where the rows of a snapshot in a file go. Rows of a file that names no snapshot bear the file's own name."""
+    """Where the rows of a snapshot in a file go.
+
+    Rows of a file that names no snapshot bear the file's own name.
+    """
     rows = []
     for entry in entries:
         for file in entry["files"]:
@@ -157,14 +189,18 @@ def _places(entries: Sequence[Entry], *, tells_snapshot: bool) -> pa.Table:
             held = [*ids, (name, ids[0][0])] if len(ids) == 1 and not tells_snapshot else ids
             rows += [(name, held_as, snapshot_id, entry) for held_as, snapshot_id in held]
     if len({(name, held_as) for name, held_as, _, _ in rows}) < len(rows):
-        raise JobInputError("the plan takes the same rows twice, or two files have the same name in different folders")
+        raise JobInputError(
+            "the plan takes the same rows twice, or two files have the same name in different folders"
+        )
     return pa.table(
         {
             "file": [name for name, _, _, _ in rows],
             "held_as": [held_as for _, held_as, _, _ in rows],
             "snapshot_id": [snapshot_id for _, _, snapshot_id, _ in rows],
             "output": pa.array([entry["output"] for _, _, _, entry in rows], pa.int32()),
-            "date": pa.array([entry.get("date") for _, _, _, entry in rows], pa.string()).cast(pa.date32()),
+            "date": pa.array([entry.get("date") for _, _, _, entry in rows], pa.string()).cast(
+                pa.date32()
+            ),
         }
     )
 

@@ -1,17 +1,20 @@
-"""Spark job `leader_balance`: who leads and holds what, how unevenly each topic is led, and whose leader changed.
+"""Spark job `leader_balance`: who leads and holds what, how unevenly each topic is led, and whose
+leader changed.
 
     spark-submit spark_jobs/leader_balance.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
         --snapshots snapshots.json
 
-The arguments are explained in rounds.py. The results are BROKER_BALANCE, TOPIC_BALANCE, LEADER_CHANGES and
-SNAPSHOT_CHANGES of model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running the round again
-replaces them.
+The arguments are explained in rounds.py. The results are BROKER_BALANCE, TOPIC_BALANCE,
+LEADER_CHANGES and SNAPSHOT_CHANGES of model/result_tables.py, in `results/<table>/round=<ROUND>/`
+of the store; running the round again replaces them.
 
-Plain DataFrame API, no UDFs. It only makes counts: what "even" means is in model/measures.py, applied to them later.
+Plain DataFrame API, no UDFs. It only makes counts: what "even" means is in model/measures.py,
+applied to them later.
 
-Limits: a replica whose size is not known counts as 0 bytes. Replicas on a broker that is no longer registered are in no
-broker's count. Of changes between two snapshots only the last one is seen; the epochs tell how many there were. Since
-Kafka also begins a new epoch when a leader drops a replica, `returned` may be a leader that never left.
+Limits: a replica whose size is not known counts as 0 bytes. Replicas on a broker that is no longer
+registered are in no broker's count. Of changes between two snapshots only the last one is seen; the
+epochs tell how many there were. Since Kafka also begins a new epoch when a leader drops a replica,
+`returned` may be a leader that never left.
 """
 
 import sys
@@ -23,7 +26,12 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from rounds import Round, Tables, run_job, side_by_side
 from snapshots import Snapshots
 
-from counterpoise.model.result_tables import BROKER_BALANCE, LEADER_CHANGES, SNAPSHOT_CHANGES, TOPIC_BALANCE
+from counterpoise.model.result_tables import (
+    BROKER_BALANCE,
+    LEADER_CHANGES,
+    SNAPSHOT_CHANGES,
+    TOPIC_BALANCE,
+)
 
 # What `with_change` asks of partitions.
 CHANGE_ASKS = (
@@ -52,8 +60,12 @@ CHANGE_COLUMNS = (
 _COUNTS = ["leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes"]
 
 
-def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: DataFrame) -> DataFrame:
-    """BROKER_BALANCE: one row per snapshot and registered broker; one without replicas is a row of zeros."""
+def build_broker_balance(
+    snapshots: Snapshots, brokers: DataFrame, replicas: DataFrame
+) -> DataFrame:
+    """BROKER_BALANCE: one row per snapshot and registered broker; one without replicas is a row of
+    zeros.
+    """
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
     held = replicas.groupBy(broker_key()).agg(
         F.count_if(is_leader).alias("leaders"),
@@ -62,14 +74,19 @@ def build_broker_balance(snapshots: Snapshots, brokers: DataFrame, replicas: Dat
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = held.transform(with_brokers, brokers.where(~snapshots.tell("is_context"))).fillna(0, subset=_COUNTS)
+    balance = held.transform(with_brokers, brokers.where(~snapshots.tell("is_context"))).fillna(
+        0, subset=_COUNTS
+    )
     return snapshots.named(balance, BROKER_BALANCE)
 
 
 def build_topic_balance(
     snapshots: Snapshots, brokers: DataFrame, topics: DataFrame, partitions: DataFrame
 ) -> DataFrame:
-    """TOPIC_BALANCE: one row per snapshot and topic. `fewest_leaders` is over the live brokers, idle ones included."""
+    """TOPIC_BALANCE: one row per snapshot and topic.
+
+    `fewest_leaders` is over the live brokers, idle ones included.
+    """
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
     )
@@ -100,13 +117,19 @@ def build_topic_balance(
 
 
 def with_fewest_leaders(topics: DataFrame) -> DataFrame:
-    """A live broker that leads nothing of the topic makes it 0; so does a cluster without a live broker."""
+    """A live broker that leads nothing of the topic makes it 0; so does a cluster without a live
+    broker.
+    """
     all_live_lead = F.col("leading_count") == F.col("live_count")
-    return topics.withColumn("fewest_leaders", F.when(all_live_lead, F.col("fewest_of_leading")).otherwise(F.lit(0)))
+    return topics.withColumn(
+        "fewest_leaders", F.when(all_live_lead, F.col("fewest_of_leading")).otherwise(F.lit(0))
+    )
 
 
 def with_change(pairs: DataFrame, brokers: DataFrame) -> DataFrame:
-    """What became of leader and replica set: `kind` of LEADER_CHANGES, null where it stayed; `leader_epochs`."""
+    """What became of leader and replica set: `kind` of LEADER_CHANGES, null where it stayed;
+    `leader_epochs`.
+    """
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader_before"), F.lit(True).alias("is_old_live")
     )
@@ -125,7 +148,10 @@ def with_leader_epochs(pairs: DataFrame) -> DataFrame:
 
 
 def with_kind(pairs: DataFrame) -> DataFrame:
-    """What happened to the leader, as far as it can be told. A dead old leader: failover, whatever came after."""
+    """What happened to the leader, as far as it can be told.
+
+    A dead old leader: failover, whatever came after.
+    """
     old, new = F.col("leader_before"), F.col("leader")
     is_dead, is_out_of_sync = F.col("is_old_live").isNull(), ~F.array_contains("isr", old)
     kind = (
@@ -151,7 +177,9 @@ def with_replica_set_changed(pairs: DataFrame) -> DataFrame:
 
 
 def only_changes(compared: DataFrame) -> DataFrame:
-    """Of what `with_change` made, the few rows that say more than that a partition is well and as it was."""
+    """Of what `with_change` made, the few rows that say more than that a partition is well and as
+    it was.
+    """
     has_changed = F.col("kind").isNotNull() | F.col("is_replica_set_changed")
     is_unwell = F.col("leader").isNull() | F.col("is_under_replicated") | F.col("is_reassigning")
     return compared.where(has_changed | is_unwell).select(*CHANGE_COLUMNS)
@@ -194,7 +222,9 @@ def build_change_counts(changes: DataFrame) -> DataFrame:
 def build_topic_counts(round_: Round) -> DataFrame:
     """Per snapshot that is compared: topics created, deleted, recreated."""
     snapshots, topics = round_.snapshots, round_.read("topics")
-    before = topics.groupBy(F.col("snapshot").alias("compared_with")).agg(F.count(F.lit(1)).alias("topics_before"))
+    before = topics.groupBy(F.col("snapshot").alias("compared_with")).agg(
+        F.count(F.lit(1)).alias("topics_before")
+    )
     stayed = (
         build_topic_pairs(snapshots, topics)
         .groupBy("snapshot")
@@ -233,7 +263,9 @@ def write_leader_balance(round_: Round) -> None:
 def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
     """How TOPIC_BALANCE is made of the snapshots to analyse."""
     brokers, topics = round_.read("brokers"), round_.read("topics")
-    return {"topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)}
+    return {
+        "topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)
+    }
 
 
 def broker_tables(round_: Round) -> Tables:

@@ -1,20 +1,24 @@
-"""Spark job `partition_load`: how many bytes come in, partition by partition, and how full the log dirs are.
+"""Spark job `partition_load`: how many bytes come in, partition by partition, and how full the log
+dirs are.
 
     spark-submit spark_jobs/partition_load.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
         --snapshots snapshots.json
 
-The arguments are explained in rounds.py. The results are PARTITION_LOAD, BROKER_LOAD, LOG_DIR_LOAD and TOPIC_LOAD of
-model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running the round again replaces them.
+The arguments are explained in rounds.py. The results are PARTITION_LOAD, BROKER_LOAD, LOG_DIR_LOAD
+and TOPIC_LOAD of model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running
+the round again replaces them.
 
-Bytes-in between two snapshots is the number of new records (how far the latest offset went) times the average size of
-the records that are kept (bytes of the leader's copy by offsets kept). Transaction markers take an offset each and are
-in the sizes too, so the average covers them. Where nothing was deleted from the log in between, what it grew by is
-exact, and is taken instead; a compacted log loses records without a sign, so there both tell only the least that came.
+Bytes-in between two snapshots is the number of new records (how far the latest offset went) times
+the average size of the records that are kept (bytes of the leader's copy by offsets kept).
+Transaction markers take an offset each and are in the sizes too, so the average covers them. Where
+nothing was deleted from the log in between, what it grew by is exact, and is taken instead; a
+compacted log loses records without a sign, so there both tell only the least that came.
 
 Plain DataFrame API, no UDFs.
 
-Limits: sizes are of the disk, so compressed as they are kept; records that came and went between two snapshots count
-with the average of those that stayed. A topic whose cleanup policy is not known is taken by records.
+Limits: sizes are of the disk, so compressed as they are kept; records that came and went between
+two snapshots count with the average of those that stayed. A topic whose cleanup policy is not known
+is taken by records.
 """
 
 import sys
@@ -29,7 +33,16 @@ from snapshots import Snapshots
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 
 # What `with_load` asks of partitions.
-LOAD_ASKS = ("snapshot", "topic", "partition", "leader", "replicas", "size_bytes", "earliest_offset", "latest_offset")
+LOAD_ASKS = (
+    "snapshot",
+    "topic",
+    "partition",
+    "leader",
+    "replicas",
+    "size_bytes",
+    "earliest_offset",
+    "latest_offset",
+)
 LONGEST_SECONDS = 86_400  # between two snapshots that are compared
 # What the tables are counted from, but for log dirs: a row for each snapshot and partition.
 LOAD_COLUMNS = (
@@ -48,7 +61,9 @@ _MOST_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equ
 
 def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
     """The columns of PARTITION_LOAD, but for names and times of the snapshot."""
-    ages = {name: snapshots.tell(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")}
+    ages = {
+        name: snapshots.tell(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")
+    }
     return (
         pairs.withColumns(ages)
         .transform(with_growth)
@@ -59,24 +74,32 @@ def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
 
 
 def with_growth(pairs: DataFrame) -> DataFrame:
-    """`growth_bytes` of the leader's copy; null unless the same broker leads the same topic as before."""
+    """`growth_bytes` of the leader's copy; null unless the same broker leads the same topic as
+    before.
+    """
     is_same_copy = (F.col("leader") == F.col("leader_before")) & F.col("is_same_topic")
     growth = F.col("size_bytes") - F.col("size_bytes_before")
     return pairs.withColumn("growth_bytes", F.when(is_same_copy, growth))
 
 
 def with_records_bytes(pairs: DataFrame) -> DataFrame:
-    """`new_records`, and `records_bytes`, what they come to at the average size; null where nothing tells it."""
+    """`new_records`, and `records_bytes`, what they come to at the average size; null where nothing
+    tells it.
+    """
     kept = F.col("latest_offset") - F.col("earliest_offset")
     records = F.col("latest_offset") - F.col("latest_offset_before")
     bytes_of_records = records.cast("double") * F.col("size_bytes") / F.when(kept > 0, kept)
     return pairs.withColumn("new_records", records).withColumn(
-        "records_bytes", F.when(records == 0, F.lit(0.0)).when(F.col("size_bytes") > 0, bytes_of_records)
+        "records_bytes",
+        F.when(records == 0, F.lit(0.0)).when(F.col("size_bytes") > 0, bytes_of_records),
     )
 
 
 def with_how(pairs: DataFrame) -> DataFrame:
-    """Where bytes-in comes from, or why it is not known. The order of the questions is the order of importance."""
+    """Where bytes-in comes from, or why it is not known.
+
+    The order of the questions is the order of importance.
+    """
     is_same_topic, is_compacted = F.col("is_same_topic"), F.col("is_compacted")
     has_kept_all = F.col("earliest_offset") == F.col("earliest_offset_before")
     how = (
@@ -96,7 +119,10 @@ def with_how(pairs: DataFrame) -> DataFrame:
 
 
 def with_rates(pairs: DataFrame) -> DataFrame:
-    """Whole bytes per second. In a gap nothing is told: a mean over days would hide what happened in them."""
+    """Whole bytes per second.
+
+    In a gap nothing is told: a mean over days would hide what happened in them.
+    """
     growth = F.col("growth_bytes").cast("double")
     came = (
         F.when(F.col("how") == "records", F.col("records_bytes"))
@@ -141,7 +167,10 @@ def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame) -> DataFrame:
 
 
 def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) -> DataFrame:
-    """TOPIC_LOAD: one row per snapshot and topic. Of partitions that are equally hot the first one is named."""
+    """TOPIC_LOAD: one row per snapshot and topic.
+
+    Of partitions that are equally hot the first one is named.
+    """
     rate = F.col("bytes_in_per_second")
     heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MOST_PARTITIONS))
     load = loads.groupBy(topic_key()).agg(
@@ -159,7 +188,11 @@ def write_partition_load(round_: Round) -> None:
     """All four tables of the round."""
 
     def write_loads() -> None:
-        loads = round_.keep(read_pairs(round_, LOAD_ASKS).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS))
+        loads = round_.keep(
+            read_pairs(round_, LOAD_ASKS)
+            .transform(with_load, round_.snapshots)
+            .select(*LOAD_COLUMNS)
+        )
         round_.write(load_tables(round_, loads))
 
     side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_)))

@@ -1,4 +1,5 @@
-"""What the Spark jobs share: their arguments, the list of snapshots, reading the history, writing results.
+"""What the Spark jobs share: their arguments, the list of snapshots, reading the history, writing
+results.
 
     def main(argv: Sequence[str]) -> int:
         return run_job("leader_balance", __doc__, argv, write_leader_balance)
@@ -7,13 +8,14 @@
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
         round_.write({"broker_balance": lambda: ...})   # to results/broker_balance/round=<ROUND>/
 
-`--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with two more keys:
-`previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster that is listed before it; and
-`is_context`, true for one that is only there to be compared with. Exactly the files named there are read, one read per
-table however many snapshots there are.
-A file may hold many snapshots; then its column `snapshot_id` tells which row is whose.
+`--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with two
+more keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
+that is listed before it; and `is_context`, true for one that is only there to be compared with.
+Exactly the files named there are read, one read per table however many snapshots there are. A file
+may hold many snapshots; then its column `snapshot_id` tells which row is whose.
 
-Inside the jobs a snapshot is a small number, its place in that list (`snapshot`): millions of rows carry it.
+Inside the jobs a snapshot is a small number, its place in that list (`snapshot`): millions of rows
+carry it.
 
 Limits: an object store needs Hadoop's connector for it among Spark's jars.
 """
@@ -46,19 +48,34 @@ Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
-_MANIFEST_COLUMNS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
+_MANIFEST_COLUMNS: Final = (
+    "snapshot_id",
+    "cluster",
+    "cluster_id",
+    "observed_at",
+    "schema_version",
+    "files",
+)
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ROWS_PER_TASK: Final = 400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
-_ROWS_PER_TASK_KEPT: Final = 2_000_000  # of what is kept: reading it takes little memory, and each task some 30 ms
+_ROWS_PER_TASK: Final = (
+    400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
+)
+_ROWS_PER_TASK_KEPT: Final = (
+    2_000_000  # of what is kept: reading it takes little memory, and each task some 30 ms
+)
 _FEWEST_TASKS: Final = 2
 _AT_ONCE: Final = 4
-# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110 bytes of disk and
-# leave memory to those who count, but packing them takes as long as finding them.
+# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110
+# bytes of disk and leave memory to those who count, but packing them takes as long as finding them.
 _MOST_ROWS_KEPT_AS_THEY_ARE: Final = 3_000_000
-_READ_AT_ONCE: Final = "32m"  # of files, by a task: compressed they hold far more rows than their size tells
+_READ_AT_ONCE: Final = (
+    "32m"  # of files, by a task: compressed they hold far more rows than their size tells
+)
 
 # How Spark begins what it says of a file that cannot be read, and of our own complaints about one.
-_UNUSABLE_FILE: Final = re.compile(r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE_FOOTER)[^\]]*\][^\n]*")
+_UNUSABLE_FILE: Final = re.compile(
+    r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE_FOOTER)[^\]]*\][^\n]*"
+)
 _LACKING: Final = re.compile(r"history file \S+ lacks the column \S+ or a value in it")
 
 
@@ -74,12 +91,19 @@ class Round:
     store: str  # as Hadoop names it
     name: str
     manifests: Sequence[Mapping[str, Any]]
-    _tables: dict[tuple[str, frozenset[int]], DataFrame] = field(default_factory=dict, init=False, repr=False)
+    _tables: dict[tuple[str, frozenset[int]], DataFrame] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def row_count(self) -> int:
         """Rows of partitions in all the snapshots."""
-        return sum(f["row_count"] for row in self.manifests for f in row["files"] if f["table"] == "partitions")
+        return sum(
+            f["row_count"]
+            for row in self.manifests
+            for f in row["files"]
+            if f["table"] == "partitions"
+        )
 
     @property
     def tasks(self) -> int:
@@ -93,12 +117,16 @@ class Round:
     @cached_property
     def new(self) -> frozenset[int]:
         """The snapshots to analyse, by number."""
-        return frozenset(number for number, row in enumerate(self.manifests) if not row["is_context"])
+        return frozenset(
+            number for number, row in enumerate(self.manifests) if not row["is_context"]
+        )
 
     @cached_property
     def befores(self) -> frozenset[int]:
         """The snapshots that others are compared with, by number."""
-        return frozenset(number for number in self.snapshots.told["compared_with"][1] if number is not None)
+        return frozenset(
+            number for number in self.snapshots.told["compared_with"][1] if number is not None
+        )
 
     def read(self, table: str, numbers: frozenset[int] | None = None) -> DataFrame:
         """A table of the history, of all snapshots of the list or of those with these numbers."""
@@ -113,7 +141,10 @@ class Round:
         if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
             return table.localCheckpoint()
         kept = table.persist(StorageLevel.DISK_ONLY)
-        kept.take(1)  # computes all of it: adaptive execution plans no further before it knows how much there is
+        kept.take(
+            1
+            # computes all of it: adaptive execution plans no further before it knows how much there is
+        )
         return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
@@ -121,7 +152,9 @@ class Round:
 
         def write_one(table: str) -> None:
             made = results[table]()
-            made.write.mode("overwrite").options(**_parquet_options(made.schema)).parquet(self.path(table))
+            made.write.mode("overwrite").options(**_parquet_options(made.schema)).parquet(
+                self.path(table)
+            )
 
         side_by_side(*(partial(write_one, table) for table in results))
 
@@ -130,29 +163,48 @@ class Round:
 
 
 def _parquet_options(schema: T.StructType) -> dict[str, str]:
-    """Quick to write: numbers that seldom repeat go into no dictionary, where each would be looked up."""
+    """Quick to write: numbers that seldom repeat go into no dictionary, where each would be looked
+    up.
+    """
     numbers = (T.LongType, T.DoubleType, T.TimestampType)
-    plain = {f"parquet.enable.dictionary#{f.name}": "false" for f in schema if isinstance(f.dataType, numbers)}
+    plain = {
+        f"parquet.enable.dictionary#{f.name}": "false"
+        for f in schema
+        if isinstance(f.dataType, numbers)
+    }
     return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **plain}
 
 
 def side_by_side(*work: Callable[[], None]) -> None:
-    """Does all of it. Planning takes one core for seconds: meanwhile Spark computes what was planned before."""
+    """Does all of it.
+
+    Planning takes one core for seconds: meanwhile Spark computes what was planned before.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for under_way in [pool.submit(one) for one in work]:
             under_way.result()
 
 
-def run_job(name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]) -> int:
-    """A job's whole `main`. 0: done; 2: an argument or a file cannot be used; 1: Spark failed; stderr says why."""
+def run_job(
+    name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]
+) -> int:
+    """A job's whole `main`. 0: done; 2: an argument or a file cannot be used; 1: Spark failed;
+    stderr says why.
+    """
     parser = argparse.ArgumentParser(prog=name, description=description.partition("\n")[0])
     parser.add_argument("--store", required=True, help="URI or directory of the store")
-    parser.add_argument("--round", required=True, help="name of the round; the results lie under it")
-    parser.add_argument("--snapshots", required=True, type=Path, help="JSON list of the snapshots' manifest rows")
+    parser.add_argument(
+        "--round", required=True, help="name of the round; the results lie under it"
+    )
+    parser.add_argument(
+        "--snapshots", required=True, type=Path, help="JSON list of the snapshots' manifest rows"
+    )
     arguments = parser.parse_args(argv)
     try:
         if not _ROUND.fullmatch(arguments.round):
-            raise JobInputError(f"--round {arguments.round!r}: use letters, digits, '.', '_' and '-'")
+            raise JobInputError(
+                f"--round {arguments.round!r}: use letters, digits, '.', '_' and '-'"
+            )
         manifests = load_manifests(arguments.snapshots)
         write_results(open_round(name, store_root(arguments.store), arguments.round, manifests))
     except (JobInputError, PySparkException, Py4JJavaError) as error:
@@ -165,33 +217,42 @@ def run_job(name: str, description: str, argv: Sequence[str], write_results: Cal
 
 
 def unusable_file(told: str) -> str | None:
-    """What Spark told about a file that cannot be used, in one line; None when it failed for another reason."""
+    """What Spark told about a file that cannot be used, in one line; None when it failed for
+    another reason.
+    """
     found = _LACKING.search(told) or _UNUSABLE_FILE.search(told)
     return found.group(0) if found else None
 
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
-    """Starts Spark. Settings that the results depend on are made here; master, memory and the like by spark-submit."""
+    """Starts Spark.
+
+    Settings that the results depend on are made here; master, memory and the like by spark-submit.
+    """
     spark = (
         SparkSession.builder.appName(job)
-        # What is kept on disk is read a few times: compressing it takes longer than writing it as it is.
+        # What is kept on disk is read a few times: compressing it takes longer than writing it as
+        # it is.
         .config("spark.rdd.compress", "false")
-        # Else each call of the DataFrame API tells the JVM, in several calls, where it came from: seconds of a round.
+        # Else each call of the DataFrame API tells the JVM, in several calls, where it came from:
+        # seconds of a round.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .getOrCreate()
     )
     found = Round(spark, store, name, manifests)
-    # Checked for overflow, every sum, count and difference makes two objects: a tenth of a round. Offsets, bytes and
-    # counts are far below 2^63.
+    # Checked for overflow, every sum, count and difference makes two objects: a tenth of a round.
+    # Offsets, bytes and counts are far below 2^63.
     spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
     spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_AT_ONCE)
     spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
-    # Partitions are brought together by their place and joined within: that they lie so is enough for the join.
+    # Partitions are brought together by their place and joined within: that they lie so is enough
+    # for the join.
     spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
-    # What is kept between two tables is read a few times: finding out how to compress it takes longer than reading it.
+    # What is kept between two tables is read a few times: finding out how to compress it takes
+    # longer than reading it.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return found
 
@@ -203,13 +264,19 @@ def load_manifests(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise JobInputError(f"--snapshots {path}: {error}") from None
     if not isinstance(rows, list) or not rows:
-        raise JobInputError(f"--snapshots {path}: must be a JSON list with at least one manifest row")
+        raise JobInputError(
+            f"--snapshots {path}: must be a JSON list with at least one manifest row"
+        )
     for index, row in enumerate(rows):
-        missing = [name for name in _MANIFEST_COLUMNS if not isinstance(row, dict) or name not in row]
+        missing = [
+            name for name in _MANIFEST_COLUMNS if not isinstance(row, dict) or name not in row
+        ]
         if missing:
             raise JobInputError(f"--snapshots {path}: entry {index} lacks {', '.join(missing)}")
     if newer := [row["snapshot_id"] for row in rows if row["schema_version"] > SCHEMA_VERSION]:
-        raise JobInputError(f"schema version above {SCHEMA_VERSION}, written by a newer release: {', '.join(newer)}")
+        raise JobInputError(
+            f"schema version above {SCHEMA_VERSION}, written by a newer release: {', '.join(newer)}"
+        )
     rows = [{"previous_snapshot_id": None, "is_context": False} | row for row in rows]
     _check_pairs(path, rows)
     return rows
@@ -232,34 +299,44 @@ def _check_pairs(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def store_root(store: str) -> str:
-    """The store as Hadoop names it: a directory or a file URI becomes `file:///...`, unescaped; others stay."""
+    """The store as Hadoop names it: a directory or a file URI becomes `file:///...`, unescaped;
+    others stay.
+    """
     scheme = urlsplit(store).scheme
     if scheme == "file":
         return "file://" + unquote(urlsplit(store).path).rstrip("/")
     return store.rstrip("/") if scheme else f"file://{Path(store).absolute()}"
 
 
-def read_table(spark: SparkSession, store: str, name: str, manifests: Mapping[int, Mapping[str, Any]]) -> DataFrame:
+def read_table(
+    spark: SparkSession, store: str, name: str, manifests: Mapping[int, Mapping[str, Any]]
+) -> DataFrame:
     """One table of all the snapshots, which are given by number, with their numbers as `snapshot`.
 
-    Columns that an old file lacks come as nulls; one that must be there fails the job when it is used, naming file and
-    column. A table that is younger than a snapshot is empty for it.
+    Columns that an old file lacks come as nulls; one that must be there fails the job when it is
+    used, naming file and column. A table that is younger than a snapshot is empty for it.
     """
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
-        return spark.createDataFrame([], T.StructType([*schema, T.StructField("snapshot", T.IntegerType())]))
+        return spark.createDataFrame(
+            [], T.StructType([*schema, T.StructField("snapshot", T.IntegerType())])
+        )
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     distinct = sorted(set(paths.values()))
     read = spark.read.schema(held).parquet(*(f"{store}/{path}" for path in distinct))
     places = _places(paths, manifests, name)
-    return with_snapshot(read, spark.createDataFrame(places)).transform(lambda df: with_required(df, schema))
+    return with_snapshot(read, spark.createDataFrame(places)).transform(
+        lambda df: with_required(df, schema)
+    )
 
 
 def with_snapshot(table: DataFrame, places: DataFrame) -> DataFrame:
-    """A history table with the snapshot of each row: told by the row in a file of many, else by the file's name.
+    """A history table with the snapshot of each row: told by the row in a file of many, else by the
+    file's name.
 
-    Found by a 64-bit hash of the two: per row that takes half of the time of finding it by the texts.
+    Found by a 64-bit hash of the two: per row that takes half of the time of finding it by the
+    texts.
     """
     file = F.col("_metadata.file_name")
     place = F.xxhash64(file, F.coalesce("snapshot_id", F.lit("")))
@@ -270,22 +347,33 @@ def with_snapshot(table: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
-    """Fails on the first null in a column that has none: the file lacks the column, or was not written by us."""
+    """Fails on the first null in a column that has none: the file lacks the column, or was not
+    written by us.
+    """
 
     def required(name: str) -> Any:
         path = F.substring_index(F.col("path"), "/history/", -1)
-        text = F.concat(F.lit("history file "), path, F.lit(f" lacks the column {name} or a value in it"))
+        text = F.concat(
+            F.lit("history file "), path, F.lit(f" lacks the column {name} or a value in it")
+        )
         return F.coalesce(F.col(name), F.raise_error(text)).alias(name)
 
     columns = [F.col(field.name) if field.nullable else required(field.name) for field in schema]
     return table.select(*columns, "snapshot")
 
 
-def _places(paths: Mapping[int, str], manifests: Mapping[int, Mapping[str, Any]], table: str) -> pa.Table:
-    """Which rows of which file are of which snapshot. Rows that name no snapshot are of the only one of their file."""
+def _places(
+    paths: Mapping[int, str], manifests: Mapping[int, Mapping[str, Any]], table: str
+) -> pa.Table:
+    """Which rows of which file are of which snapshot.
+
+    Rows that name no snapshot are of the only one of their file.
+    """
     files = {number: path.rpartition("/")[2] for number, path in paths.items()}
     if len(set(files.values())) < len(set(paths.values())):
-        raise JobInputError(f"two files of the table {table!r} have the same name in different folders")
+        raise JobInputError(
+            f"two files of the table {table!r} have the same name in different folders"
+        )
     sharing = Counter(files.values())
     rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
     rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
@@ -304,12 +392,16 @@ def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
             return str(file["path"])
     if manifest["schema_version"] < TABLES_SINCE.get(table, 1):
         return None
-    raise JobInputError(f"the manifest of snapshot {manifest['snapshot_id']} names no file for the table {table!r}")
+    raise JobInputError(
+        f"the manifest of snapshot {manifest['snapshot_id']} names no file for the table {table!r}"
+    )
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """The Spark schema of one of our Arrow schemas."""
-    return T.StructType([T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema])
+    return T.StructType(
+        [T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema]
+    )
 
 
 def _spark_type(arrow: pa.DataType) -> T.DataType:

@@ -4,8 +4,9 @@
     ill = healthy(racks="1=a 2=b 3")
     assert seen("racks-missing", facts(ill))[0].subject == "broker 3"
 
-`facts` photographs and inspects a simulated cluster, so that a test may do to it what happens to clusters
-(`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords are fields of AuditFacts, put in last.
+`facts` photographs and inspects a simulated cluster, so that a test may do to it what happens to
+clusters (`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords are fields of
+AuditFacts, put in last.
 """
 
 from collections.abc import Mapping
@@ -43,12 +44,19 @@ RATE = 10_000  # bytes per second into each partition
 def _lines(topic: str, count: int) -> str:
     """Partitions with three replicas, evenly led and held by brokers 1 to 3."""
     orders = ("1 2 3", "2 3 1", "3 1 2")
-    return "\n".join(f"{topic}-{n}: {orders[n % 3]} size={100 * _MB} rate=10000" for n in range(count))
+    return "\n".join(
+        f"{topic}-{n}: {orders[n % 3]} size={100 * _MB} rate=10000" for n in range(count)
+    )
 
 
 HEALTHY = "\n".join(
     _lines(topic, count)
-    for topic, count in (("orders", 6), ("payments", 3), ("__consumer_offsets", 6), ("__transaction_state", 6))
+    for topic, count in (
+        ("orders", 6),
+        ("payments", 3),
+        ("__consumer_offsets", 6),
+        ("__transaction_state", 6),
+    )
 )
 
 # What a careful team writes into server.properties; names as Kafka has them.
@@ -66,7 +74,9 @@ BROKER_CONFIGS: Mapping[str, str] = {
 
 
 def healthy(picture: str = HEALTHY, *, racks: str = RACKS) -> SimulatedCluster:
-    """A simulated cluster, configured with care, its metadata quorum on controllers of their own (101 to 103)."""
+    """A simulated cluster, configured with care, its metadata quorum on controllers of their own
+    (101 to 103).
+    """
     cluster = simulated(picture, racks=racks)
     for broker_id, broker in cluster.brokers.items():
         broker.disk_total_bytes = 10**12
@@ -90,7 +100,9 @@ def quorum(
     seconds_behind: Mapping[int, float | None] | None = None,
     directory_id: str | None = "5f9d1c52-3c53-4b3e-8e5f-0d8d9d8f5b11",
 ) -> Quorum:
-    """Led by the first voter; `seconds_behind` of a node is when it caught up last, None: never with this leader."""
+    """Led by the first voter; `seconds_behind` of a node is when it caught up last, None: never
+    with this leader.
+    """
     late = seconds_behind or {}
 
     def node(node_id: int, is_voter: bool) -> QuorumVoter:
@@ -103,10 +115,15 @@ def quorum(
 
 
 def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts:
-    """Of `cluster` (a healthy one by default). Keywords replace fields; `audit` is that part of the policy."""
+    """Of `cluster` (a healthy one by default).
+
+    Keywords replace fields; `audit` is that part of the policy.
+    """
     cluster = healthy() if cluster is None else cluster
     snapshot = changes.get("snapshot") or photograph(cluster)
-    audit = changes.pop("audit", None) or AuditPolicy(controller_racks={101: "a", 102: "b", 103: "c"})
+    audit = changes.pop("audit", None) or AuditPolicy(
+        controller_racks={101: "a", 102: "b", 103: "c"}
+    )
     policy = ClusterPolicy(audit=audit)
     usual = AuditFacts(
         now=NOW,
@@ -126,7 +143,11 @@ def photograph(
 ) -> ClusterSnapshot:
     """As `take_snapshot`, with the rates that the simulated cluster knows."""
     return take_snapshot(
-        cluster, cluster="demo", snapshot_id=snapshot_id, observed_at=observed_at, security_protocol="SSL"
+        cluster,
+        cluster="demo",
+        snapshot_id=snapshot_id,
+        observed_at=observed_at,
+        security_protocol="SSL",
     )
 
 
@@ -157,14 +178,21 @@ def _ip(address: str) -> str:
 
 
 def walk(snapshot: ClusterSnapshot, **changes: Any) -> Walk:
-    """Everything answers: the list names the first three brokers, and each live broker is where it says it is."""
+    """Everything answers: the list names the first three brokers, and each live broker is where it
+    says it is.
+    """
     rows = [row for row in snapshot.brokers.to_pylist() if not row["is_fenced"]]
-    live = tuple(BrokerDescription(r["broker_id"], r["host"], r["port"], r["rack"], False) for r in rows)
+    live = tuple(
+        BrokerDescription(r["broker_id"], r["host"], r["port"], r["rack"], False) for r in rows
+    )
     told = MetadataAnswer(snapshot.cluster_id, live)
     found = Walk(
         "SSL",
         tuple(endpoint(f"{b.host}:{b.port}", told=told) for b in live[:3]),
-        {b.broker_id: endpoint(f"{b.host}:{b.port}", told=told, is_expected_broker=True) for b in live},
+        {
+            b.broker_id: endpoint(f"{b.host}:{b.port}", told=told, is_expected_broker=True)
+            for b in live
+        },
     )
     return replace(found, **changes)
 
@@ -185,7 +213,8 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
     ]
     log_dirs = snapshot.log_dirs.to_pylist()
     held = {
-        (row["broker_id"], row["log_dir"]): (row["total_bytes"] or 0) - (row["usable_bytes"] or 0) for row in log_dirs
+        (row["broker_id"], row["log_dir"]): (row["total_bytes"] or 0) - (row["usable_bytes"] or 0)
+        for row in log_dirs
     }
     load = [
         _keys(at)
@@ -201,11 +230,15 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
     ]
     return PastFacts(
         manifests=pa.Table.from_pylist(manifests, schema=SNAPSHOTS),
-        series=pa.Table.from_pylist([row for at in times for row in _series(snapshot, at)], schema=SERIES),
+        series=pa.Table.from_pylist(
+            [row for at in times for row in _series(snapshot, at)], schema=SERIES
+        ),
         partition_load=pa.Table.from_pylist(_loads(snapshot), schema=PARTITION_LOAD),
         log_dir_load=pa.Table.from_pylist(load, schema=LOG_DIR_LOAD),
         topic_load=pa.Table.from_pylist(_topic_loads(snapshot), schema=TOPIC_LOAD),
-        disks=tuple(_steady(row["broker_id"], row["log_dir"], row["total_bytes"]) for row in log_dirs),
+        disks=tuple(
+            _steady(row["broker_id"], row["log_dir"], row["total_bytes"]) for row in log_dirs
+        ),
     )
 
 
@@ -214,7 +247,15 @@ def _steady(broker_id: int, log_dir: str, total_bytes: int | None) -> DiskForeca
     size = total_bytes or 10**12
     watched = timedelta(days=3).total_seconds()
     return DiskForecast(
-        broker_id, (log_dir,), size // 2, size, size // 2, 0, watched, Outlook.NOT_WITHIN_A_YEAR, days_left=None
+        broker_id,
+        (log_dir,),
+        size // 2,
+        size,
+        size // 2,
+        0,
+        watched,
+        Outlook.NOT_WITHIN_A_YEAR,
+        days_left=None,
     )
 
 

@@ -1,7 +1,8 @@
 """Certificates for brokers of a test, signed by an authority that is made on the spot.
 
 authority = Authority(folder)                        # authority.file is what clients trust
-authority.sign("EXPIRED", ends=now - 3 * DAY)        # folder/EXPIRED.pem, with its key: a broker's keystore
+authority.sign("EXPIRED", ends=now - 3 * DAY)        # folder/EXPIRED.pem, with its key: a broker's
+keystore
 """
 
 from datetime import UTC, datetime, timedelta
@@ -42,7 +43,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         number = x509.random_serial_number()
         signed = (
-            x509.CertificateBuilder(_named(NAME), _named(name), key.public_key(), number, self._began, ends)
+            x509.CertificateBuilder(
+                _named(NAME), _named(name), key.public_key(), number, self._began, ends
+            )
             .add_extension(x509.SubjectAlternativeName([host]), critical=False)
             .sign(self._key, hashes.SHA256())
         )

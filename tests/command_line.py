@@ -20,7 +20,9 @@ class Typed:
 
 @dataclass
 class CommandLine:
-    """`environment` is what the commands see besides what is there; nothing of the person's own settings leaks in."""
+    """`environment` is what the commands see besides what is there; nothing of the person's own
+    settings leaks in.
+    """
 
     folder: Path
     capture: pytest.CaptureFixture[str]
@@ -37,8 +39,12 @@ class CommandLine:
         return cls(folder, capture, environment)
 
     def configure(self, bootstrap: str, *, cluster: str = "demo", extra: str = "") -> None:
-        (self.folder / "clusters.yaml").write_text(f"clusters:\n  {cluster}:\n    connection: kafka\n{extra}")
-        (self.folder / "connections.yaml").write_text(f'kafka: {{bootstrap.servers: "{bootstrap}"}}\n')
+        (self.folder / "clusters.yaml").write_text(
+            f"clusters:\n  {cluster}:\n    connection: kafka\n{extra}"
+        )
+        (self.folder / "connections.yaml").write_text(
+            f'kafka: {{bootstrap.servers: "{bootstrap}"}}\n'
+        )
 
     def type(self, *words: str | Path) -> Typed:
         self.capture.readouterr()

@@ -1,4 +1,5 @@
-"""Processes that die at a write: before or after the n-th call that changes the cluster or the ledger.
+"""Processes that die at a write: before or after the n-th call that changes the cluster or the
+ledger.
 
 with pytest.raises(Crash):
     crashing_run(run, Countdown(7))
@@ -63,6 +64,8 @@ JOURNAL_WRITES = (
 def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
     """One process that dies when the countdown ends."""
     ledger = CrashingProxy(run.ledger, ("change_state",), countdown)
-    ledger.journal = lambda run_id: CrashingProxy(run.ledger.journal(run_id), JOURNAL_WRITES, countdown)  # type: ignore[attr-defined]
+    ledger.journal = lambda run_id: CrashingProxy(
+        run.ledger.journal(run_id), JOURNAL_WRITES, countdown
+    )  # type: ignore[attr-defined]
     admin = CrashingProxy(run.cluster, MUTATING, countdown)
     run.go(run.driver(admin, ledger))  # type: ignore[arg-type]

@@ -2,8 +2,9 @@
 
     Trap(at=("after submitting while moving",), number=signal.SIGSTOP)
 
-A point lies right before or right after a write to the ledger, a check of the step lock, or a call that changes the
-cluster; its name ends with what the process announced last. Reads change nothing and have no points of their own.
+A point lies right before or right after a write to the ledger, a check of the step lock, or a call
+that changes the cluster; its name ends with what the process announced last. Reads change nothing
+and have no points of their own.
 """
 
 import os
@@ -35,7 +36,9 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Points:
-    """Names the points of a run: `before submitting while throttling`, by the last thing that the process announced."""
+    """Names the points of a run: `before submitting while throttling`, by the last thing that the
+    process announced.
+    """
 
     tell: Tell
     phase: str = "starting"
@@ -89,9 +92,13 @@ class WatchedJournal(Watched):
 
 @dataclass(frozen=True)
 class Trap:
-    """Sends itself `number` at the first point that `at` names and that no earlier one is remembered for."""
+    """Sends itself `number` at the first point that `at` names and that no earlier one is
+    remembered for.
+    """
 
-    at: tuple[str, ...] = ()  # names of points; with `is_everywhere` any that is not in `record` yet
+    at: tuple[
+        str, ...
+    ] = ()  # names of points; with `is_everywhere` any that is not in `record` yet
     number: int = signal.SIGKILL
     record: Path | None = None
     is_everywhere: bool = False

@@ -1,4 +1,5 @@
-"""Runs on real brokers, with faults at exact points: what the tests `test_faults_*` and the soak share.
+"""Runs on real brokers, with faults at exact points: what the tests `test_faults_*` and the soak
+share.
 
     ground = Ground(kafka, folder, movement)
     ground.create_topic("orders", [(1, 2, 3)] * 6)
@@ -7,8 +8,9 @@
     kafka.kill_broker(4)
     assert ground.finish(run).state is RunState.HALTED
 
-Data is tiny and the throttle's window short, so a low rate keeps a move under way for as long as a test wants, and a
-request for a higher one ends it. A second process is a fork of a server that has everything imported (`Victim`).
+Data is tiny and the throttle's window short, so a low rate keeps a move under way for as long as a
+test wants, and a request for a higher one ends it. A second process is a fork of a server that has
+everything imported (`Victim`).
 """
 
 import ctypes
@@ -31,8 +33,8 @@ from confluent_kafka import Producer
 from counterpoise import controls, pipeline
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.execution import Driver
-from counterpoise.installation import Site
-from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.cluster_admin import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
@@ -44,7 +46,15 @@ from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, create_topics
 from local_processes import wait_until
-from tests.fault_points import CLUSTER_CALLS, LEDGER_WRITES, Points, Tell, Trap, Watched, WatchedLedger
+from tests.fault_points import (
+    CLUSTER_CALLS,
+    LEDGER_WRITES,
+    Points,
+    Tell,
+    Trap,
+    Watched,
+    WatchedLedger,
+)
 from tests.kafka_facts import CONFIGS, ON_A_SHARED_DISK, Placement, placement
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
@@ -83,22 +93,30 @@ class Place:
     movement: str  # YAML of `movement:` in the policy
     call_seconds: float = 15.0  # after which a client gives up
 
-    def site(self, tell: Tell | None = None) -> Site:
+    def installation(self, tell: Tell | None = None) -> Installation:
         """`tell` hears of each call that changes the cluster or the ledger, before and after it."""
         variables = {
             "COUNTERPOISE_STORE": str(self.folder / "store"),
             "COUNTERPOISE_LEDGER": f"sqlite:///{self.folder / 'ledger.db'}",
         }
         policy = f"{{{ON_A_SHARED_DISK}, movement: {self.movement}}}"
-        known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {policy}}}}}", where="here")
-        site = Site(Locations.from_environment(variables), Addresses(self.bootstrap), known_clusters=known)
+        known = parse_settings(
+            f"clusters: {{demo: {{connection: kafka, policy: {policy}}}}}", where="here"
+        )
+        installation = Installation(
+            Locations.from_environment(variables), Addresses(self.bootstrap), known_clusters=known
+        )
         if tell is not None:
             points = Points(tell)
-            site.connect_to = lambda settings: Watched(self._connected(settings), CLUSTER_CALLS, points)
-            site.__dict__["ledger"] = WatchedLedger(site.ledger, LEDGER_WRITES, points)
+            installation.connect_to = lambda settings: Watched(
+                self._connected(settings), CLUSTER_CALLS, points
+            )
+            installation.__dict__["ledger"] = WatchedLedger(
+                installation.ledger, LEDGER_WRITES, points
+            )
         else:
-            site.connect_to = self._connected
-        return site
+            installation.connect_to = self._connected
+        return installation
 
     def _connected(self, settings: ConnectionSettings) -> ClusterAdmin:
         return BothClients(settings, self.call_seconds)
@@ -106,7 +124,10 @@ class Place:
 
 @dataclass
 class Ground:
-    """A cluster, a ledger and a store for one module of tests. `movement`: YAML, as under `movement:`."""
+    """A cluster, a ledger and a store for one module of tests.
+
+    `movement`: YAML, as under `movement:`.
+    """
 
     kafka: LocalKafka
     folder: Path
@@ -120,24 +141,26 @@ class Ground:
 
     @property
     def ledger(self) -> Ledger:
-        return self._site.ledger
+        return self._installation.ledger
 
     @cached_property
-    def _site(self) -> Site:
-        return self.place.site()
+    def _installation(self) -> Installation:
+        return self.place.installation()
 
     @contextmanager
-    def site(self, tell: Tell | None = None) -> Iterator[Site]:
+    def installation(self, tell: Tell | None = None) -> Iterator[Installation]:
         """Reaches whichever brokers are live now."""
-        with self.place.site(tell) as site:
-            yield site
+        with self.place.installation(tell) as installation:
+            yield installation
 
     def close(self) -> None:
-        self._site.close()
+        self._installation.close()
 
     # -- data
 
-    def create_topic(self, name: str, assignments: Sequence[Sequence[int]], size: int = 100 * KB) -> None:
+    def create_topic(
+        self, name: str, assignments: Sequence[Sequence[int]], size: int = 100 * KB
+    ) -> None:
         """Makes a topic and writes `size` bytes to each partition, in batches smaller than a fetch."""
         create_topics(self.kafka.bootstrap_string, [TopicSpec(name, assignments)])
         settings: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap_string, "acks": "all"}
@@ -152,15 +175,21 @@ class Ground:
     def planned(self, wanted: Mapping[str, Sequence[int]]) -> PlannedRun:
         """A run for the plan that gives these partitions (`orders-0`) these replicas."""
         rows = [
-            {"topic": name.rpartition("-")[0], "partition": int(name.rpartition("-")[2]), "replicas": list(replicas)}
+            {
+                "topic": name.rpartition("-")[0],
+                "partition": int(name.rpartition("-")[2]),
+                "replicas": list(replicas),
+            }
             for name, replicas in wanted.items()
         ]
         assignment = from_reassignment_json(json.dumps({"version": 1, "partitions": rows}))
-        with self.site() as site:
+        with self.installation() as installation:
             made = pipeline.plan_of_assignment(
-                pipeline.photograph(site, "demo", site.clock()), assignment, site.cluster("demo").policy.balance
+                pipeline.photograph(installation, "demo", installation.clock()),
+                assignment,
+                installation.cluster("demo").policy.balance,
             )
-            return pipeline.submit_plan(site, made, requested_by="alice")
+            return pipeline.submit_plan(installation, made, requested_by="alice")
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
@@ -168,39 +197,52 @@ class Ground:
         return run
 
     def decide(
-        self, run: PlannedRun, decision: Decision, *, by: str = "alice", reason: str = "test", rate: str | None = None
+        self,
+        run: PlannedRun,
+        decision: Decision,
+        *,
+        by: str = "alice",
+        reason: str = "test",
+        rate: str | None = None,
     ) -> None:
-        with self.site() as site:
+        with self.installation() as installation:
             controls.record_decision(
-                site, run["run_id"], run["fingerprint"], decision=decision, by=by, reason=reason, rate=rate
+                installation,
+                run["run_id"],
+                run["fingerprint"],
+                decision=decision,
+                by=by,
+                reason=reason,
+                rate=rate,
             )
 
     def plan_of(self, run: PlannedRun) -> RebalancePlan:
-        return self._site.archive.read_plan(run["plan_uri"], run["fingerprint"])
+        return self._installation.archive.read_plan(run["plan_uri"], run["fingerprint"])
 
     def state(self, run: PlannedRun) -> Run:
         return self.ledger.run(run["run_id"])
 
     def in_flight(self, run: PlannedRun) -> int:
-        pulse = self.ledger.journal(run["run_id"]).pulse()
-        return pulse.progress.moves_in_flight if pulse else 0
+        run_progress = self.ledger.journal(run["run_id"]).run_progress()
+        return run_progress.progress.moves_in_flight if run_progress else 0
 
     def saying(self, run: PlannedRun) -> str:
         """What the run waits for."""
-        pulse = self.ledger.journal(run["run_id"]).pulse()
-        return pulse.saying if pulse else ""
+        run_progress = self.ledger.journal(run["run_id"]).run_progress()
+        return run_progress.saying if run_progress else ""
 
     def events(self, run: PlannedRun) -> list[str]:
         return [
-            f"{event.at:%H:%M:%S} {event.kind}: {event.text}" for event in self.ledger.journal(run["run_id"]).events()
+            f"{event.at:%H:%M:%S} {event.kind}: {event.text}"
+            for event in self.ledger.journal(run["run_id"]).events()
         ]
 
     def has_event(self, run: PlannedRun, kind: str) -> bool:
         return any(event.kind == kind for event in self.ledger.journal(run["run_id"]).events())
 
     def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
-        with self.site() as site:
-            controls.change_rate(site, run["run_id"], rate, by="alice", why="test")
+        with self.installation() as installation:
+            controls.change_rate(installation, run["run_id"], rate, by="alice", why="test")
 
     def advance(
         self,
@@ -211,18 +253,28 @@ class Ground:
         seconds: float = 90,
         tell: Tell | None = None,
     ) -> None:
-        """Drives the run look by look until something is true, and stops there, as a killed process would."""
+        """Drives the run look by look until something is true, and stops there, as a killed process
+        would.
+        """
         give_up_at = time.monotonic() + seconds
-        with self.site(tell) as site:
-            for _ in looks(site, run, self.log.append):
+        with self.installation(tell) as installation:
+            for _ in looks(installation, run, self.log.append):
                 if until():
                     return
-                assert time.monotonic() < give_up_at, f"waited in vain for: {what}\n{self.told(run)}"
+                assert time.monotonic() < give_up_at, (
+                    f"waited in vain for: {what}\n{self.told(run)}"
+                )
         assert until(), f"the run ended before: {what}\n{self.told(run)}"
 
     def finish(self, run: PlannedRun, *, seconds: float = 150, tell: Tell | None = None) -> Run:
         """Drives the run to its end."""
-        self.advance(run, lambda: self.state(run).state in ENDED_STATES, "the end", seconds=seconds, tell=tell)
+        self.advance(
+            run,
+            lambda: self.state(run).state in ENDED_STATES,
+            "the end",
+            seconds=seconds,
+            tell=tell,
+        )
         return self.state(run)
 
     def told(self, run: PlannedRun) -> str:
@@ -249,25 +301,30 @@ class Ground:
 
     def watch(self) -> pipeline.WatchReport:
         """What `kafka_throttle_watch` does on its schedule."""
-        with self.site() as site:
-            return pipeline.watch_throttles(site, "demo", self.log.append)
+        with self.installation() as installation:
+            return pipeline.watch_throttles(installation, "demo", self.log.append)
 
     # -- facts
 
     def reassignments(self) -> set[str]:
         """Whatever is under way in the cluster, whoever began it."""
-        with self.site() as site, site.reader("demo") as reader:
+        with self.installation() as installation, installation.reader("demo") as reader:
             return {str(tp) for tp in reader.list_reassignments()}
 
     def is_as_planned(self, run: PlannedRun) -> bool:
         """Replicas and leaders, as Kafka's client tells them."""
-        wanted = {str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan_of(run).moves}
+        wanted = {
+            str(m.topic_partition): (m.replicas_after, m.replicas_after[0])
+            for m in self.plan_of(run).moves
+        }
         return self._comes_true(lambda now: wanted.items() <= now.items())
 
     def is_as_before(self, run: PlannedRun) -> bool:
         """Replicas alone: who leads them is not given back by a cancel."""
         wanted = {str(m.topic_partition): m.replicas_before for m in self.plan_of(run).moves}
-        return self._comes_true(lambda now: all(now[name][0] == replicas for name, replicas in wanted.items()))
+        return self._comes_true(
+            lambda now: all(now[name][0] == replicas for name, replicas in wanted.items())
+        )
 
     def _comes_true(self, fact: Callable[[Placement], bool]) -> bool:
         """A broker that is asked right after a change may not know of it yet."""
@@ -281,7 +338,10 @@ def configs(kafka: LocalKafka) -> str:
     """All dynamic configs of topics and brokers, as kafka-configs prints them."""
     where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
     with ThreadPoolExecutor(2) as pool:
-        told = pool.map(lambda kind: kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout, ("topics", "brokers"))
+        told = pool.map(
+            lambda kind: kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout,
+            ("topics", "brokers"),
+        )
         return "".join(told)
 
 
@@ -290,19 +350,23 @@ def throttles(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if "throttled" in line]
 
 
-def looks(site: Site, run: PlannedRun, log: Tell) -> Iterator[None]:
-    """Opens and drives a run to its end, as a retrying task does: yields after each look, whatever came of it."""
+def looks(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[None]:
+    """Opens and drives a run to its end, as a retrying task does: yields after each look, whatever
+    came of it.
+    """
     with ExitStack() as stack:
         driver: Driver | None = None
         while True:
             wait: float | None = LONGEST_PAUSE_SECONDS
             try:
-                state = site.ledger.run(run["run_id"]).state
+                state = installation.ledger.run(run["run_id"]).state
                 if state is RunState.DONE or (driver is not None and state in ENDED_STATES):
                     break
                 if driver is None:
-                    pipeline.open_run(site, run["run_id"], run["fingerprint"])
-                    driver = stack.enter_context(pipeline.execution(site, run["run_id"], run["fingerprint"], log))
+                    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+                    driver = stack.enter_context(
+                        pipeline.execution(installation, run["run_id"], run["fingerprint"], log)
+                    )
                 else:
                     wait = _one_look(driver, state)
             except HaltedError as halted:
@@ -330,7 +394,9 @@ class Victim:
 
     def __init__(self, ground: Ground, run: PlannedRun, trap: Trap | None = None) -> None:
         log = ground.folder / "victims.log"
-        self._process = _forks.Process(target=_carry_out, args=(ground.place, run, trap, log), daemon=True)
+        self._process = _forks.Process(
+            target=_carry_out, args=(ground.place, run, trap, log), daemon=True
+        )
         self._process.start()
 
     def __enter__(self) -> "Victim":
@@ -353,7 +419,9 @@ class Victim:
 
     @property
     def is_frozen(self) -> bool:
-        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return (
+            Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        )
 
     def kill(self) -> None:
         self._process.kill()
@@ -367,7 +435,12 @@ class Victim:
 
 
 def _carry_out(place: Place, run: PlannedRun, trap: Trap | None, log_path: Path) -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # dies with the server that forked it, which dies with the test
-    with log_path.open("a", buffering=1) as log, place.site(trap.tell if trap else lambda _: None) as site:
-        for _ in looks(site, run, lambda text: print(os.getpid(), text, file=log)):
+    ctypes.CDLL(None).prctl(
+        1, signal.SIGKILL
+    )  # dies with the server that forked it, which dies with the test
+    with (
+        log_path.open("a", buffering=1) as log,
+        place.installation(trap.tell if trap else lambda _: None) as installation,
+    ):
+        for _ in looks(installation, run, lambda text: print(os.getpid(), text, file=log)):
             pass

@@ -3,7 +3,8 @@
     verdict = judge(snapshot, plan)
     assert verdict.errors == ()
 
-Leaders are counted as if a preferred leader election followed over every partition: the first replica leads.
+Leaders are counted as if a preferred leader election followed over every partition: the first
+replica leads.
 """
 
 import json
@@ -46,19 +47,30 @@ def assignment_of(snapshot: ClusterSnapshot) -> dict[TopicPartition, tuple[int, 
     }
 
 
-def assignment_after(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[TopicPartition, tuple[int, ...]]:
-    return assignment_of(snapshot) | {move.topic_partition: move.replicas_after for move in plan.moves}
+def assignment_after(
+    snapshot: ClusterSnapshot, plan: RebalancePlan
+) -> dict[TopicPartition, tuple[int, ...]]:
+    return assignment_of(snapshot) | {
+        move.topic_partition: move.replicas_after for move in plan.moves
+    }
 
 
 def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
     before, after = assignment_of(snapshot), assignment_after(snapshot, plan)
     case = Case(snapshot, plan, before, after)
-    new = {key: set(replicas) - set(before[key]) for key, replicas in after.items() if key in before}
+    new = {
+        key: set(replicas) - set(before[key]) for key, replicas in after.items() if key in before
+    }
     return Verdict(
         errors=(*_errors_of_moves(case, new), *_errors_of_goal(case), *_rack_errors(case)),
         leaders=_per_broker(case.staying, Counter(replicas[0] for replicas in after.values())),
-        replicas=_per_broker(case.staying, Counter(b for replicas in after.values() for b in replicas)),
-        bytes_held={b: sum(case.sizes[k] for k, replicas in after.items() if b in replicas) for b in case.staying},
+        replicas=_per_broker(
+            case.staying, Counter(b for replicas in after.values() for b in replicas)
+        ),
+        bytes_held={
+            b: sum(case.sizes[k] for k, replicas in after.items() if b in replicas)
+            for b in case.staying
+        },
         copied_replicas=sum(len(added) for added in new.values()),
         most_new_replicas=max((len(added) for added in new.values()), default=0),
         rack_violations=rack_violations(after, snapshot, case.staying),
@@ -66,10 +78,13 @@ def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
 
 
 def rack_violations(assignment: Assignment, snapshot: ClusterSnapshot, staying: list[int]) -> int:
-    """Partitions on fewer racks than they could be, by their replicas and the racks of the brokers that stay."""
+    """Partitions on fewer racks than they could be, by their replicas and the racks of the brokers
+    that stay.
+    """
     rack_count = len({snapshot.racks[b] for b in staying})
     return sum(
-        len({snapshot.racks[b] for b in replicas}) < min(len(replicas), rack_count) for replicas in assignment.values()
+        len({snapshot.racks[b] for b in replicas}) < min(len(replicas), rack_count)
+        for replicas in assignment.values()
     )
 
 
@@ -113,18 +128,27 @@ class Case:
     def leaders(self) -> Mapping[TopicPartition, int | None]:
         rows = self.snapshot.partitions.to_pylist()
         tells = any(row["leader"] is not None for row in rows)
-        return {TopicPartition(r["topic"], r["partition"]): r["leader"] if tells else r["replicas"][0] for r in rows}
+        return {
+            TopicPartition(r["topic"], r["partition"]): r["leader"] if tells else r["replicas"][0]
+            for r in rows
+        }
 
     @cached_property
     def free(self) -> set[TopicPartition]:
-        """Partitions that the plan may change: in scope, led by somebody, and not under reassignment."""
+        """Partitions that the plan may change: in scope, led by somebody, and not under
+        reassignment.
+        """
         scope, rows = self.plan.scope, self.snapshot.partitions.to_pylist()
         topics = {row["topic"] for row in rows}
-        included = matching(scope.topics or ("*",), topics) - matching(scope.excluded_topics, topics)
+        included = matching(scope.topics or ("*",), topics) - matching(
+            scope.excluded_topics, topics
+        )
         still = {
             TopicPartition(row["topic"], row["partition"])
             for row in rows
-            if row["topic"] in included and not row["adding_replicas"] and not row["removing_replicas"]
+            if row["topic"] in included
+            and not row["adding_replicas"]
+            and not row["removing_replicas"]
         }
         return {key for key in still if self.leaders[key] is not None}
 
@@ -140,11 +164,15 @@ class Case:
     @cached_property
     def sizes(self) -> Mapping[TopicPartition, int]:
         rows = self.snapshot.partitions.to_pylist()
-        return {TopicPartition(row["topic"], row["partition"]): row["size_bytes"] or 0 for row in rows}
+        return {
+            TopicPartition(row["topic"], row["partition"]): row["size_bytes"] or 0 for row in rows
+        }
 
     @cached_property
     def room_left(self) -> Mapping[int, int]:
-        """On the fullest log dir of brokers that tell theirs, below 85 %, when all that comes came there."""
+        """On the fullest log dir of brokers that tell theirs, below 85 %, when all that comes came
+        there.
+        """
         rooms: dict[int, int] = {}
         for row in self.snapshot.log_dirs.to_pylist():
             if row["error"] is None:
@@ -158,7 +186,9 @@ class Case:
     def could_take(self, key: TopicPartition) -> set[int]:
         """Brokers that have no replica of a partition yet, and could have one."""
         size = self.sizes[key]
-        return {b for b in self.in_scope - set(self.after[key]) if self.room_left.get(b, size) >= size}
+        return {
+            b for b in self.in_scope - set(self.after[key]) if self.room_left.get(b, size) >= size
+        }
 
     def racks(self, broker_ids: Iterable[int]) -> int:
         return len({self.snapshot.racks.get(b) for b in broker_ids})
@@ -176,12 +206,15 @@ def _errors_of_moves(case: Case, new: Mapping[TopicPartition, set[int]]) -> list
             touched.add(move.replicas_after[0])
         complaints = {
             "replica twice": len(set(after)) != len(after),
-            "replication factor changed": len(after) != len(before) and plan.goal is not Goal.REPLICATION_FACTOR,
+            "replication factor changed": len(after) != len(before)
+            and plan.goal is not Goal.REPLICATION_FACTOR,
             "another before-value": move.replicas_before != before,
             "changes nothing": after == before and case.leaders[key] == after[0],
             "sent to a broker that is not live": not added <= case.live,
             "may not be touched": key not in case.free,
-            "touches a broker out of scope": any(not plan.scope.may_touch_broker(b) for b in touched),
+            "touches a broker out of scope": any(
+                not plan.scope.may_touch_broker(b) for b in touched
+            ),
             **_complaints_by_goal(case, move, added),
         }
         errors += [f"{key}: {complaint}" for complaint, applies in complaints.items() if applies]
@@ -190,7 +223,9 @@ def _errors_of_moves(case: Case, new: Mapping[TopicPartition, set[int]]) -> list
 
 def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool]:
     goal, after = case.plan.goal, move.replicas_after
-    could_not_end = bool(new and set(after) - case.live)  # Kafka waits until all replicas are in sync
+    could_not_end = bool(
+        new and set(after) - case.live
+    )  # Kafka waits until all replicas are in sync
     if goal is Goal.ADD_BROKERS:
         return {"sent to an old broker": not new <= case.named, "could not end": could_not_end}
     if goal is Goal.REBALANCE:
@@ -203,7 +238,8 @@ def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool
         given_up = [b in case.named for b in after]
         return {
             "data moved": bool(new),
-            "demoted broker not last": move.leader_before in case.named and given_up != sorted(given_up),
+            "demoted broker not last": move.leader_before in case.named
+            and given_up != sorted(given_up),
             "not about a demoted broker": not case.named
             & {move.replicas_before[0], case.leaders[move.topic_partition]},
         }
@@ -235,18 +271,26 @@ def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
 
 
 def _left_to_demoted(case: Case, key: TopicPartition) -> bool:
-    leads = {case.after[key][0], case.leaders[key]} if key not in case.moved else {case.after[key][0]}
+    leads = (
+        {case.after[key][0], case.leaders[key]} if key not in case.moved else {case.after[key][0]}
+    )
     able = set(case.after[key]) & case.in_scope & case.in_sync[key] - case.named
-    return bool(leads & case.named and able and case.plan.scope.may_touch_broker(case.leaders[key] or -1))
+    return bool(
+        leads & case.named and able and case.plan.scope.may_touch_broker(case.leaders[key] or -1)
+    )
 
 
 def _left_with_another_factor(case: Case, key: TopicPartition) -> bool:
     after, factor = case.after[key], case.plan.replication_factor or 0
     if len(after) < factor:
-        return bool(case.could_take(key)) and not set(after) - case.live  # beside a dead replica no copy could end
+        return (
+            bool(case.could_take(key)) and not set(after) - case.live
+        )  # beside a dead replica no copy could end
     may_go = {b for b in after if case.plan.scope.may_touch_broker(b)}
     if len(may_go) < len(after):
-        may_go -= {after[0] if key in case.moved else case.leaders[key] or -1}  # or a broker out of scope had to lead
+        may_go -= {
+            after[0] if key in case.moved else case.leaders[key] or -1
+        }  # or a broker out of scope had to lead
     bad = set(after) - case.in_sync[key]
     return len(after) > factor and bool(bad & may_go if bad - may_go else may_go)
 
@@ -256,8 +300,8 @@ def _rack_errors(case: Case) -> list[str]:
     errors = []
     for move in case.plan.moves:
         before, after = move.replicas_before, move.replicas_after
-        takers = case.named if case.plan.goal is Goal.ADD_BROKERS else case.in_scope
-        reachable = case.racks({*before, *takers} - case.leaving)
+        destinations = case.named if case.plan.goal is Goal.ADD_BROKERS else case.in_scope
+        reachable = case.racks({*before, *destinations} - case.leaving)
         if case.room_left:
             reachable = 1  # the right rack may have had no room
         least = min(case.racks(before), reachable)
@@ -268,7 +312,9 @@ def _rack_errors(case: Case) -> list[str]:
             may_go = all(case.plan.scope.may_touch_broker(b) for b in before)
             least = min(len(after), case.racks(good)) if may_go and len(good) >= len(after) else 1
         if case.racks(after) < least:
-            errors.append(f"{move.topic_partition}: on {case.racks(after)} racks, {least} are possible")
+            errors.append(
+                f"{move.topic_partition}: on {case.racks(after)} racks, {least} are possible"
+            )
     return errors
 
 
@@ -276,9 +322,15 @@ def _per_broker(brokers: list[int], counts: Counter[int]) -> dict[int, int]:
     return {b: counts[b] for b in brokers}
 
 
-def executed(snapshot: ClusterSnapshot, plan: RebalancePlan, *, undo: bool = False) -> ClusterSnapshot:
-    """The cluster once the plan is executed: replicas as planned, and the first one leads each partition it names."""
-    wanted = {m.topic_partition: m.replicas_before if undo else m.replicas_after for m in plan.moves}
+def executed(
+    snapshot: ClusterSnapshot, plan: RebalancePlan, *, undo: bool = False
+) -> ClusterSnapshot:
+    """The cluster once the plan is executed: replicas as planned, and the first one leads each
+    partition it names.
+    """
+    wanted = {
+        m.topic_partition: m.replicas_before if undo else m.replicas_after for m in plan.moves
+    }
     document = to_document(snapshot)
     for row in document["partitions"]:
         replicas = wanted.get(TopicPartition(row[0], row[1]))

@@ -12,7 +12,8 @@ CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
-# In the policy of clusters that plans are made for: all brokers share the disk of this machine, however full that is.
+# In the policy of clusters that plans are made for: all brokers share the disk of this machine,
+# however full that is.
 ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
 
 Placement = dict[str, tuple[tuple[int, ...], int]]
@@ -43,18 +44,26 @@ def replicas_per_broker(kafka: LocalKafka) -> Counter[int]:
 def throttle_lines(kafka: LocalKafka) -> list[str]:
     """Every throttle key that kafka-configs finds on any topic or broker."""
     where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    found = [kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")]
+    found = [
+        kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")
+    ]
     return [line.strip() for text in found for line in text.splitlines() if "throttled" in line]
 
 
 def ongoing_reassignments(kafka: LocalKafka) -> str:
     """What kafka-reassign-partitions --list says; "" when it finds none."""
-    text = kafka.tool(REASSIGN, "--bootstrap-server", kafka.bootstrap_string, "--list").stdout.strip()
+    text = kafka.tool(
+        REASSIGN, "--bootstrap-server", kafka.bootstrap_string, "--list"
+    ).stdout.strip()
     return "" if "No partition reassignments found" in text else text
 
 
-def times_added(kafka: LocalKafka, broker_id: int, controllers: Iterable[int] = (1, 2, 3)) -> Counter[tuple[str, int]]:
-    """How many change records of the metadata log start to add a broker to a partition, by topic id and partition."""
+def times_added(
+    kafka: LocalKafka, broker_id: int, controllers: Iterable[int] = (1, 2, 3)
+) -> Counter[tuple[str, int]]:
+    """How many change records of the metadata log start to add a broker to a partition, by topic id
+    and partition.
+    """
     texts = []
     for controller in controllers:
         for log in kafka.home(controller).directory.rglob("__cluster_metadata-0/*.log"):

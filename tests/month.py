@@ -1,10 +1,12 @@
-"""A month of a cluster that never was: hourly snapshots of 36 brokers, with what happens to clusters in a month.
+"""A month of a cluster that never was: hourly snapshots of 36 brokers, with what happens to
+clusters in a month.
 
     for snapshot in month(hours=720): archive.write_snapshot(snapshot)
 
-Broker 36 joins at hour JOINED and is idle until a rebalance, from REBALANCED on, gives it its share in REBALANCE_HOURS.
-Broker 7 dies at FAILED; others lead what it led, until it is back at RETURNED and a preferred election at ELECTED gives
-it its partitions again. What a partition takes in never changes.
+Broker 36 joins at hour JOINED and is idle until a rebalance, from REBALANCED on, gives it its share
+in REBALANCE_HOURS. Broker 7 dies at FAILED; others lead what it led, until it is back at RETURNED
+and a preferred election at ELECTED gives it its partitions again. What a partition takes in never
+changes.
 """
 
 import random
@@ -80,13 +82,19 @@ def _partitions() -> list[_Partition]:
         for number in range(_PARTITIONS_PER_TOPIC):
             first = (topic * _PARTITIONS_PER_TOPIC + number) % BROKERS_AT_FIRST
             replicas = [(first + step) % BROKERS_AT_FIRST for step in (0, 1, 2)]
-            found.append(_Partition(f"topic-{topic:02d}", number, replicas, dice.randrange(1, 50) * _RECORD_BYTES))
+            found.append(
+                _Partition(
+                    f"topic-{topic:02d}", number, replicas, dice.randrange(1, 50) * _RECORD_BYTES
+                )
+            )
     for partition in found:
         partition.leader = partition.replicas[0]
     return found
 
 
-def _snapshot(cluster: str, hour: int, partitions: list[_Partition], dead: int | None) -> ClusterSnapshot:
+def _snapshot(
+    cluster: str, hour: int, partitions: list[_Partition], dead: int | None
+) -> ClusterSnapshot:
     broker_ids = list(range(BROKERS_AT_FIRST + (hour >= JOINED)))
     scheduled = BEGIN + timedelta(hours=hour)
     sizes = [p.rate * 3600 * (hour + 1) for p in partitions]
@@ -137,7 +145,9 @@ def _snapshot(cluster: str, hour: int, partitions: list[_Partition], dead: int |
         cluster=cluster,
         cluster_id="id-of-the-month",
         observed_at=scheduled,
-        tables={name: tables.get(name, schema.empty_table()) for name, schema in SNAPSHOT_TABLES.items()},
+        tables={
+            name: tables.get(name, schema.empty_table()) for name, schema in SNAPSHOT_TABLES.items()
+        },
     )
 
 
@@ -145,6 +155,9 @@ def _table(schema: pa.Schema, **columns: list[object]) -> pa.Table:
     """Columns that are not given are null."""
     count = len(next(iter(columns.values())))
     return pa.table(
-        [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(count, f.type) for f in schema],
+        [
+            pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(count, f.type)
+            for f in schema
+        ],
         schema=schema,
     )

@@ -14,7 +14,9 @@ Behaviour = Callable[[socket.socket], None]
 Serve = Callable[[Behaviour], str]
 
 HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 40))  # handshake failure: to a client without a certificate, or to plain text
+TLS_ALERT = bytes(
+    (21, 3, 3, 0, 2, 2, 40)
+)  # handshake failure: to a client without a certificate, or to plain text
 
 
 @contextmanager

@@ -10,14 +10,16 @@
         racks="1=a 2=b !3=c 4",
     )
 
-A line is `topic-partition: replicas`, then in any order `@leader` (the first live one by default, `@none` for
-no leader), `size=BYTES` of one replica, `rate=BYTES_PER_SECOND`; of a reassignment under way `+adding`, `-removing`.
-`racks` lists all registered brokers with their rack, if they have one; `!` marks a fenced (dead) one.
+A line is `topic-partition: replicas`, then in any order `@leader` (the first live one by default,
+`@none` for no leader), `size=BYTES` of one replica, `rate=BYTES_PER_SECOND`; of a reassignment
+under way `+adding`, `-removing`. `racks` lists all registered brokers with their rack, if they have
+one; `!` marks a fenced (dead) one.
 
     cluster("orders-0: 1 2 size=1000", racks="1 2", disks="1=1000/9000 2=1000/9000,0/5000,!")
 
-`disks` has used and total bytes of each log dir of a broker; `!` is one that is offline. `throttles` has rows of type,
-name, key and value of throttle keys that are set, as the cluster document has them.
+`disks` has used and total bytes of each log dir of a broker; `!` is one that is offline.
+`throttles` has rows of type, name, key and value of throttle keys that are set, as the cluster
+document has them.
 """
 
 import json
@@ -66,15 +68,26 @@ def cluster(
         "cluster": name,
         "cluster_id": cluster_id,
         "brokers": [
-            {"id": b.broker_id, "rack": b.rack, "fenced": b.is_fenced, "log_dirs": told.get(b.broker_id)}
+            {
+                "id": b.broker_id,
+                "rack": b.rack,
+                "fenced": b.is_fenced,
+                "log_dirs": told.get(b.broker_id),
+            }
             for b in brokers
         ],
-        "topics": [{"name": topic, "id": f"id-of-{topic}"} for topic in sorted({p.topic for p in partitions})],
+        "topics": [
+            {"name": topic, "id": f"id-of-{topic}"}
+            for topic in sorted({p.topic for p in partitions})
+        ],
         "partitions": [
-            [p.topic, p.partition, list(p.replicas), p.leader, p.size_bytes, p.bytes_in_per_second] for p in partitions
+            [p.topic, p.partition, list(p.replicas), p.leader, p.size_bytes, p.bytes_in_per_second]
+            for p in partitions
         ],
         "moving": [
-            [p.topic, p.partition, list(p.adding), list(p.removing)] for p in partitions if p.adding or p.removing
+            [p.topic, p.partition, list(p.adding), list(p.removing)]
+            for p in partitions
+            if p.adding or p.removing
         ],
         "throttles": list(map(list, throttles)),
     }
@@ -95,7 +108,9 @@ def read_disks(disks: str) -> dict[int, list[dict[str, Any]]]:
     dirs = {}
     for word in disks.split():
         broker_id, _, told = word.partition("=")
-        dirs[int(broker_id)] = [_log_dir(f"/disk-{number}", one) for number, one in enumerate(told.split(","))]
+        dirs[int(broker_id)] = [
+            _log_dir(f"/disk-{number}", one) for number, one in enumerate(told.split(","))
+        ]
     return dirs
 
 
@@ -106,7 +121,9 @@ def _log_dir(path: str, told: str) -> dict[str, Any]:
     return {"path": path, "total_bytes": int(total), "usable_bytes": int(total) - int(used)}
 
 
-def read_partitions(picture: str, brokers: tuple[BrokerPicture, ...]) -> tuple[PartitionPicture, ...]:
+def read_partitions(
+    picture: str, brokers: tuple[BrokerPicture, ...]
+) -> tuple[PartitionPicture, ...]:
     """The partitions of a picture, one per line."""
     live = {broker.broker_id for broker in brokers if not broker.is_fenced}
     return tuple(_partition(line, live) for line in picture.splitlines() if line.strip())
@@ -120,7 +137,9 @@ def _partition(line: str, live: set[int]) -> PartitionPicture:
     numbers = dict(word.split("=") for word in words if "=" in word)
     leaders = [word.removeprefix("@") for word in words if word.startswith("@")]
     adding = tuple(int(word) for word in words if word.startswith("+"))
-    leader = next((broker_id for broker_id in replicas if broker_id in live and broker_id not in adding), None)
+    leader = next(
+        (broker_id for broker_id in replicas if broker_id in live and broker_id not in adding), None
+    )
     if leaders:
         leader = None if leaders[0] == "none" else int(leaders[0])
     return PartitionPicture(
@@ -136,7 +155,13 @@ def _partition(line: str, live: set[int]) -> PartitionPicture:
 
 
 def simulated(
-    picture: str = "", *, racks: str, throttles: Sequence[Sequence[str]] = (), cluster_id: str = "picture-id"
+    picture: str = "",
+    *,
+    racks: str,
+    throttles: Sequence[Sequence[str]] = (),
+    cluster_id: str = "picture-id",
 ) -> SimulatedCluster:
     """A simulated cluster that looks like the picture, with its clock at 0."""
-    return SimulatedCluster.like(cluster(picture, racks=racks, throttles=throttles, cluster_id=cluster_id))
+    return SimulatedCluster.like(
+        cluster(picture, racks=racks, throttles=throttles, cluster_id=cluster_id)
+    )

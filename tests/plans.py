@@ -1,6 +1,7 @@
 """Plans made by hand, for tests of what comes after planning.
 
-plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1 2 3"), replication_factor=3)
+plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1 2 3"),
+replication_factor=3)
 """
 
 from typing import Any
@@ -12,10 +13,20 @@ from counterpoise.model.request import Goal
 
 
 def move(name: str, before: str, after: str, *, leader: int | None = None, size: int = 0) -> Move:
-    """`move("orders-0", "1 2 3", "4 2 3")`: replicas by broker, led by the first of before unless `leader` is given."""
+    """`move("orders-0", "1 2 3", "4 2 3")`: replicas by broker, led by the first of before unless
+    `leader` is given.
+    """
     topic, _, partition = name.rpartition("-")
     old, new = (tuple(map(int, text.split())) for text in (before, after))
-    return Move(topic, int(partition), f"id-of-{topic}", old, new, old[0] if leader is None else leader, size)
+    return Move(
+        topic,
+        int(partition),
+        f"id-of-{topic}",
+        old,
+        new,
+        old[0] if leader is None else leader,
+        size,
+    )
 
 
 def plan_by_hand(

@@ -1,11 +1,13 @@
-"""What a run has promised, watched from outside: every call of ours, and every instant of the simulated cluster.
+"""What a run has promised, watched from outside: every call of ours, and every instant of the
+simulated cluster.
 
     watch = Watch(cluster)
     driver = Driver(watch.ours(), ledger, ...)      # each call of its own is checked as it is made
     watch.stranger_set(resource, key, "777777")     # somebody else's doing goes through `watch`, too
     watch.check()                                   # promises that hold between calls
 
-What it knows of the product is the plan, and what Kafka's throttles need (KIP-73); not how decisions are made.
+What it knows of the product is the plan, and what Kafka's throttles need (KIP-73); not how
+decisions are made.
 """
 
 from collections import defaultdict
@@ -33,7 +35,9 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.steps import steps_of
 
 Key = tuple[ConfigResource, str]
-_SECONDS_TO_WAIT_FOR_AN_ANSWER = 30.0  # so long at least, throttles stay for moves that may still be applied
+_SECONDS_TO_WAIT_FOR_AN_ANSWER = (
+    30.0  # so long at least, throttles stay for moves that may still be applied
+)
 _LOOKS_TO_CLOSE_A_GAP = 2  # one may halt the run instead; then the settling closes it
 
 
@@ -47,13 +51,19 @@ class Watch:
         self.foreign_moves: dict[TopicPartition, tuple[int, ...]] = {}
         self.foreign_keys: set[Key] = set()  # that somebody else changed since `before`
         self.foreign_entries: defaultdict[Key, set[str]] = defaultdict(set)
-        self.gaps: dict[Key, int] = {}  # keys that a stranger changed: looks that could have mended that since
+        self.gaps: dict[
+            Key, int
+        ] = {}  # keys that a stranger changed: looks that could have mended that since
         self.late: set[TopicPartition] = set()  # moved by a call that came after it was given up
         self.late_keys: set[Key] = set()  # changed by such a call
         self.unanswered: set[Key] = set()  # by a call of the look that is being made
-        self.excused: set[Key] = set()  # such keys of a process that died before it could write that down
+        self.excused: set[Key] = (
+            set()
+        )  # such keys of a process that died before it could write that down
         self._frozen_at: dict[int, float] = {}
-        self.strayed: set[TopicPartition] = set()  # partitions that somebody else moved, or made anew
+        self.strayed: set[TopicPartition] = (
+            set()
+        )  # partitions that somebody else moved, or made anew
         self.highest_rate = 0
         self.refusals = 0  # so many of our next reassignments are refused
         self.written: defaultdict[Key, set[str]] = defaultdict(set)
@@ -65,13 +75,19 @@ class Watch:
 
     def stranger_alters(self, change: ConfigChange) -> None:
         key = (change.resource, change.key)
-        exists = change.resource.type is ConfigResourceType.BROKER or change.resource.name in self.cluster.topic_ids
+        exists = (
+            change.resource.type is ConfigResourceType.BROKER
+            or change.resource.name in self.cluster.topic_ids
+        )
         if not exists or self.cluster.configs.alter(change.resource, [change]):
             return
         self.foreign_keys.add(key)
         self.gaps[key] = 0
         # An earlier rate of theirs may be what a run found before it, and brings back.
-        if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE) and change.key in LIST_KEYS:
+        if (
+            change.operation in (ConfigOperation.SET, ConfigOperation.DELETE)
+            and change.key in LIST_KEYS
+        ):
             self.foreign_entries[key].clear()
         self.foreign_entries[key].update(_entries(change.value))
 
@@ -81,7 +97,9 @@ class Watch:
             return
         partition.complete_if_ready(self.cluster.live_broker_ids)
         if any(target in steps_of(move) for move in self.moves_of(tp)):
-            self.late.add(tp)  # what equals a step of a plan is taken for ours, whoever asked for it
+            self.late.add(
+                tp
+            )  # what equals a step of a plan is taken for ours, whoever asked for it
             return
         if self.moves_of(tp):
             self.strayed.add(tp)
@@ -92,7 +110,10 @@ class Watch:
         self._frozen_at[broker_id] = self.cluster.now
 
     def thaw(self, broker_id: int) -> None:
-        """What it held happens now. Moves that were waited for in vain are late; so are settings, at any time."""
+        """What it held happens now.
+
+        Moves that were waited for in vain are late; so are settings, at any time.
+        """
         moving, settings = self.targets(), _settings(self.cluster)
         self.cluster.thaw_broker(broker_id)
         now = _settings(self.cluster)
@@ -104,31 +125,45 @@ class Watch:
             self.note_late_moves(moving)
 
     def note_late_changes(self, keys: Iterable[Key]) -> None:
-        """Kafka has no compare-and-set: what a late change of a whole list took away is lost, whoever wrote it."""
+        """Kafka has no compare-and-set: what a late change of a whole list took away is lost,
+        whoever wrote it.
+        """
         now = _settings(self.cluster)
         for key in keys:
             self.foreign_entries[key] &= set(_entries(now.get(key)))
 
     def note_late_moves(self, moving_before: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        self.late |= {tp for tp, target in self.targets().items() if moving_before.get(tp) != target}
+        self.late |= {
+            tp for tp, target in self.targets().items() if moving_before.get(tp) != target
+        }
 
     def topic_is_gone(self, name: str) -> None:
         """With its settings; one that is made anew under its name is not of the plan."""
-        gone = {key for key in (*self.before, *self.foreign_keys, *self.gaps) if key[0].name == name}
+        gone = {
+            key for key in (*self.before, *self.foreign_keys, *self.gaps) if key[0].name == name
+        }
         gone = {key for key in gone if key[0].type is ConfigResourceType.TOPIC}
         for key in gone:
             self.before.pop(key, None)
             self.gaps.pop(key, None)
             self.foreign_entries.pop(key, None)
         self.foreign_keys -= gone
-        self.strayed |= {m.topic_partition for plan in self.plans for m in plan.moves if m.topic == name}
+        self.strayed |= {
+            m.topic_partition for plan in self.plans for m in plan.moves if m.topic == name
+        }
 
     # -- a call of ours
 
     def check_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         for tp, target in targets.items():
-            stages = {stage for move in self.moves_of(tp) for stage in (move.replicas_before, *steps_of(move))}
-            assert target is None or target in stages, f"promise 2: {tp} to {target}, which is no stage of a plan"
+            stages = {
+                stage
+                for move in self.moves_of(tp)
+                for stage in (move.replicas_before, *steps_of(move))
+            }
+            assert target is None or target in stages, (
+                f"promise 2: {tp} to {target}, which is no stage of a plan"
+            )
             partition = self.cluster.partitions.get(tp)
             if partition is not None:
                 self._check_reassignment(tp, target, partition)
@@ -139,13 +174,25 @@ class Watch:
         self, tp: TopicPartition, target: tuple[int, ...] | None, partition: SimulatedPartition
     ) -> None:
         if partition.is_moving and not _is_stuck(partition):
-            assert not self._is_foreign(tp, partition), f"promise 7: {tp} is being moved by somebody else"
-            assert target in (None, partition.target), f"promise 5: {tp} to {target} goes to {partition.target}"
-        if target is not None and not partition.is_moving and set(target) != set(partition.replicas):
+            assert not self._is_foreign(tp, partition), (
+                f"promise 7: {tp} is being moved by somebody else"
+            )
+            assert target in (None, partition.target), (
+                f"promise 5: {tp} to {target} goes to {partition.target}"
+            )
+        if (
+            target is not None
+            and not partition.is_moving
+            and set(target) != set(partition.replicas)
+        ):
             behind = set(target) & set(partition.replicas) - partition.isr
-            assert not behind, f"promise 6: {tp} {partition.replicas} to {target} while {behind} are not in sync"
+            assert not behind, (
+                f"promise 6: {tp} {partition.replicas} to {target} while {behind} are not in sync"
+            )
             stays = len(partition.isr & set(target)) + len(set(target) - set(partition.replicas))
-            assert stays >= min(len(partition.replicas), len(target)), f"promise 6: {tp} to {target}"
+            assert stays >= min(len(partition.replicas), len(target)), (
+                f"promise 6: {tp} to {target}"
+            )
 
     def check_change(self, change: ConfigChange) -> None:
         key, now = (change.resource, change.key), self._value(change)
@@ -155,16 +202,22 @@ class Watch:
             assert int(change.value) <= int(now), f"promise 7: {change} raises {now}"
         if change.key in LIST_KEYS and change.operation is not ConfigOperation.APPEND:
             present, given = set(_entries(now)), set(_entries(change.value))
-            lost = present & given if change.operation is ConfigOperation.SUBTRACT else present - given
+            lost = (
+                present & given if change.operation is ConfigOperation.SUBTRACT else present - given
+            )
             assert not lost & self.foreign_entries[key], f"promise 7: {change} takes away {lost}"
 
     def note_change(self, change: ConfigChange) -> None:
         self.written[change.resource, change.key].update(_entries(change.value))
 
     def note_look(self) -> None:
-        """A look without a fault has been made, and could close every gap that brokers which answer have."""
+        """A look without a fault has been made, and could close every gap that brokers which answer
+        have.
+        """
         for resource, key in self.gaps:
-            if resource.type is ConfigResourceType.TOPIC or self.cluster.answers(int(resource.name)):
+            if resource.type is ConfigResourceType.TOPIC or self.cluster.answers(
+                int(resource.name)
+            ):
                 self.gaps[resource, key] += 1
 
     # -- between calls
@@ -174,11 +227,17 @@ class Watch:
             moves = self.moves_of(tp)
             if not moves or tp in self.strayed:
                 continue
-            stages = [set(stage) for move in moves for stage in (move.replicas_before, *steps_of(move))]
+            stages = [
+                set(stage) for move in moves for stage in (move.replicas_before, *steps_of(move))
+            ]
             if not partition.is_moving:
-                assert set(partition.replicas) in stages, f"promise 2: {tp} is at {partition.replicas}"
+                assert set(partition.replicas) in stages, (
+                    f"promise 2: {tp} is at {partition.replicas}"
+                )
             elif tp not in self.late:
-                assert set(partition.target) in stages, f"promise 2: {tp} moves to {partition.target}"
+                assert set(partition.target) in stages, (
+                    f"promise 2: {tp} moves to {partition.target}"
+                )
         assert not (bare := self._unthrottled()), f"promise 3: {bare}"
 
     def ours_in_flight(self) -> dict[TopicPartition, tuple[int, ...]]:
@@ -188,8 +247,12 @@ class Watch:
             if p.is_moving and self.moves_of(tp) and tp not in self.strayed
         }
 
-    def check_settings_as_before(self, *, is_final: bool = True, except_brokers: frozenset[int] = frozenset()) -> None:
-        """Each key as it was, except what strangers changed: there, nothing of ours is left, and all of theirs is."""
+    def check_settings_as_before(
+        self, *, is_final: bool = True, except_brokers: frozenset[int] = frozenset()
+    ) -> None:
+        """Each key as it was, except what strangers changed: there, nothing of ours is left, and
+        all of theirs is.
+        """
         now = _settings(self.cluster)
         for key in sorted(now.keys() | self.before.keys() | self.foreign_keys):
             resource, name = key
@@ -201,14 +264,20 @@ class Watch:
             if not is_broker and resource.name not in self.cluster.topic_ids:
                 continue
             if key not in self.foreign_keys:
-                assert now.get(key) == self.before.get(key), f"promise 4: {key}: {self.before.get(key)} {now.get(key)}"
+                assert now.get(key) == self.before.get(key), (
+                    f"promise 4: {key}: {self.before.get(key)} {now.get(key)}"
+                )
             elif name in LIST_KEYS:
                 theirs = self.foreign_entries[key] | set(_entries(self.before.get(key)))
                 left = set(_entries(now.get(key)))
                 assert left <= theirs, f"promise 4: {key}: {left - theirs} is left"
-                assert self.foreign_entries[key] <= left, f"promise 7: {key}: {self.foreign_entries[key] - left}"
+                assert self.foreign_entries[key] <= left, (
+                    f"promise 7: {key}: {self.foreign_entries[key] - left}"
+                )
             elif now.get(key) not in (self.before.get(key), None):
-                assert now.get(key) in self.foreign_entries[key], f"promise 4: {key}: {now.get(key)} is left"
+                assert now.get(key) in self.foreign_entries[key], (
+                    f"promise 4: {key}: {now.get(key)} is left"
+                )
 
     def moves_of(self, tp: TopicPartition) -> list[Move]:
         return [move for plan in self.plans for move in plan.moves if move.topic_partition == tp]
@@ -228,12 +297,18 @@ class Watch:
             partition = self.cluster.partitions[tp]
             if _is_stuck(partition) or not partition.adding:
                 continue
-            found += [what for b in partition.adding for what in self._bare(tp, b, FOLLOWER_REPLICAS, FOLLOWER_RATE)]
+            found += [
+                what
+                for b in partition.adding
+                for what in self._bare(tp, b, FOLLOWER_REPLICAS, FOLLOWER_RATE)
+            ]
             if partition.leader is not None:
                 found += self._bare(tp, partition.leader, LEADER_REPLICAS, LEADER_RATE)
         return found
 
-    def _bare(self, tp: TopicPartition, broker_id: int, list_key: str, rate_key: str) -> Sequence[str]:
+    def _bare(
+        self, tp: TopicPartition, broker_id: int, list_key: str, rate_key: str
+    ) -> Sequence[str]:
         configs = self.cluster.configs
         at_broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id)), rate_key
         of_topic = ConfigResource(ConfigResourceType.TOPIC, tp.topic), list_key
@@ -243,7 +318,9 @@ class Watch:
         rate = configs.rate(broker_id, rate_key)
         if (rate is None or rate > self.highest_rate) and not self._may_gape(at_broker):
             bare.append(f"{tp} at {broker_id}: {rate_key} is {rate}")
-        if not configs.throttles(tp.topic, tp.partition, broker_id, list_key) and not self._may_gape(of_topic):
+        if not configs.throttles(
+            tp.topic, tp.partition, broker_id, list_key
+        ) and not self._may_gape(of_topic):
             bare.append(f"{tp} at {broker_id}: not in {list_key}")
         return bare
 
@@ -254,8 +331,9 @@ class Watch:
 class OurAdmin:
     """The cluster as a run sees it, with every change checked before it is made.
 
-    `meanwhile` happens between the check of the step lock and the call, as if the process had been frozen there: what
-    is called then comes late, and no promise can forbid it; what becomes of it is looked at later.
+    `meanwhile` happens between the check of the step lock and the call, as if the process had been
+    frozen there: what is called then comes late, and no promise can forbid it; what becomes of it
+    is looked at later.
     """
 
     def __init__(self, watch: Watch, meanwhile: Callable[[], None] | None = None) -> None:
@@ -264,7 +342,9 @@ class OurAdmin:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._watch.cluster, name)
 
-    def alter_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...] | None], **options: Any) -> Any:
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], **options: Any
+    ) -> Any:
         if self._is_late():
             moving = self._watch.targets()
             try:
@@ -288,7 +368,9 @@ class OurAdmin:
         except UnknownOutcomeError:
             self._watch.unanswered |= {(change.resource, change.key) for change in changes}
             raise
-        self._watch.unanswered |= {(c.resource, c.key) for c in changes if c.resource in results.errors}
+        self._watch.unanswered |= {
+            (c.resource, c.key) for c in changes if c.resource in results.errors
+        }
         if is_late:
             self._watch.note_late_changes([(c.resource, c.key) for c in changes])
         return results

@@ -1,4 +1,6 @@
-"""A run on the simulated cluster, with a ledger of its own and the cluster's clock: what execution tests share."""
+"""A run on the simulated cluster, with a ledger of its own and the cluster's clock: what execution
+tests share.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from counterpoise.execution import Driver, Orders
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
@@ -17,16 +19,18 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.pulse import Pulse
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from tests.pictures import cluster, simulated
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 FOUR_BROKERS = "1=a 2=b 3=c 4=d"
-SKEWED = "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8)) + "\nstock-0: 2 1 3 size=1000000"
+SKEWED = (
+    "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8)) + "\nstock-0: 2 1 3 size=1000000"
+)
 
 
 @dataclass
@@ -53,7 +57,9 @@ class SimulatedRun:
         approve: bool = True,
         limits: MovementPolicy | None = None,
     ) -> "SimulatedRun":
-        plan = plan or make_plan(cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,)))
+        plan = plan or make_plan(
+            cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,))
+        )
         made = cls(simulated(picture, racks=racks), None, plan, limits=limits or MovementPolicy())  # type: ignore[arg-type]
         made.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", made.clock)
         made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
@@ -67,12 +73,21 @@ class SimulatedRun:
     def approval(self, decision: Decision = Decision.GRANTED) -> Approval:
         now = self.clock()
         return Approval(
-            self.run_id, self.plan.fingerprint, decision, "alice", "test", now, self.rate, now + timedelta(hours=24)
+            self.run_id,
+            self.plan.fingerprint,
+            decision,
+            "alice",
+            "test",
+            now,
+            self.rate,
+            now + timedelta(hours=24),
         )
 
     def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
-        orders = Orders(self.run_id, self.plan, self.rate, self.limits)
-        return Driver(admin or self.cluster, ledger or self.ledger, orders, self.clock, self.log.append)
+        orders = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
+        return Driver(
+            admin or self.cluster, ledger or self.ledger, orders, self.clock, self.log.append
+        )
 
     @property
     def run(self) -> Run:
@@ -103,13 +118,15 @@ class SimulatedRun:
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
         """What somebody asks of the run; of its cluster when it is a freeze."""
         concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
-        self.ledger.request(ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more))
+        self.ledger.request(
+            ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more)
+        )
 
-    def pulse(self) -> Pulse:
+    def run_progress(self) -> RunProgress:
         """What the last look found."""
-        pulse = self.ledger.journal(self.run_id).pulse()
-        assert pulse is not None
-        return pulse
+        run_progress = self.ledger.journal(self.run_id).run_progress()
+        assert run_progress is not None
+        return run_progress
 
     def event_kinds(self) -> list[str]:
         return [event.kind for event in self.ledger.journal(self.run_id).events()]
@@ -130,12 +147,16 @@ class SimulatedRun:
         }
 
     def planned_placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
-        planned = {str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves}
+        planned = {
+            str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves
+        }
         return self.placement() | planned
 
 
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:
-    return {resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values}
+    return {
+        resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values
+    }
 
 
 def times_submitted(cluster: SimulatedCluster) -> Counter[tuple[TopicPartition, tuple[int, ...]]]:

@@ -1,4 +1,5 @@
-"""Series for tests: rows of SERIES by hand, and a made-up cluster that lives through weeks, its dates known.
+"""Series for tests: rows of SERIES by hand, and a made-up cluster that lives through weeks, its
+dates known.
 
 table = rows(3, [Broker(1, "a", leaders=9), Broker(2, "b", leaders=4)], failovers=2)
 told = story(brokers=6, snapshots=200)
@@ -35,9 +36,16 @@ class Broker:
 
 
 def rows(
-    hour: float, brokers: Sequence[Broker], *, cluster: str = "demo", compared: bool = True, **changes: Any
+    hour: float,
+    brokers: Sequence[Broker],
+    *,
+    cluster: str = "demo",
+    compared: bool = True,
+    **changes: Any,
 ) -> pa.Table:
-    """A snapshot's rows of SERIES, compared with the one an hour earlier; `changes` are columns of SNAPSHOT_CHANGES."""
+    """A snapshot's rows of SERIES, compared with the one an hour earlier; `changes` are columns of
+    SNAPSHOT_CHANGES.
+    """
     head = {
         "cluster": cluster,
         "snapshot_id": f"{cluster}-{hour:g}",
@@ -73,16 +81,26 @@ def _row(broker: Broker) -> dict[str, Any]:
     }
 
 
-def topics(hour: float, found: Sequence[tuple[str, int, int, int, int]], cluster: str = "demo") -> pa.Table:
+def topics(
+    hour: float, found: Sequence[tuple[str, int, int, int, int]], cluster: str = "demo"
+) -> pa.Table:
     """Rows of TOPIC_BALANCE: name, partitions, most leaders, fewest leaders, bytes."""
-    head = {"cluster": cluster, "snapshot_id": f"{cluster}-{hour:g}", "observed_at": NOON + timedelta(hours=hour)}
+    head = {
+        "cluster": cluster,
+        "snapshot_id": f"{cluster}-{hour:g}",
+        "observed_at": NOON + timedelta(hours=hour),
+    }
     names = TOPIC_BALANCE.names[3:]
-    return pa.Table.from_pylist([head | dict(zip(names, row, strict=True)) for row in found], schema=TOPIC_BALANCE)
+    return pa.Table.from_pylist(
+        [head | dict(zip(names, row, strict=True)) for row in found], schema=TOPIC_BALANCE
+    )
 
 
 @dataclass(frozen=True)
 class Story:
-    """Snapshots by their position: the last broker joins, gets its share; the first one dies and returns; a gap."""
+    """Snapshots by their position: the last broker joins, gets its share; the first one dies and
+    returns; a gap.
+    """
 
     table: pa.Table
     cluster: str
@@ -97,7 +115,9 @@ class Story:
     times: tuple[datetime, ...]
 
 
-def story(brokers: int = 6, snapshots: int = 200, *, cluster: str = "demo", racks: int = 3, seed: int = 7) -> Story:
+def story(
+    brokers: int = 6, snapshots: int = 200, *, cluster: str = "demo", racks: int = 3, seed: int = 7
+) -> Story:
     """At least 20 snapshots, one an hour; leaders wander a little, rates by the hour of the day."""
     rng = np.random.default_rng(seed)
     joined, share_from, share_until, died, returned, elected, gap = (
@@ -109,7 +129,9 @@ def story(brokers: int = 6, snapshots: int = 200, *, cluster: str = "demo", rack
     is_live = is_there.copy()
     is_live[died:returned, 0] = False
     part = np.ones((snapshots, brokers))  # of the share of replicas
-    part[:, -1] = np.clip((np.arange(snapshots) - share_from + 1) / (share_until - share_from + 1), 0, 1)
+    part[:, -1] = np.clip(
+        (np.arange(snapshots) - share_from + 1) / (share_until - share_from + 1), 0, 1
+    )
     replicas = _shared(300 * brokers, part * is_there)
     wandering = 1 + 0.08 * np.cumsum(rng.normal(0, 0.12, (snapshots, brokers)), axis=0) / 2
     led = np.clip(wandering, 0.5, 1.6) * part * is_live
@@ -121,7 +143,19 @@ def story(brokers: int = 6, snapshots: int = 200, *, cluster: str = "demo", rack
     changes = _changes(leaders, replicas, is_live, (joined, died, returned, elected))
     table = _table(cluster, hours, is_there, is_live, leaders, replicas, inflow, changes, racks)
     times = tuple(NOON + timedelta(hours=int(hour)) for hour in hours)
-    return Story(table, cluster, brokers, joined, share_from, share_until, died, returned, elected, gap, times)
+    return Story(
+        table,
+        cluster,
+        brokers,
+        joined,
+        share_from,
+        share_until,
+        died,
+        returned,
+        elected,
+        gap,
+        times,
+    )
 
 
 def _shared(total: int, parts: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
@@ -200,4 +234,6 @@ def _table(
         "is_rebuilt": np.zeros(len(at), bool),
         "seconds": pa.array([None, *(np.diff(hours) * 3600.0).tolist()]).take(pa.array(at)),
     } | {name: values[at] for name, values in changes.items()}
-    return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SERIES], schema=SERIES)
+    return pa.table(
+        [pa.array(columns[field.name]).cast(field.type) for field in SERIES], schema=SERIES
+    )

@@ -1,4 +1,5 @@
-"""An installation over simulated clusters, in a folder of its own; each connection leads to an address of its name.
+"""An installation over simulated clusters, in a folder of its own; each connection leads to an
+address of its name.
 
 with site_over(tmp_path, lambda settings: kafka) as site:
     pipeline.snapshot(site, "demo", site.clock())
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from counterpoise.installation import Site, now_utc
+from counterpoise.installation import Installation, now_utc
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.walk import Walk
@@ -29,13 +30,13 @@ def site_over(
     clusters: str = DEMO,
     clock: Callable[[], datetime] = now_utc,
     walk_to: Callable[[ConnectionSettings], Walk] | None = None,
-) -> Site:
+) -> Installation:
     """`clusters`: the text of clusters.yaml. Store and ledger are in `folder`."""
     places = {
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
     }
-    return Site(
+    return Installation(
         Locations.from_environment(places),
         _Connections(),
         clock=clock,

@@ -1,15 +1,18 @@
-"""kill -9 of the process that carries a run out: at every named point, then at random instants (`make soak`).
+"""kill -9 of the process that carries a run out: at every named point, then at random instants
+(`make soak`).
 
     python -m tests.soak --kills 100
 
-One topic travels to broker 4 and back, run after run. Each run is killed several times and resumed each time by a new
-process. After each, Kafka's own client and tools must tell the placement of the plan and the configs of before; in the
-end, the metadata log must hold exactly one change record for each broker that a plan added to a partition.
+One topic travels to broker 4 and back, run after run. Each run is killed several times and resumed
+each time by a new process. After each, Kafka's own client and tools must tell the placement of the
+plan and the configs of before; in the end, the metadata log must hold exactly one change record for
+each broker that a plan added to a partition.
 
-Named points lie right before and right after each write to the ledger, each check of the step lock and each call that
-changes the cluster, told apart by what the process announced last ("after submitting while moving"). Reads change
-nothing: a kill between two of them equals one at the nearest point. The step lock of a killed process lasts 30 s; that
-wait is spared by taking it back, and nothing else of the ledger is touched.
+Named points lie right before and right after each write to the ledger, each check of the step lock
+and each call that changes the cluster, told apart by what the process announced last ("after
+submitting while moving"). Reads change nothing: a kill between two of them equals one at the
+nearest point. The step lock of a killed process lasts 30 s; that wait is spared by taking it back,
+and nothing else of the ledger is touched.
 """
 
 import argparse
@@ -38,14 +41,24 @@ from tests.kafka_facts import times_added
 
 TOPIC: Final = "travels"
 HOME: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1), (1, 2, 3))
-AWAY: Final = ((4, 2, 3), (2, 3, 4), (4, 1, 2), (1, 3, 4), (4, 1, 3), (3, 2, 4), (2, 1, 3))  # the last: a new order
+AWAY: Final = (
+    (4, 2, 3),
+    (2, 3, 4),
+    (4, 1, 2),
+    (1, 3, 4),
+    (4, 1, 3),
+    (3, 2, 4),
+    (2, 1, 3),
+)  # the last: a new order
 RATE: Final = "200kB/s"
 TWO_AT_A_TIME: Final = "{max_moves_in_flight: 2}"
 KILLS_PER_RUN: Final = 8
 LONGEST_LIFE_SECONDS: Final = 6.0
 MOST_PROCESSES: Final = 60
 
-Kill = Callable[[PlannedRun], int]  # kills a run's process again and again, until one ends by itself; how often
+Kill = Callable[
+    [PlannedRun], int
+]  # kills a run's process again and again, until one ends by itself; how often
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,9 @@ class Travel:
         """One run, there or back."""
         start = time.monotonic()
         here, there = (AWAY, HOME) if self.is_away else (HOME, AWAY)
-        run = self.ground.approved({f"{TOPIC}-{n}": replicas for n, replicas in enumerate(there)}, RATE)
+        run = self.ground.approved(
+            {f"{TOPIC}-{n}": replicas for n, replicas in enumerate(there)}, RATE
+        )
         kills = kill(run)
         self.is_away = not self.is_away
         self.added.update((b, n) for n in range(len(HOME)) for b in set(there[n]) - set(here[n]))
@@ -84,7 +99,8 @@ class Travel:
         ground = self.ground
         ended = ground.state(run)
         facts = {
-            f"it is {ended.state} ({ended.reason})": ended.state is RunState.DONE and not ended.reason,
+            f"it is {ended.state} ({ended.reason})": ended.state is RunState.DONE
+            and not ended.reason,
             "the placement is not the plan's": ground.is_as_planned(run),
             "configs are not as before": configs(ground.kafka) == self.before,
             "something is still under way": not ground.reassignments(),
@@ -93,13 +109,15 @@ class Travel:
 
     def moved_twice(self) -> list[str]:
         """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
-        with self.ground.site() as site, site.reader("demo") as reader:
+        with self.ground.installation() as installation, installation.reader("demo") as reader:
             quorum = reader.describe_quorum()
         assert quorum is not None
         wrong = []
         for broker_id in (1, 2, 3, 4):
             seen: Counter[int] = Counter()
-            for (_, partition), times in times_added(self.ground.kafka, broker_id, [quorum.leader_id]).items():
+            for (_, partition), times in times_added(
+                self.ground.kafka, broker_id, [quorum.leader_id]
+            ).items():
                 seen[partition] += times
             wanted = {n: self.added[broker_id, n] for n in range(len(HOME))}
             wrong += [
@@ -135,7 +153,11 @@ def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
                     victim.wait()
                 else:
                     ends_at = time.monotonic() + chance.uniform(0.1, LONGEST_LIFE_SECONDS)
-                    wait_until(lambda v=victim, t=ends_at: not v.is_alive or time.monotonic() > t, "a moment", 60)  # type: ignore[misc]
+                    wait_until(
+                        lambda v=victim, t=ends_at: not v.is_alive or time.monotonic() > t,
+                        "a moment",
+                        60,
+                    )  # type: ignore[misc]
                     victim.kill()
             if victim.exit_code != -signal.SIGKILL:
                 return kills
@@ -151,7 +173,9 @@ def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
     losses: list[str] = []
 
     def told(name: str, row: Row) -> Row:
-        console.print(f"{name:<24}{row.kills:>6}{row.seconds:>10.1f}   {'; '.join(row.losses) or 'nothing lost'}")
+        console.print(
+            f"{name:<24}{row.kills:>6}{row.seconds:>10.1f}   {'; '.join(row.losses) or 'nothing lost'}"
+        )
         losses.extend(f"{name}: {loss}" for loss in row.losses)
         return row
 
@@ -175,14 +199,22 @@ def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
         console.print(f"killed {point}", style="dim")
     losses += travel.moved_twice()
     copies = sum(travel.added.values())
-    console.print(f"{len(points)} named points, {done} random instants (seed {seed}), {copies} replicas added by plans")
+    console.print(
+        f"{len(points)} named points, {done} random instants (seed {seed}), {copies} replicas added by plans"
+    )
     return losses
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="kill -9 at every named point and at random instants of a run")
-    parser.add_argument("--kills", type=int, default=100, help="how many random instants (default: 100)")
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the random instants")
+    parser = argparse.ArgumentParser(
+        description="kill -9 at every named point and at random instants of a run"
+    )
+    parser.add_argument(
+        "--kills", type=int, default=100, help="how many random instants (default: 100)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(10_000), help="of the random instants"
+    )
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory() as name:
@@ -200,7 +232,11 @@ def main() -> int:
                 ground.close()
     for loss in losses:
         console.print(loss, style="red")
-    console.print("LOST" if losses else "nothing lost: every run ended at its plan, configs as before, nothing twice")
+    console.print(
+        "LOST"
+        if losses
+        else "nothing lost: every run ended at its plan, configs as before, nothing twice"
+    )
     return 1 if losses else 0
 
 

@@ -1,4 +1,5 @@
-"""What lies where in the store: snapshots, plans, audits, reports, by their names. `results.py` has what Spark makes.
+"""What lies where in the store: snapshots, plans, audits, reports, by their names. `results.py` has
+what Spark makes.
 
     archive = Archive(store)
     archive.write_snapshot(snapshot)             # tables first, the manifest last
@@ -46,7 +47,8 @@ class Archive:
         """Raises StoreError when the history does not have it."""
         row = self.manifest_row(cluster, snapshot_id)
         tables = {
-            name: self.store.read_table(path, snapshot_id=snapshot_id) for name, path in history.files_of(row).items()
+            name: self.store.read_table(path, snapshot_id=snapshot_id)
+            for name, path in history.files_of(row).items()
         }
         return history.from_tables(row, tables)
 
@@ -62,16 +64,25 @@ class Archive:
 
     def clusters(self) -> tuple[str, ...]:
         """The clusters that the history has, whether or not they are looked after now."""
-        places = (history.place_of(path) for path in self.store.list(f"{history.ROOT}/{history.MANIFESTS}"))
+        places = (
+            history.place_of(path)
+            for path in self.store.list(f"{history.ROOT}/{history.MANIFESTS}")
+        )
         return tuple(sorted({place[0] for place in places if place is not None}))
 
     def read_snapshot_table(self, manifest_row: Mapping[str, Any], table: str) -> pa.Table:
-        """One table of a snapshot, by its row of SNAPSHOTS, as it was written. Raises StoreError, HistoryError."""
+        """One table of a snapshot, by its row of SNAPSHOTS, as it was written.
+
+        Raises StoreError, HistoryError.
+        """
         path = history.files_of(manifest_row)[table]
         return self.store.read_table(path, snapshot_id=manifest_row["snapshot_id"])
 
     def manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
-        """The row of SNAPSHOTS of one snapshot. Raises StoreError when the history does not have it."""
+        """The row of SNAPSHOTS of one snapshot.
+
+        Raises StoreError when the history does not have it.
+        """
         single = history.manifest_path(cluster, snapshot_id)
         folder = history.manifests_folder(cluster, history.day_of(snapshot_id))
         files = {
@@ -82,10 +93,14 @@ class Archive:
         for row in history.each_once(files).to_pylist():
             if row["snapshot_id"] == snapshot_id:
                 return dict(row)
-        raise StoreError(f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot")
+        raise StoreError(
+            f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot"
+        )
 
     def _manifests_in(self, folder: str) -> dict[str, pa.Table]:
-        """A manifest that goes between the list and the read was replaced by another: then both are done again."""
+        """A manifest that goes between the list and the read was replaced by another: then both are
+        done again.
+        """
         for _ in range(_TRIES):
             paths = self.store.list(folder, suffix=".parquet")
             try:
@@ -93,10 +108,13 @@ class Archive:
             except StoreError:
                 if self.store.list(folder, suffix=".parquet") == paths:
                     raise
-        raise StoreError(f"the manifests in {self.store.uri(folder)} change faster than they can be read; try again")
+        raise StoreError(
+            f"the manifests in {self.store.uri(folder)} change faster than they can be read; try again"
+        )
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
-        """Raises HistoryError or StoreError, naming file and column, for a snapshot that Spark could not read.
+        """Raises HistoryError or StoreError, naming file and column, for a snapshot that Spark
+        could not read.
 
         Looks at the footers of its files alone, or with `whole` at every byte.
         """
@@ -108,24 +126,33 @@ class Archive:
             history.check_shape(file, row_count, columns)
 
     def set_aside(self, snapshot: ClusterSnapshot, reason: Mapping[str, Any]) -> str:
-        """Keeps a bad snapshot where no reader of the history looks, its reason last. Where, relative to the store."""
+        """Keeps a bad snapshot where no reader of the history looks, its reason last.
+
+        Where, relative to the store.
+        """
         folder = f"{_aside_folder(snapshot.cluster)}/{snapshot.snapshot_id}"
         for name, table in snapshot.tables.items():
             self.store.write_table(f"{folder}/{name}.parquet", table)
         told = {
             "snapshot_id": snapshot.snapshot_id,
             "cluster_id": snapshot.cluster_id,
-            "observed_at": snapshot.observed_at.astimezone(UTC).isoformat() if snapshot.observed_at else None,
+            "observed_at": snapshot.observed_at.astimezone(UTC).isoformat()
+            if snapshot.observed_at
+            else None,
             "row_counts": {name: table.num_rows for name, table in snapshot.tables.items()},
             **reason,
         }
-        self.store.write_text(f"{folder}/{_REASON}", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+        self.store.write_text(
+            f"{folder}/{_REASON}", json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+        )
         for old in self.reasons_aside(snapshot.cluster)[:-_MOST_ASIDE]:
             self.store.delete_folder(f"{_aside_folder(snapshot.cluster)}/{old['snapshot_id']}")
         return folder
 
     def reasons_aside(self, cluster: str) -> tuple[dict[str, Any], ...]:
-        """What `set_aside` wrote of a cluster's snapshots, oldest first; what cannot be read is passed over."""
+        """What `set_aside` wrote of a cluster's snapshots, oldest first; what cannot be read is
+        passed over.
+        """
         told = []
         for path in self.store.list(_aside_folder(cluster), suffix=f"/{_REASON}"):
             try:
@@ -136,7 +163,8 @@ class Archive:
         return tuple(one for _, one in sorted(told, key=itemgetter(0)))
 
     def write_docs(self, folder: str, source: Path) -> None:
-        """A folder of pages of this machine, in place of what was in that folder of the store; the index last.
+        """A folder of pages of this machine, in place of what was in that folder of the store; the
+        index last.
 
         Their pictures and fonts (4 MB, the same each time) stay behind.
         """
@@ -152,7 +180,10 @@ class Archive:
         return self.store.info(f"{data_docs_folder(cluster)}/index.html") is not None
 
     def write_plan(self, plan: RebalancePlan) -> str:
-        """Where it lies, relative to the store. The name is the fingerprint: writing again changes nothing."""
+        """Where it lies, relative to the store.
+
+        The name is the fingerprint: writing again changes nothing.
+        """
         path = f"plans/{plan.fingerprint.removeprefix('sha256:')}.json"
         self.store.write_text(path, plan.to_json())
         return path
@@ -161,18 +192,28 @@ class Archive:
         """Raises StalePlanError when what lies there is not the plan of that fingerprint."""
         plan = RebalancePlan.from_json(self.store.read_text(path), where=path)
         if plan.fingerprint != fingerprint:
-            raise StalePlanError(f"{path} holds plan {plan.fingerprint}, not {fingerprint}; nothing was changed")
+            raise StalePlanError(
+                f"{path} holds plan {plan.fingerprint}, not {fingerprint}; nothing was changed"
+            )
         return plan
 
     def write_audit(self, report: AuditReport) -> str:
-        """Where it lies, relative to the store. Named by its snapshot: a retry of a scheduled run writes it again."""
+        """Where it lies, relative to the store.
+
+        Named by its snapshot: a retry of a scheduled run writes it again.
+        """
         path = f"{_audits_folder(report.cluster)}/{report.snapshot_id}.json"
         self.store.write_text(path, to_json(report))
         return path
 
     def audit_before(self, cluster: str, at: datetime) -> AuditReport | None:
-        """The newest audit of a cluster that was scheduled before `at`; those that cannot be read are passed over."""
-        times = {path: history.scheduled_at_of(audit_id) for audit_id, path in self.audits(cluster).items()}
+        """The newest audit of a cluster that was scheduled before `at`; those that cannot be read
+        are passed over.
+        """
+        times = {
+            path: history.scheduled_at_of(audit_id)
+            for audit_id, path in self.audits(cluster).items()
+        }
         earlier = {path: scheduled for path, scheduled in times.items() if scheduled < at}
         for path in sorted(earlier, key=lambda path: earlier[path], reverse=True):
             try:
@@ -187,7 +228,9 @@ class Archive:
         return {audit_id: path for path in paths if (audit_id := _audit_id(path)) is not None}
 
     def audit_pages(self, cluster: str) -> dict[date, str]:
-        """Where the pages of audits lie, by their days; the newest page is there once more, without a day."""
+        """Where the pages of audits lie, by their days; the newest page is there once more, without
+        a day.
+        """
         begins, ends = f"reports/{cluster}/audit-", ".html"
         found = {}
         for path in self.store.list(f"reports/{cluster}", suffix=ends):
@@ -209,8 +252,14 @@ class Archive:
 
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
         """The pages that Data Docs are made of are left out, but for their index."""
-        names = (path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix))
-        return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(f"{DATA_DOCS}/index.html"))
+        names = (
+            path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix)
+        )
+        return tuple(
+            name
+            for name in names
+            if f"{DATA_DOCS}/" not in name or name.endswith(f"{DATA_DOCS}/index.html")
+        )
 
 
 def _aside_folder(cluster: str) -> str:

@@ -1,4 +1,5 @@
-"""Errors that a caller would act on, each with the exit code of the command line and whether a retry makes sense.
+"""Errors that a caller would act on, each with the exit code of the command line and whether a
+retry makes sense.
 
     raise InputError("--brokers 7,7: broker 7 is listed twice; list each broker once")
 
@@ -7,14 +8,19 @@ A message says what is wrong, where, and what to do. It never holds a secret.
 
 
 class CounterpoiseError(Exception):
-    """The base: `exit_code` is what the command line ends with, `retryable` whether trying again may help."""
+    """The base: `exit_code` is what the command line ends with, `retryable` whether trying again
+    may help.
+    """
 
     exit_code = 3
     retryable = False
 
 
 class InputError(CounterpoiseError):
-    """Something a person wrote (argument, document, configuration) cannot be used. Nothing was changed."""
+    """Something a person wrote (argument, document, configuration) cannot be used.
+
+    Nothing was changed.
+    """
 
     exit_code = 2
 
@@ -25,7 +31,9 @@ class ConfigurationError(InputError):
     def __init__(self, where: str, complaints: tuple[str, ...]) -> None:
         self.where = where
         self.complaints = complaints
-        super().__init__("\n".join([f"{where}: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints)]))
+        super().__init__(
+            "\n".join([f"{where}: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints)])
+        )
 
 
 class RefusedError(CounterpoiseError):
@@ -77,7 +85,9 @@ class ClusterUnreachableError(ClusterError):
 
 
 class BrokerSilentError(ClusterError):
-    """A broker gave no answer and nothing was changed: it may be dead, not yet noticed, or the quorum is electing."""
+    """A broker gave no answer and nothing was changed: it may be dead, not yet noticed, or the
+    quorum is electing.
+    """
 
     retryable = True
 
@@ -89,8 +99,8 @@ class WrongClusterError(ClusterError):
 class UnknownOutcomeError(ClusterError):
     """A call that changes the cluster got no answer: it may still be applied, even much later.
 
-    `broker_id` is the broker that was asked (None: not one in particular): once its session has ended, and the cluster
-    has been quiet since, nothing of the call will come any more.
+    `broker_id` is the broker that was asked (None: not one in particular): once its session has
+    ended, and the cluster has been quiet since, nothing of the call will come any more.
     """
 
     retryable = True

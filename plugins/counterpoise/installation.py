@@ -1,10 +1,11 @@
 """The wiring's ground: builds the adapters once, and hands them out.
 
-    with open_site(connections=AirflowConnections()) as site:
+    with open_installation(connections=AirflowConnections()) as site:
         with site.reader("orders-eu") as cluster: ...      # cannot change anything
         with site.operator("orders-eu") as cluster: ...
 
-Where things lie comes from environment variables (`settings.Locations`), the same natively and in containers.
+Where things lie comes from environment variables (`settings.Locations`), the same natively and in
+containers.
 """
 
 import json
@@ -49,8 +50,8 @@ class Connections(Protocol):
 
 @dataclass(frozen=True)
 class FileConnections:
-    """Connections of the command line: AIRFLOW_CONN_<ID> as Airflow itself reads it (JSON), else a YAML file of
-    `id: {librdkafka settings}`. Secrets stay in there."""
+    """Connections of the command line: AIRFLOW_CONN_<ID> as Airflow itself reads it (JSON), else a
+    YAML file of `id: {librdkafka settings}`. Secrets stay in there."""
 
     path: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -66,7 +67,9 @@ class FileConnections:
                 'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
             )
         if not isinstance(listed[connection_id], dict):
-            raise InputError(f"{self.path}: {connection_id} must be a mapping of librdkafka settings")
+            raise InputError(
+                f"{self.path}: {connection_id} must be a mapping of librdkafka settings"
+            )
         return dict(listed[connection_id])
 
     def _listed(self) -> Mapping[str, dict[str, object]]:
@@ -75,8 +78,12 @@ class FileConnections:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            mark = getattr(error, "problem_mark", None)  # the message itself would show the line, secrets included
-            raise InputError(f"{self.path} cannot be read{f' (line {mark.line + 1})' if mark else ''}") from None
+            mark = getattr(
+                error, "problem_mark", None
+            )  # the message itself would show the line, secrets included
+            raise InputError(
+                f"{self.path} cannot be read{f' (line {mark.line + 1})' if mark else ''}"
+            ) from None
         if not isinstance(listed, dict):
             raise InputError(f"{self.path}: must map connection ids to librdkafka settings")
         return listed
@@ -101,13 +108,18 @@ def now_utc() -> datetime:
 
 
 @dataclass
-class Site:
-    """Settings, connections, archive, ledger and clock of one installation. Archive and ledger open on first use."""
+class Installation:
+    """Settings, connections, archive, ledger and clock of one installation.
+
+    Archive and ledger open on first use.
+    """
 
     locations: Locations
     connections: Connections
     clock: Callable[[], datetime] = now_utc
-    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None  # default: the real clients
+    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = (
+        None  # default: the real clients
+    )
     known_clusters: Settings | None = None  # default: the file that `locations` names
     walk_to: Callable[[ConnectionSettings], Walk] | None = None  # default: over the network
 
@@ -126,7 +138,9 @@ class Site:
 
     @cached_property
     def ledger(self) -> "Ledger":
-        from counterpoise.ledger import Ledger  # planning needs no database, and starts faster without one
+        from counterpoise.ledger import (
+            Ledger,
+        )  # planning needs no database, and starts faster without one
 
         return Ledger.open(self.locations.ledger, self.clock)
 
@@ -147,17 +161,23 @@ class Site:
 
     @contextmanager
     def operator_alone(self, name: str) -> Iterator[ClusterAdmin]:
-        """As `operator`, without a look into the ledger: for the stop that has to work when nothing else does."""
-        admin = (self.connect_to or connect_by_discovery)(self._connection(self.cluster(name).operator_connection_id))
+        """As `operator`, without a look into the ledger: for the stop that has to work when nothing
+        else does.
+        """
+        admin = (self.connect_to or connect_by_discovery)(
+            self._connection(self.cluster(name).operator_connection_id)
+        )
         try:
             yield admin
         finally:
             admin.close()
 
     def walk(self, name: str, *, topics: Sequence[str] = ()) -> Walk:
-        """From every bootstrap address to every advertised endpoint; `topics`: whose leaders each is asked for.
+        """From every bootstrap address to every advertised endpoint; `topics`: whose leaders each
+        is asked for.
 
-        What is wrong there is in the values. Raises InputError for a connection that cannot be used.
+        What is wrong there is in the values. Raises InputError for a connection that cannot be
+        used.
         """
         settings = self.walk_settings(name)
         if self.walk_to is not None:
@@ -218,22 +238,24 @@ def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
     admin = connect(settings)
     try:
         for attempt in discover(admin).silent:
-            _LOGGER.warning("bootstrap address %s did not answer: %s", attempt.address, attempt.reason)
+            _LOGGER.warning(
+                "bootstrap address %s did not answer: %s", attempt.address, attempt.reason
+            )
     except BaseException:
         admin.close()
         raise
     return admin
 
 
-def open_site(
+def open_installation(
     *,
     connections: Connections | None = None,
     known_clusters: Settings | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Site:
+) -> Installation:
     """The site that the environment describes; by default with the command line's connections."""
     locations = Locations.from_environment(environment)
-    return Site(
+    return Installation(
         locations,
         connections or FileConnections(locations.connections, environment),
         known_clusters=known_clusters,
@@ -250,8 +272,12 @@ class _OneConnection:
         return {"bootstrap.servers": self.addresses}
 
 
-def open_bootstrap_site(addresses: str, name: str | None = None) -> tuple[Site, str]:
-    """A site with one cluster that no file names, and its name: the one given, else one made of the cluster's id."""
+def open_bootstrap_installation(
+    addresses: str, name: str | None = None
+) -> tuple[Installation, str]:
+    """A site with one cluster that no file names, and its name: the one given, else one made of the
+    cluster's id.
+    """
     connections = _OneConnection(addresses)
     settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
     if name is None:
@@ -261,4 +287,6 @@ def open_bootstrap_site(addresses: str, name: str | None = None) -> tuple[Site, 
         finally:
             admin.close()
     cluster = ClusterSettings(name, "bootstrap", "bootstrap", None, ClusterPolicy())
-    return open_site(connections=connections, known_clusters=Settings("the command line", {name: cluster})), name
+    return open_installation(
+        connections=connections, known_clusters=Settings("the command line", {name: cluster})
+    ), name

@@ -1,11 +1,13 @@
-"""What the Spark jobs made of the history, and the views on it: which rounds there were, and where their tables lie.
+"""What the Spark jobs made of the history, and the views on it: which rounds there were, and where
+their tables lie.
 
     results = Results(store)
     results.finish_round(name, finished_at, rows)          # after the jobs' own files: without this it never happened
     results.table("leader_changes", {"demo-20260131T120000Z"})
     results.write_series("demo", series)                   # one file for all that is drawn over time
 
-Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last counts.
+Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last
+counts.
 """
 
 import json
@@ -47,10 +49,16 @@ class Results:
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
         """By snapshot id."""
-        rounds = sorted(self._rounds(), key=lambda document: (document.get("finished_at") or "", document["round"]))
+        rounds = sorted(
+            self._rounds(),
+            key=lambda document: (document.get("finished_at") or "", document["round"]),
+        )
         return {
             row["snapshot_id"]: Analysed(
-                row["snapshot_id"], row["cluster"], row.get("previous_snapshot_id"), document["round"]
+                row["snapshot_id"],
+                row["cluster"],
+                row.get("previous_snapshot_id"),
+                document["round"],
             )
             for document in rounds
             for row in document["snapshots"]
@@ -60,14 +68,18 @@ class Results:
         """The ids of its analysed snapshots."""
         return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
 
-    def finish_round(self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]) -> None:
+    def finish_round(
+        self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]
+    ) -> None:
         names = ("snapshot_id", "cluster", "previous_snapshot_id")
         document = {
             "round": round_id,
             "finished_at": finished_at.isoformat(),
             "snapshots": [{name: row[name] for name in names} for row in rows],
         }
-        self._store.write_text(f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+        self._store.write_text(
+            f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
+        )
 
     def newest(self, cluster: str, since: datetime, most: int) -> tuple[str, ...]:
         """Ids of analysed snapshots that were scheduled at `since` or later, newest first."""
@@ -92,7 +104,9 @@ class Results:
         self._store.write_table(_series_path(cluster), series)
 
     def series(self, cluster: str) -> pa.Table | None:
-        """None where there is none yet, or one of an older shape: it can be made anew from the rounds."""
+        """None where there is none yet, or one of an older shape: it can be made anew from the
+        rounds.
+        """
         if _series_path(cluster) not in self._store.list(f"views/{cluster}", suffix=".parquet"):
             return None
         series = self._store.read_table(_series_path(cluster))
@@ -101,7 +115,9 @@ class Results:
         return series.select(SERIES.names).cast(SERIES)
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
-        """The snapshots that cannot be analysed as things are now; an empty list takes the earlier ones back."""
+        """The snapshots that cannot be analysed as things are now; an empty list takes the earlier
+        ones back.
+        """
         rows = [{"snapshot_id": one.snapshot_id, "reason": one.reason} for one in left_out]
         if not rows and not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
             return
@@ -133,7 +149,9 @@ class Results:
             table = self._store.read_table(path)
             missing = [field for field in schema if field.name not in table.column_names]
             if unfilled := [field.name for field in missing if not field.nullable]:
-                raise StoreError(f"{self._store.uri(path)} lacks the column(s) {', '.join(unfilled)}")
+                raise StoreError(
+                    f"{self._store.uri(path)} lacks the column(s) {', '.join(unfilled)}"
+                )
             for field in missing:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))
             yield table.select(schema.names).cast(schema)

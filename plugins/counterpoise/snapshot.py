@@ -1,15 +1,17 @@
-"""Photographs a cluster: all that a planner, an audit and the history need, as Arrow tables. Never writes.
+"""Photographs a cluster: all that a planner, an audit and the history need, as Arrow tables. Never
+writes.
 
     snapshot = take_snapshot(reader, cluster="payments", snapshot_id="payments-20260131T1200", observed_at=when)
 
-A cluster moves while it is looked at. Reassignments are read before and after the topics, and a partition seen in
-either counts as moving; what else does not fit together (a size without a partition, say) is left out.
+A cluster moves while it is looked at. Reassignments are read before and after the topics, and a
+partition seen in either counts as moving; what else does not fit together (a size without a
+partition, say) is left out.
 
-A broker that gives no answer (dead, frozen) holds up nothing: what it alone could tell (log dirs, offsets of what it
-leads, its throttle rates) is left out.
+A broker that gives no answer (dead, frozen) holds up nothing: what it alone could tell (log dirs,
+offsets of what it leads, its throttle rates) is left out.
 
-Limits: one look, some requests per broker; rates are not known from one look, so `bytes_in_per_second` stays null
-(`analysis.with_inflow` has them from two).
+Limits: one look, some requests per broker; rates are not known from one look, so
+`bytes_in_per_second` stays null (`analysis.with_inflow` has them from two).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,10 +65,11 @@ def take_snapshot(
     observed_at: datetime,
     security_protocol: str = "PLAINTEXT",
 ) -> ClusterSnapshot:
-    """The cluster as `reader` shows it now. `observed_at` (UTC) and `snapshot_id` are the caller's, never the clock's.
+    """The cluster as `reader` shows it now. `observed_at` (UTC) and `snapshot_id` are the caller's,
+    never the clock's.
 
-    `security_protocol` is how the reader came: the endpoints that brokers advertise are those for that way.
-    Raises what the reader raises: ClusterUnreachableError, ClusterError.
+    `security_protocol` is how the reader came: the endpoints that brokers advertise are those for
+    that way. Raises what the reader raises: ClusterUnreachableError, ClusterError.
     """
     description = reader.describe_cluster()
     before = reader.list_reassignments()
@@ -79,10 +82,16 @@ def take_snapshot(
         for topic in topics
         for partition in topic.partitions
     ]
-    topic_configs = reader.describe_configs(_resources(t.topic for t in topics), [*TOPIC_CONFIGS.values(), *LIST_KEYS])
+    topic_configs = reader.describe_configs(
+        _resources(t.topic for t in topics), [*TOPIC_CONFIGS.values(), *LIST_KEYS]
+    )
     live = sorted(description.live_broker_ids)
-    broker_configs = reader.describe_configs(_resources(map(str, live), ConfigResourceType.BROKER), RATE_KEYS)
-    offsets = reader.list_offsets([key for key, partition in partitions if partition.leader is not None])
+    broker_configs = reader.describe_configs(
+        _resources(map(str, live), ConfigResourceType.BROKER), RATE_KEYS
+    )
+    offsets = reader.list_offsets(
+        [key for key, partition in partitions if partition.leader is not None]
+    )
     return ClusterSnapshot(
         snapshot_id=snapshot_id,
         cluster=cluster,
@@ -101,17 +110,23 @@ def take_snapshot(
     )
 
 
-def _resources(names: Iterable[str], type_: ConfigResourceType = ConfigResourceType.TOPIC) -> list[ConfigResource]:
+def _resources(
+    names: Iterable[str], type_: ConfigResourceType = ConfigResourceType.TOPIC
+) -> list[ConfigResource]:
     return [ConfigResource(type_, name) for name in names]
 
 
 def _throttles(configs: Configs) -> pa.Table:
-    """Those set at the resource itself; a cluster-wide default of rates shows, but is without effect (KAFKA-10190)."""
+    """Those set at the resource itself; a cluster-wide default of rates shows, but is without
+    effect (KAFKA-10190).
+    """
     rows = sorted(
         (str(resource.type), resource.name, key, value.value)
         for resource, values in configs.items()
         for key, value in values.items()
-        if key in (*LIST_KEYS, *RATE_KEYS) and value.source in _SET_THERE and value.value is not None
+        if key in (*LIST_KEYS, *RATE_KEYS)
+        and value.source in _SET_THERE
+        and value.value is not None
     )
     return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
 
@@ -143,13 +158,18 @@ def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | 
     return disk_over(
         (d.total_bytes, d.usable_bytes)
         for d in log_dirs
-        if d.broker_id == broker_id and d.error is None and d.total_bytes is not None and d.usable_bytes is not None
+        if d.broker_id == broker_id
+        and d.error is None
+        and d.total_bytes is not None
+        and d.usable_bytes is not None
     )
 
 
 def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
     registered = {broker.broker_id for broker in description.brokers}
-    known = sorted((d for d in log_dirs if d.broker_id in registered), key=lambda d: (d.broker_id, d.path))
+    known = sorted(
+        (d for d in log_dirs if d.broker_id in registered), key=lambda d: (d.broker_id, d.path)
+    )
     columns = {
         "broker_id": [d.broker_id for d in known],
         "log_dir": [d.path for d in known],
@@ -207,17 +227,25 @@ def _partitions(
 
 def _size(key: TopicPartition, partition: PartitionDescription, copies: Copies) -> int | None:
     """Of the leader's copy; without one, of the largest: the others may still be catching up."""
-    if partition.leader is not None and (copy := copies.get((key.topic, key.partition, partition.leader))):
+    if partition.leader is not None and (
+        copy := copies.get((key.topic, key.partition, partition.leader))
+    ):
         return copy[0]
     found = (copies.get((key.topic, key.partition, broker_id)) for broker_id in partition.replicas)
     return max((copy[0] for copy in found if copy is not None), default=None)
 
 
-def _replicas(partitions: Sequence[tuple[TopicPartition, PartitionDescription]], copies: Copies) -> pa.Table:
+def _replicas(
+    partitions: Sequence[tuple[TopicPartition, PartitionDescription]], copies: Copies
+) -> pa.Table:
     counts = [len(p.replicas) for _, p in partitions]
 
     def repeated(values: Sequence[Any]) -> list[Any]:
-        return list(chain.from_iterable([value] * count for value, count in zip(values, counts, strict=True)))
+        return list(
+            chain.from_iterable(
+                [value] * count for value, count in zip(values, counts, strict=True)
+            )
+        )
 
     topics = repeated([key.topic for key, _ in partitions])
     numbers = repeated([key.partition for key, _ in partitions])
@@ -253,6 +281,8 @@ def _quorum(quorum: Quorum | None) -> pa.Table:
         "node_id": [node.node_id for _, node in rows],
         "role": [role for role, _ in rows],
         "log_end_offset": [node.log_end_offset for _, node in rows],
-        "last_caught_up_at": [None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in times],
+        "last_caught_up_at": [
+            None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in times
+        ],
     }
     return pa.table(columns, schema=QUORUM)

@@ -1,9 +1,11 @@
-"""Run a Spark job with the `spark-submit` of the installed pyspark, as a child process that never outlives the caller.
+"""Run a Spark job with the `spark-submit` of the installed pyspark, as a child process that never
+outlives the caller.
 
     run_job(Path("spark_jobs/leader_balance.py"), ["--store", uri, "--round", "r1", "--snapshots", "s.json"], log=print)
 
-What the job prints goes to `log` line by line, without Spark's own chatter. Whatever ends this function (also Ctrl-C,
-SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing is written to the current directory.
+What the job prints goes to `log` line by line, without Spark's own chatter. Whatever ends this
+function (also Ctrl-C, SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing is
+written to the current directory.
 
 Limits: POSIX only. Client mode: the driver runs on this machine.
 """
@@ -26,7 +28,8 @@ from typing import Final
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import spark_java_home
 
-# For jobs that are mostly Spark's start: compiling well takes longer than running what was compiled quickly.
+# For jobs that are mostly Spark's start: compiling well takes longer than running what was compiled
+# quickly.
 START_FAST: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _STOP_SECONDS: Final = 10.0
 _LINES_KEPT: Final = 400
@@ -47,9 +50,12 @@ _NOISE: Final = re.compile(
     r"WARNING: (Using incubator|A restricted method|A terminally deprecated|java\.lang|sun\.misc|Use --|Please)"
     r"|OpenJDK 64-Bit Server VM warning|SLF4J|Using Spark's|Picked up |:: |\s*$"
 )
-_STACK: Final = re.compile(r"\s+at |\s+File \"|\s+\.\.\. |\s*Traceback |at (org|java|scala|py4j|jdk)\.|\s*\^+\s*$")
+_STACK: Final = re.compile(
+    r"\s+at |\s+File \"|\s+\.\.\. |\s*Traceback |at (org|java|scala|py4j|jdk)\.|\s*\^+\s*$"
+)
 
-# The kernel sends SIGTERM to the child when the parent dies, however it dies; exec keeps that (prctl(2)).
+# The kernel sends SIGTERM to the child when the parent dies, however it dies; exec keeps that
+# (prctl(2)).
 _LAUNCH: Final = (
     "import ctypes, os, sys\n"
     "sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)\n"
@@ -59,7 +65,9 @@ _LAUNCH: Final = (
 
 
 class SparkJobError(CounterpoiseError):
-    """A Spark job failed; the message ends with its last telling lines, `exit_status` is that of spark-submit."""
+    """A Spark job failed; the message ends with its last telling lines, `exit_status` is that of
+    spark-submit.
+    """
 
     retryable = True
 
@@ -76,9 +84,11 @@ def run_job(
     conf: Mapping[str, str] | None = None,
     log: Callable[[str], None],
 ) -> None:
-    """Run `script` to its end. `conf` wins over the settings given here; driver memory is `spark.driver.memory` in it.
+    """Run `script` to its end. `conf` wins over the settings given here; driver memory is
+    `spark.driver.memory` in it.
 
-    Raises SparkJobError when the job does not end with 0, NoJavaError when there is no Java for Spark.
+    Raises SparkJobError when the job does not end with 0, NoJavaError when there is no Java for
+    Spark.
     """
     if not script.is_file():
         raise SparkJobError(f"{script} is not there", 2)
@@ -105,24 +115,39 @@ def _failure(script: Path, status: int, told: Sequence[str]) -> str:
     return "\n".join([f"the Spark job {script.name} {how}", *(f"  {line}" for line in telling)])
 
 
-def _command(script: Path, arguments: Sequence[str], master: str, conf: Mapping[str, str], scratch: Path) -> list[str]:
+def _command(
+    script: Path, arguments: Sequence[str], master: str, conf: Mapping[str, str], scratch: Path
+) -> list[str]:
     log4j2 = scratch / "log4j2.properties"
     log4j2.write_text(_LOG4J2, encoding="utf-8")
     settings = _defaults(master, scratch) | dict(conf)
     options = f"-Dlog4j2.configurationFile={log4j2.as_uri()} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"
     key = "spark.driver.extraJavaOptions"
     settings[key] = f"{options} {conf[key]}" if key in conf else options
-    configured = [word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")]
-    return [str(_spark_home() / "bin" / "spark-submit"), "--master", master, *configured, str(script), *arguments]
+    configured = [
+        word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")
+    ]
+    return [
+        str(_spark_home() / "bin" / "spark-submit"),
+        "--master",
+        master,
+        *configured,
+        str(script),
+        *arguments,
+    ]
 
 
 def _defaults(master: str, scratch: Path) -> dict[str, str]:
-    """Settings for small clusters' histories on one machine. A driver for a remote master must be reachable from it."""
+    """Settings for small clusters' histories on one machine.
+
+    A driver for a remote master must be reachable from it.
+    """
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        # What a task counts or joins by begins with a page. Those of 32 MiB that Spark would take are nearly empty.
+        # What a task counts or joins by begins with a page. Those of 32 MiB that Spark would take
+        # are nearly empty.
         "spark.buffer.pageSize": "1m",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
@@ -161,8 +186,12 @@ def _spark_home() -> Path:
 
 
 @contextmanager
-def _child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """The child in a process group of its own; the whole group is gone when the block is left, however it is left."""
+def _child(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """The child in a process group of its own; the whole group is gone when the block is left,
+    however it is left.
+    """
     launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command]
     with _sigterm_as_exit():
         child = subprocess.Popen(
@@ -202,7 +231,9 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """Where SIGTERM would kill this process on the spot, let it leave through the `finally` blocks instead."""
+    """Where SIGTERM would kill this process on the spot, let it leave through the `finally` blocks
+    instead.
+    """
     on_main_thread = threading.current_thread() is threading.main_thread()
     if not on_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

@@ -5,9 +5,10 @@
     parse_until("8h", now) == now + 8 hours
     format_bytes(1_500_000) == "1.5 MB"
 
-Kafka's throttles are in bytes per second and people who mean megabytes write "10": a rate without a unit is
-refused with both readings named. Decimal units (kB, MB, GB, TB) are powers of 1000, binary ones (KiB ...) of 1024.
-`Mb` and `Mbit` mean bits to those who build networks, and are refused as rates.
+Kafka's throttles are in bytes per second and people who mean megabytes write "10": a rate without a
+unit is refused with both readings named. Decimal units (kB, MB, GB, TB) are powers of 1000, binary
+ones (KiB ...) of 1024. `Mb` and `Mbit` mean bits to those who build networks, and are refused as
+rates.
 """
 
 import re
@@ -26,8 +27,18 @@ _FACTORS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_QUANTITY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*")
-_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12, "Mb": 10**6, "Gb": 10**9, "Tb": 10**12}
+_QUANTITY = re.compile(
+    r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*"
+)
+_BITS = {
+    "kbit": 10**3,
+    "mbit": 10**6,
+    "gbit": 10**9,
+    "tbit": 10**12,
+    "Mb": 10**6,
+    "Gb": 10**9,
+    "Tb": 10**12,
+}
 _DURATION = re.compile(r"\s*(?P<number>[0-9]{1,18})\s*(?P<unit>[smhd])\s*")
 _DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LONGEST = timedelta(days=3650)
@@ -37,14 +48,19 @@ HIGHEST_RATE_BYTES_PER_SECOND = 100 * 10**9
 
 
 def parse_rate(text: str, *, where: str = "rate") -> int:
-    """Bytes per second of `50MB/s`, `512KiB/s`. Raises InputError, naming `where`, for anything else."""
+    """Bytes per second of `50MB/s`, `512KiB/s`.
+
+    Raises InputError, naming `where`, for anything else.
+    """
     text = text.strip()
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise InputError(f"{where}: {text!r} is not a rate; write it like 50MB/s")
     number, unit = match["number"], match["unit"].lower()
     if not unit:
-        raise InputError(f"{where}: {text!r} has no unit: {number} B/s or {number} MB/s? Write the one you mean")
+        raise InputError(
+            f"{where}: {text!r} has no unit: {number} B/s or {number} MB/s? Write the one you mean"
+        )
     if bits := _BITS.get(match["unit"]) or _BITS.get(unit):
         meant = format_rate(float(number) * bits / 8).replace(" ", "")
         raise InputError(f"{where}: {text!r} counts bits; rates are in bytes here: {meant}")
@@ -64,22 +80,31 @@ def parse_rate(text: str, *, where: str = "rate") -> int:
 
 
 def parse_bytes(text: str, *, where: str = "amount") -> int:
-    """Bytes of `500GB`, `2TiB`. Raises InputError, naming `where`, for anything else, and for less than one byte."""
+    """Bytes of `500GB`, `2TiB`.
+
+    Raises InputError, naming `where`, for anything else, and for less than one byte.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise InputError(f"{where}: {text!r} is not an amount of bytes; write it like 500GB")
     number, unit = match["number"], match["unit"].lower()
     if match["per"] is not None:
-        raise InputError(f"{where}: {text!r} is a rate, not an amount; did you mean {number}{match['unit']}?")
+        raise InputError(
+            f"{where}: {text!r} is a rate, not an amount; did you mean {number}{match['unit']}?"
+        )
     if not unit:
-        raise InputError(f"{where}: {text!r} has no unit: {number} B or {number} GB? Write the one you mean")
+        raise InputError(
+            f"{where}: {text!r} has no unit: {number} B or {number} GB? Write the one you mean"
+        )
     if unit not in _FACTORS:
         raise InputError(
             f"{where}: unknown unit {match['unit']!r} in {text!r}; use B, kB, MB, GB, TB or KiB, MiB, GiB, TiB"
         )
     amount = float(number) * _FACTORS[unit]
     if not 1 <= amount < 2**63:
-        raise InputError(f"{where}: {text.strip()} is out of range; it must be from 1 B to 1000000 TB")
+        raise InputError(
+            f"{where}: {text.strip()} is out of range; it must be from 1 B to 1000000 TB"
+        )
     return int(amount)
 
 
@@ -98,9 +123,11 @@ def parse_duration(text: str, *, where: str = "duration") -> timedelta:
 
 
 def parse_until(text: str, now: datetime, *, where: str = "until") -> datetime:
-    """The time (UTC) that `2026-12-01T06:00`, the same with an offset (`+01:00`, `Z`), or a duration from now names.
+    """The time (UTC) that `2026-12-01T06:00`, the same with an offset (`+01:00`, `Z`), or a
+    duration from now names.
 
-    Without an offset the time is UTC. Raises InputError, naming `where`, for anything else, and for the past.
+    Without an offset the time is UTC. Raises InputError, naming `where`, for anything else, and for
+    the past.
     """
     word = text.strip()
     if _DURATION.fullmatch(word):
@@ -131,7 +158,9 @@ def format_bytes(count: float) -> str:
     size = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(size) < 999.5 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 99.95 else f"{size:.1f} {unit}"
+            return (
+                f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 99.95 else f"{size:.1f} {unit}"
+            )
         size /= 1000
     raise AssertionError("unreachable: the last unit always returns")
 

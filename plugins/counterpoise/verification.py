@@ -1,4 +1,5 @@
-"""After the fact: is the cluster what the plan said? Judged from a fresh snapshot and from the run's record.
+"""After the fact: is the cluster what the plan said? Judged from a fresh snapshot and from the
+run's record.
 
 problems = find_problems(plan, snapshot, touched)      # an empty tuple means: verified
 """
@@ -15,8 +16,8 @@ def find_problems(
 ) -> tuple[str, ...]:
     """One sentence per planned partition that is elsewhere, led by another broker or still moving.
 
-    `touched` adds the config keys of a run that has ended: each has to be as it was before. Partitions whose topic
-    is gone are no problem: there is nothing left to move.
+    `touched` adds the config keys of a run that has ended: each has to be as it was before.
+    Partitions whose topic is gone are no problem: there is nothing left to move.
     """
     moves = {move.topic_partition: move for move in plan.moves}
     problems = [problem for row in _rows(snapshot, moves) if (problem := _problem(*row))]
@@ -38,12 +39,16 @@ def _rows(
         *(snapshot.partitions[column].to_pylist() for column in columns), strict=True
     ):
         move = moves.get(TopicPartition(topic, partition))
-        if move is not None and (not move.topic_id or snapshot.topic_ids[topic] in (None, move.topic_id)):
+        if move is not None and (
+            not move.topic_id or snapshot.topic_ids[topic] in (None, move.topic_id)
+        ):
             rows.append((move, tuple(replicas), leader, bool(adding or removing)))
     return rows
 
 
-def _problem(move: Move, replicas: tuple[int, ...], leader: int | None, is_moving: bool) -> str | None:
+def _problem(
+    move: Move, replicas: tuple[int, ...], leader: int | None, is_moving: bool
+) -> str | None:
     name = move.topic_partition
     if is_moving:
         return f"{name} is still moving"

@@ -1,4 +1,6 @@
-"""The house stands: imports go down, files stay small, pure rooms read no clock, Spark jobs stand alone."""
+"""The house stands: imports go down, files stay small, pure rooms read no clock, Spark jobs stand
+alone.
+"""
 
 import ast
 import subprocess
@@ -8,20 +10,41 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "counterpoise"
-OURS = [PACKAGE, *(ROOT / name for name in ("local_processes", "local_kafka", "local_airflow", "demo", "spark_jobs"))]
+OURS = [
+    PACKAGE,
+    *(
+        ROOT / name
+        for name in ("local_processes", "local_kafka", "local_airflow", "demo", "spark_jobs")
+    ),
+]
 PURE = ("model", "analysis", "planning", "approval", "verification", "reporting", "history")
 PURE_OF_EXECUTION = ("decide", "observation", "throttles")
-CLOCKS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time"), ("time", "monotonic")}
+CLOCKS = {
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("date", "today"),
+    ("time", "time"),
+    ("time", "monotonic"),
+}
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_A_DAG = 400, 50, 120
 
 
 def python_files() -> list[Path]:
-    return sorted(path for folder in OURS for path in folder.rglob("*.py") if "migrations/versions" not in str(path))
+    return sorted(
+        path
+        for folder in OURS
+        for path in folder.rglob("*.py")
+        if "migrations/versions" not in str(path)
+    )
 
 
 def pure_files() -> Iterator[Path]:
     for room in PURE:
-        yield from [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else (PACKAGE / room).rglob("*.py")
+        yield from (
+            [PACKAGE / f"{room}.py"]
+            if (PACKAGE / f"{room}.py").exists()
+            else (PACKAGE / room).rglob("*.py")
+        )
     for name in PURE_OF_EXECUTION:
         yield PACKAGE / "execution" / f"{name}.py"
 
@@ -34,13 +57,21 @@ def test_import_contracts_hold() -> None:
 
 def test_every_room_stands_on_a_floor() -> None:
     contracts = (ROOT / "pyproject.toml").read_text()
-    rooms = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    homeless = [room for room in sorted(rooms - {"__init__"}) if f"counterpoise.{room}" not in contracts]
+    rooms = {path.stem for path in PACKAGE.glob("*.py")} | {
+        path.parent.name for path in PACKAGE.glob("*/__init__.py")
+    }
+    homeless = [
+        room for room in sorted(rooms - {"__init__"}) if f"counterpoise.{room}" not in contracts
+    ]
     assert not homeless
 
 
 def test_files_and_functions_stay_small() -> None:
-    too_long = [str(path.relative_to(ROOT)) for path in python_files() if path.read_text().count("\n") > MOST_LINES]
+    too_long = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if path.read_text().count("\n") > MOST_LINES
+    ]
     too_long += [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in python_files()
@@ -52,7 +83,11 @@ def test_files_and_functions_stay_small() -> None:
 
 
 def test_dag_files_are_thin() -> None:
-    thick = [path.name for path in (ROOT / "dags").glob("*.py") if path.read_text().count("\n") > MOST_LINES_OF_A_DAG]
+    thick = [
+        path.name
+        for path in (ROOT / "dags").glob("*.py")
+        if path.read_text().count("\n") > MOST_LINES_OF_A_DAG
+    ]
     assert not thick
 
 
@@ -72,8 +107,19 @@ def _does_something(function: ast.expr) -> bool:
     if not isinstance(function, ast.Attribute):
         return False
     owner = function.value
-    name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
-    return (name, function.attr) in CLOCKS or function.attr in ("write_text", "write_bytes", "unlink", "mkdir")
+    name = (
+        owner.id
+        if isinstance(owner, ast.Name)
+        else owner.attr
+        if isinstance(owner, ast.Attribute)
+        else ""
+    )
+    return (name, function.attr) in CLOCKS or function.attr in (
+        "write_text",
+        "write_bytes",
+        "unlink",
+        "mkdir",
+    )
 
 
 def test_spark_jobs_import_only_the_model_of_ours() -> None:
@@ -82,7 +128,11 @@ def test_spark_jobs_import_only_the_model_of_ours() -> None:
         for path in (ROOT / "spark_jobs").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [a.name for a in node.names]
+        )
         if name.split(".")[0] in ("counterpoise", "local_kafka", "demo")
     }
     assert ours
@@ -90,8 +140,18 @@ def test_spark_jobs_import_only_the_model_of_ours() -> None:
 
 
 def test_nothing_tracked_names_a_path_of_one_machine() -> None:
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     own = str(Path(__file__).relative_to(ROOT))
-    texts = {n: (ROOT / n).read_text() for n in tracked if n.endswith((".py", ".md", ".yaml", ".toml", ".in", ".txt"))}
+    texts = {
+        n: (ROOT / n).read_text()
+        for n in tracked
+        if n.endswith((".py", ".md", ".yaml", ".toml", ".in", ".txt"))
+    }
     places = ("/root/", "/work/", "/home/")
-    assert not [name for name, text in texts.items() if name != own and any(place in text for place in places)]
+    assert not [
+        name
+        for name, text in texts.items()
+        if name != own and any(place in text for place in places)
+    ]

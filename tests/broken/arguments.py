@@ -44,9 +44,23 @@ def addresses() -> Iterator[Broken]:
         shown = ascii(address[:30]).replace(SECRET[:4], "...")
         yield Broken(f"doctor --bootstrap {shown}", ("doctor", "--bootstrap", address), (said,))
     for command in ("audit", "snapshot"):
-        yield Broken(f"{command} --bootstrap localhost", (command, "--bootstrap", "localhost"), ("has no port",))
-    yield Broken("snapshot of an empty label", ("snapshot", "--bootstrap", "a..b:9092"), ("no bootstrap",), code=3)
-    yield Broken("audit of nobody", ("audit", "--bootstrap", "127.0.0.1:1"), ("127.0.0.1:1", "no bootstrap"), code=3)
+        yield Broken(
+            f"{command} --bootstrap localhost",
+            (command, "--bootstrap", "localhost"),
+            ("has no port",),
+        )
+    yield Broken(
+        "snapshot of an empty label",
+        ("snapshot", "--bootstrap", "a..b:9092"),
+        ("no bootstrap",),
+        code=3,
+    )
+    yield Broken(
+        "audit of nobody",
+        ("audit", "--bootstrap", "127.0.0.1:1"),
+        ("127.0.0.1:1", "no bootstrap"),
+        code=3,
+    )
 
 
 def amounts() -> Iterator[Broken]:
@@ -63,20 +77,48 @@ def amounts() -> Iterator[Broken]:
         "-5MB/s",
         "1,5MB/s",
     )
-    for rate in (*words_for_rates, "\u0663MB/s", "0MB/s", "9" * 400 + "MB/s", "9" * 5000 + "B/s", HOSTILE):
+    for rate in (
+        *words_for_rates,
+        "\u0663MB/s",
+        "0MB/s",
+        "9" * 400 + "MB/s",
+        "9" * 5000 + "B/s",
+        HOSTILE,
+    ):
         yield Broken(
-            f"rate {rate[:20]!a} of {len(rate)}", ("show", "p.json", "--rate", rate), ("--rate",), {"p.json": PLAN}
+            f"rate {rate[:20]!a} of {len(rate)}",
+            ("show", "p.json", "--rate", rate),
+            ("--rate",),
+            {"p.json": PLAN},
         )
     for time in ("5", "x", "0h", "-1d", "1.5h", "9999999d", "9" * 5000 + "d", "1w", "²h", HOSTILE):
         words = ("report", "--cluster", "demo", "--last", time)
         yield Broken(f"duration {time[:20]!a}", words, ("--last",), _CLUSTERS)
-    for time in ("soon", "2027-13-01", "0001-01-01T00:00+14:00", "2001-01-01", "9999-12-31", "1d ago", HOSTILE):
+    for time in (
+        "soon",
+        "2027-13-01",
+        "0001-01-01T00:00+14:00",
+        "2001-01-01",
+        "9999-12-31",
+        "1d ago",
+        HOSTILE,
+    ):
         words = ("freeze", "demo", "--until", time, "--why", "x", "--by", "a")
         yield Broken(f"until {time[:20]!a}", words, ("until",), _CLUSTERS)
     words = ("report", "--cluster", "demo", "--until", "never")
     yield Broken("report until never", words, ("--until", "is no time"), _CLUSTERS)
-    yield Broken("watch for ever", ("doctor", "--cluster", "demo", "--watch", "--for", "ever"), ("--for",), _CLUSTERS)
-    yield Broken("--for without --watch", ("doctor", "--cluster", "demo", "--for", "1m"), ("--watch",), _CLUSTERS)
+    yield Broken(
+        "watch for ever",
+        ("doctor", "--cluster", "demo", "--watch", "--for", "ever"),
+        ("--for",),
+        _CLUSTERS,
+    )
+    yield Broken(
+        "--for without --watch",
+        ("doctor", "--cluster", "demo", "--for", "1m"),
+        ("--watch",),
+        _CLUSTERS,
+    )
 
 
 def wishes() -> Iterator[Broken]:
@@ -124,7 +166,12 @@ def names() -> Iterator[Broken]:
         )
         words = ("pause", f"run-{name}", "--why", "x", "--by", "a")
         yield Broken(f"run {shown}", words, ("is not in the ledger",), _CLUSTERS)
-    yield Broken("an unknown severity", ("audit", "--cluster", "demo", "--fail-at", "bad"), ("--fail-at",), _CLUSTERS)
+    yield Broken(
+        "an unknown severity",
+        ("audit", "--cluster", "demo", "--fail-at", "bad"),
+        ("--fail-at",),
+        _CLUSTERS,
+    )
     yield Broken("an unknown command", (HOSTILE,), ("COMMAND",))
     yield Broken("no command", (), ("COMMAND",))
 
@@ -138,20 +185,40 @@ def places() -> Iterator[Broken]:
         ("with a broken host", "s3://[bucket/x", "store"),
     ):
         environment = {"COUNTERPOISE_STORE": uri}
-        yield Broken(f"store {id_}", ("compact", "--cluster", "demo"), (said,), _CLUSTERS, 3, environment)
+        yield Broken(
+            f"store {id_}", ("compact", "--cluster", "demo"), (said,), _CLUSTERS, 3, environment
+        )
     for id_, uri in (
         ("of an unknown kind", "nowhere://x"),
         ("that is no URL", "ledger"),
         ("with a password", f"nowhere://u:{SECRET}@h/x"),
         ("with an odd port", f"postgresql://u:{SECRET}@h:port/x"),
     ):
-        yield Broken(f"ledger {id_}", ("status",), ("ledger",), _CLUSTERS, environment={"COUNTERPOISE_LEDGER": uri})
+        yield Broken(
+            f"ledger {id_}",
+            ("status",),
+            ("ledger",),
+            _CLUSTERS,
+            environment={"COUNTERPOISE_LEDGER": uri},
+        )
     files = {**_CLUSTERS, "rubbish.sqlite": b"this is no database" * 100}
     environment = {"COUNTERPOISE_LEDGER": "sqlite:///rubbish.sqlite"}
-    yield Broken("ledger of rubbish", ("status",), ("ledger",), files, code=3, environment=environment)
-    for id_, conf in (("half a quote", 'spark.x="'), ("no pair", "spark.x"), ("another name", f"password={SECRET}")):
+    yield Broken(
+        "ledger of rubbish", ("status",), ("ledger",), files, code=3, environment=environment
+    )
+    for id_, conf in (
+        ("half a quote", 'spark.x="'),
+        ("no pair", "spark.x"),
+        ("another name", f"password={SECRET}"),
+    ):
         environment = {"COUNTERPOISE_SPARK_CONF": conf}
-        yield Broken(f"spark {id_}", ("status",), ("COUNTERPOISE_SPARK_CONF",), _CLUSTERS, environment=environment)
+        yield Broken(
+            f"spark {id_}",
+            ("status",),
+            ("COUNTERPOISE_SPARK_CONF",),
+            _CLUSTERS,
+            environment=environment,
+        )
 
 
 CASES: Final = (*addresses(), *amounts(), *wishes(), *names(), *places())

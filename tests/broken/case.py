@@ -1,9 +1,10 @@
-"""One broken input: the files it lies in, the words that are typed, and what the message has to say.
+"""One broken input: the files it lies in, the words that are typed, and what the message has to
+say.
 
     Broken("empty", ("plan", "--state", "x.json", ...), ("x.json", "not JSON"), {"x.json": ""})
 
-`says` names what is wrong and where; `code` is the exit code. A secret in a file is always SECRET, so that a test can
-look for it in what is printed.
+`says` names what is wrong and where; `code` is the exit code. A secret in a file is always SECRET,
+so that a test can look for it in what is printed.
 """
 
 from collections.abc import Mapping

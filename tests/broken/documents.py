@@ -1,4 +1,6 @@
-"""Cluster documents that no plan can be made of, and Kafka's reassignment JSON that asks for nonsense."""
+"""Cluster documents that no plan can be made of, and Kafka's reassignment JSON that asks for
+nonsense.
+"""
 
 import gzip
 import json
@@ -10,7 +12,11 @@ from tests.broken.case import HOSTILE, Broken
 from tests.pictures import cluster
 
 GOOD: Final[Mapping[str, Any]] = to_document(
-    cluster("\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)), racks="1=a 2=b 3=c 4=d", name="demo")
+    cluster(
+        "\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)),
+        racks="1=a 2=b 3=c 4=d",
+        name="demo",
+    )
 )
 TEXT: Final = json.dumps(GOOD)
 _ROW: Final = ["orders", 0, [1, 2], 1, 10, 10]
@@ -34,7 +40,9 @@ def _row(id_: str, row: object, *says: str) -> Broken:
 
 
 def _broker(id_: str, broker: object, *says: str) -> Broken:
-    return _with(f"broker {id_}", "brokers[0]", *says, brokers=[broker, *_BROKERS], partitions=[_ROW])
+    return _with(
+        f"broker {id_}", "brokers[0]", *says, brokers=[broker, *_BROKERS], partitions=[_ROW]
+    )
 
 
 def texts() -> Iterator[Broken]:
@@ -74,13 +82,28 @@ def texts() -> Iterator[Broken]:
 
 def values() -> Iterator[Broken]:
     """Parts with wrong types, or that contradict one another."""
-    for id_, brokers in (("absent", None), ("empty", []), ("a mapping", {"1": {}}), ("text", "1,2"), ("true", True)):
+    for id_, brokers in (
+        ("absent", None),
+        ("empty", []),
+        ("a mapping", {"1": {}}),
+        ("text", "1,2"),
+        ("true", True),
+    ):
         yield _with(f"brokers {id_}", '"brokers" must be a list', brokers=brokers)
-    for id_, partitions in (("absent", None), ("a mapping", {}), ("text", "orders-0"), ("a number", 3)):
+    for id_, partitions in (
+        ("absent", None),
+        ("a mapping", {}),
+        ("text", "orders-0"),
+        ("a number", 3),
+    ):
         yield _with(f"partitions {id_}", '"partitions" must be a list', partitions=partitions)
     for key in ("cluster", "cluster_id", "snapshot_id"):
         yield _with(f"{key} a number", f'"{key}" must be text', **{key: 7})
-    for id_, when in (("a number", 1700000000), ("a date", "yesterday"), ("without a zone", "2026-01-31T12:00:00")):
+    for id_, when in (
+        ("a number", 1700000000),
+        ("a date", "yesterday"),
+        ("without a zone", "2026-01-31T12:00:00"),
+    ):
         yield _with(f"observed_at {id_}", '"observed_at" must be a time', observed_at=when)
     for id_, topics in (("a mapping", {}), ("text", "orders")):
         yield _with(f"topics {id_}", '"topics" must be a list', topics=topics)
@@ -124,7 +147,9 @@ def brokers() -> Iterator[Broken]:
         yield _broker(id_, broker, 'needs an "id"')
     yield _broker("with a rack that is a number", {"id": 9, "rack": 1}, "rack must be text")
     half = {"id": 9, "rack": "\ud800"}
-    yield _with("rack of half a character", "half a character", brokers=[half, *_BROKERS], partitions=[_ROW])
+    yield _with(
+        "rack of half a character", "half a character", brokers=[half, *_BROKERS], partitions=[_ROW]
+    )
     yield _broker("with a rack that is a list", {"id": 9, "rack": ["a"]}, "rack must be text")
     yield _broker("with text for fenced", {"id": 9, "fenced": "no"}, "fenced must be true or false")
     yield _broker("with a number for a host", {"id": 9, "host": 127}, "host text")
@@ -134,10 +159,19 @@ def brokers() -> Iterator[Broken]:
     yield _broker("with a disk of 2**63", {"id": 9, "disk_total_bytes": 2**63}, "disk sizes")
     yield _broker("with log_dirs as text", {"id": 9, "log_dirs": "/a"}, "log_dirs must be a list")
     yield _broker("with a log dir without a path", {"id": 9, "log_dirs": [{}]}, "needs a path")
-    yield _broker("with a log dir twice", {"id": 9, "log_dirs": [{"path": "/a"}] * 2}, "listed twice")
+    yield _broker(
+        "with a log dir twice", {"id": 9, "log_dirs": [{"path": "/a"}] * 2}, "listed twice"
+    )
     full = {"path": "/a", "total_bytes": 1, "usable_bytes": 2}
-    yield _broker("with more usable than total", {"id": 9, "log_dirs": [full]}, "more than total_bytes")
-    yield _with("broker twice", "brokers[1]: broker 1 is listed twice", brokers=[{"id": 1}, {"id": 1}], partitions=[])
+    yield _broker(
+        "with more usable than total", {"id": 9, "log_dirs": [full]}, "more than total_bytes"
+    )
+    yield _with(
+        "broker twice",
+        "brokers[1]: broker 1 is listed twice",
+        brokers=[{"id": 1}, {"id": 1}],
+        partitions=[],
+    )
 
 
 def partitions() -> Iterator[Broken]:
@@ -175,9 +209,16 @@ def partitions() -> Iterator[Broken]:
         ("of a hostile topic without replicas", [HOSTILE, 0, [], 1], "topic"),
     ):
         yield _row(id_, row, said)
-    yield _with("partition twice", "orders-0 is listed twice", brokers=_BROKERS, partitions=[_ROW, _ROW])
+    yield _with(
+        "partition twice", "orders-0 is listed twice", brokers=_BROKERS, partitions=[_ROW, _ROW]
+    )
     head = '{"brokers": [{"id": 1}], "partitions": [["orders", 0, [1], 1, '
-    for id_, number in (("NaN", "NaN"), ("infinity", "Infinity"), ("1e400", "1e400"), ("huge", "9" * 400)):
+    for id_, number in (
+        ("NaN", "NaN"),
+        ("infinity", "Infinity"),
+        ("1e400", "1e400"),
+        ("huge", "9" * 400),
+    ):
         yield _text(f"size {id_}", head + number + "]]}", "its size is")
 
 
@@ -186,7 +227,12 @@ def reassignments() -> Iterator[Broken]:
 
     def row(**changes: object) -> str:
         return json.dumps(
-            {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 4]} | changes]}
+            {
+                "version": 1,
+                "partitions": [
+                    {"topic": "orders", "partition": 0, "replicas": [1, 2, 4]} | changes
+                ],
+            }
         )
 
     for id_, content, said in (

@@ -1,4 +1,6 @@
-"""A store with one snapshot in it, broken in many ways; `breaks` does it to the folder of the store."""
+"""A store with one snapshot in it, broken in many ways; `breaks` does it to the folder of the
+store.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -82,7 +84,11 @@ def _folder(table: str) -> Callable[[Path], None]:
     return breaks
 
 
-_NO_FILE: Final[Mapping[str, object]] = {"table": "brokers", "path": "history/brokers/none.parquet", "row_count": 4}
+_NO_FILE: Final[Mapping[str, object]] = {
+    "table": "brokers",
+    "path": "history/brokers/none.parquet",
+    "row_count": 4,
+}
 
 STORES: Final = (
     *(
@@ -90,41 +96,80 @@ STORES: Final = (
         for t in ("snapshots", "brokers", "partitions", "replicas")
         for keep in (0.01, 0.5, 0.99)
     ),
-    *(BrokenStore(f"{t} empty", _content(t, b""), f"{SNAPSHOT_ID}.parquet") for t in ("snapshots", "topics")),
-    *(BrokenStore(f"{t} text", _content(t, b"hello\n" * 50), "no whole Parquet") for t in ("snapshots", "topics")),
-    BrokenStore("partitions with a head and a tail alone", _content("partitions", b"PAR1PAR1"), "no whole Parquet"),
+    *(
+        BrokenStore(f"{t} empty", _content(t, b""), f"{SNAPSHOT_ID}.parquet")
+        for t in ("snapshots", "topics")
+    ),
+    *(
+        BrokenStore(f"{t} text", _content(t, b"hello\n" * 50), "no whole Parquet")
+        for t in ("snapshots", "topics")
+    ),
     BrokenStore(
-        "partitions with a huge footer", _content("partitions", b"PAR1" + b"\xff" * 4 + b"PAR1"), "no whole Parquet"
+        "partitions with a head and a tail alone",
+        _content("partitions", b"PAR1PAR1"),
+        "no whole Parquet",
+    ),
+    BrokenStore(
+        "partitions with a huge footer",
+        _content("partitions", b"PAR1" + b"\xff" * 4 + b"PAR1"),
+        "no whole Parquet",
     ),
     BrokenStore("partitions with bytes flipped", _flipped, "history/partitions/"),
-    *(BrokenStore(f"{t} gone", _gone(t), f"history/{t}/") for t in ("snapshots", "brokers", "log_dirs")),
+    *(
+        BrokenStore(f"{t} gone", _gone(t), f"history/{t}/")
+        for t in ("snapshots", "brokers", "log_dirs")
+    ),
     *(BrokenStore(f"{t} a folder", _folder(t), SNAPSHOT_ID) for t in ("snapshots", "brokers")),
     *(
         BrokenStore(
-            f"{t} without {c}", _table(t, lambda table, c=c: table.drop_columns([c])), f"lacks the column(s) {c}"
+            f"{t} without {c}",
+            _table(t, lambda table, c=c: table.drop_columns([c])),
+            f"lacks the column(s) {c}",
         )
         for t, c in (("brokers", "broker_id"), ("partitions", "replicas"), ("topics", "topic"))
     ),
     *(
-        BrokenStore(f"{t} with text for {c}", _table(t, lambda table, c=c: _as_text(table, c)), f"history/{t}/")
+        BrokenStore(
+            f"{t} with text for {c}",
+            _table(t, lambda table, c=c: _as_text(table, c)),
+            f"history/{t}/",
+        )
         for t, c in (("brokers", "broker_id"), ("partitions", "replicas"), ("replicas", "position"))
     ),
-    BrokenStore("brokers with a row less", _table("brokers", lambda table: table.slice(1)), "its manifest says"),
     BrokenStore(
-        "brokers twice", _table("brokers", lambda table: pa.concat_tables([table, table])), "its manifest says"
+        "brokers with a row less",
+        _table("brokers", lambda table: table.slice(1)),
+        "its manifest says",
     ),
-    BrokenStore("a newer schema", _manifest(schema_version=SCHEMA_VERSION + 1), "A newer one wrote it"),
+    BrokenStore(
+        "brokers twice",
+        _table("brokers", lambda table: pa.concat_tables([table, table])),
+        "its manifest says",
+    ),
+    BrokenStore(
+        "a newer schema", _manifest(schema_version=SCHEMA_VERSION + 1), "A newer one wrote it"
+    ),
     BrokenStore("schema 0", _manifest(schema_version=0), "schema version 0"),
     BrokenStore("no files", _manifest(files=[]), "names no file for the table"),
     BrokenStore("an absent file", _manifest(files=[_NO_FILE]), "none.parquet"),
     BrokenStore(
-        "a file outside", _manifest(files=[{**_NO_FILE, "path": "../../etc/passwd"}]), "no path inside the store"
+        "a file outside",
+        _manifest(files=[{**_NO_FILE, "path": "../../etc/passwd"}]),
+        "no path inside the store",
     ),
     BrokenStore(
-        "a file by its root", _manifest(files=[{**_NO_FILE, "path": "/etc/passwd"}]), "no path inside the store"
+        "a file by its root",
+        _manifest(files=[{**_NO_FILE, "path": "/etc/passwd"}]),
+        "no path inside the store",
     ),
-    BrokenStore("another snapshot", _manifest(snapshot_id="demo-20261121T160000Z"), "the store has no"),
-    BrokenStore("manifest without columns", _table("snapshots", lambda table: table.select(["cluster"])), "snapshots/"),
+    BrokenStore(
+        "another snapshot", _manifest(snapshot_id="demo-20261121T160000Z"), "the store has no"
+    ),
+    BrokenStore(
+        "manifest without columns",
+        _table("snapshots", lambda table: table.select(["cluster"])),
+        "snapshots/",
+    ),
     BrokenStore("manifest with nulls", _manifest(schema_version=None), "snapshots/"),
 )
 

@@ -13,7 +13,8 @@ from tests.broken.case import HOSTILE, Broken
 from tests.broken.documents import GOOD
 
 PLAN: Final = make_plan(
-    from_document_text(json.dumps(GOOD)), PlanRequest(Goal.ADD_BROKERS, broker_ids=(4,), policy=BalancePolicy())
+    from_document_text(json.dumps(GOOD)),
+    PlanRequest(Goal.ADD_BROKERS, broker_ids=(4,), policy=BalancePolicy()),
 )
 TEXT: Final = PLAN.to_json()
 _CONFIGURED: Final = {"clusters.yaml": "clusters:\n  demo:\n    connection: kafka\n"}
@@ -34,7 +35,10 @@ def _words(command: str) -> tuple[str, ...]:
 
 def _text(id_: str, content: str | bytes, *says: str, command: str = "show") -> Broken:
     return Broken(
-        f"plan {id_} ({command})", _words(command), ("plan.json", *says), {"plan.json": content, **_CONFIGURED}
+        f"plan {id_} ({command})",
+        _words(command),
+        ("plan.json", *says),
+        {"plan.json": content, **_CONFIGURED},
     )
 
 
@@ -63,7 +67,11 @@ def texts() -> Iterator[Broken]:
         ("null", "null", "not a plan"),
         ("a list", "[]", "not a plan"),
         ("a cluster document", json.dumps(GOOD), "not a plan"),
-        ("of another format", TEXT.replace("counterpoise-plan/", "counterpoise-plan/9"), "another version"),
+        (
+            "of another format",
+            TEXT.replace("counterpoise-plan/", "counterpoise-plan/9"),
+            "another version",
+        ),
         ("with NaN", '{"format": NaN}', "not JSON"),
         ("with 1e400", '{"format": 1e400}', "not JSON"),
         ("not UTF-8", TEXT.encode("utf-16"), "cannot be read"),
@@ -73,13 +81,28 @@ def texts() -> Iterator[Broken]:
     ):
         yield _text(id_, content, said)
     for command in ("show", "export", "approve", "reject", "execute", "verify", "undo"):
-        yield _text("edited", TEXT.replace('"size_bytes":10', '"size_bytes":99', 1), "edited", command=command)
+        yield _text(
+            "edited",
+            TEXT.replace('"size_bytes":10', '"size_bytes":99', 1),
+            "edited",
+            command=command,
+        )
         yield _text("cut", TEXT[:-3], "not JSON", command=command)
-    yield _text("with another fingerprint", TEXT.replace("sha256:", "sha256:0", 1), "edited after it was made")
     yield _text(
-        "without a fingerprint", json.dumps({k: v for k, v in json.loads(TEXT).items() if k != "fingerprint"}), "edited"
+        "with another fingerprint",
+        TEXT.replace("sha256:", "sha256:0", 1),
+        "edited after it was made",
     )
-    yield _text("with a hostile fingerprint", json.dumps({**json.loads(TEXT), "fingerprint": HOSTILE}), "edited")
+    yield _text(
+        "without a fingerprint",
+        json.dumps({k: v for k, v in json.loads(TEXT).items() if k != "fingerprint"}),
+        "edited",
+    )
+    yield _text(
+        "with a hostile fingerprint",
+        json.dumps({**json.loads(TEXT), "fingerprint": HOSTILE}),
+        "edited",
+    )
     yield Broken("plan gone", ("show", "none.json"), ("none.json", "cannot be read"))
     yield Broken("plan a folder", ("show", "."), ("cannot be read",))
 

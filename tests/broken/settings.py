@@ -1,4 +1,6 @@
-"""clusters.yaml and connections.yaml with a wrong value in every section, and files that are no YAML at all."""
+"""clusters.yaml and connections.yaml with a wrong value in every section, and files that are no
+YAML at all.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +16,9 @@ _BOMB: Final = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 def _file(id_: str, content: str | bytes, *says: str) -> Broken:
-    return Broken(f"clusters.yaml {id_}", _AUDIT, says, {"clusters.yaml": content, "connections.yaml": _GOOD})
+    return Broken(
+        f"clusters.yaml {id_}", _AUDIT, says, {"clusters.yaml": content, "connections.yaml": _GOOD}
+    )
 
 
 def _policy(id_: str, lines: str, *says: str) -> Broken:
@@ -36,31 +40,68 @@ def files() -> Iterator[Broken]:
     yield _file("with a control character", "clusters: \x07\n", where, "not YAML")
     yield _file("with an unknown alias", "clusters: *nobody\n", where, "not YAML")
     yield _file("an alias that holds itself", "clusters: &a\n  demo: *a\n", where)
-    yield _file("a bomb of aliases", _BOMB + "clusters: {demo: {connection: *i}}\n", where, "must be text")
-    yield _file("a merge key", "base: &b {connection: x}\nclusters: {demo: {<<: *b}}\n", where, "unknown key")
+    yield _file(
+        "a bomb of aliases", _BOMB + "clusters: {demo: {connection: *i}}\n", where, "must be text"
+    )
+    yield _file(
+        "a merge key",
+        "base: &b {connection: x}\nclusters: {demo: {<<: *b}}\n",
+        where,
+        "unknown key",
+    )
     yield _file("nested deeply", "clusters: " + "[" * 5000, where)
     yield _file("without clusters", "fleet: {max_moves_in_flight: 5}\n", where, 'needs "clusters:"')
     yield _file("clusters null", "clusters:\n", where, "must be a mapping")
     yield _file("a cluster null", "clusters:\n  demo:\n", where, "line 2", "must be a mapping")
-    yield _file("a cluster twice", _HEAD + "  demo:\n    connection: y\n", where, "line 4", "given twice")
+    yield _file(
+        "a cluster twice", _HEAD + "  demo:\n    connection: y\n", where, "line 4", "given twice"
+    )
     yield _file("an unknown key", _HEAD + "    colour: red\n", where, "line 4", "'colour'")
     yield _file("an unknown top key", _HEAD + "colour: red\n", where, "'colour'")
     yield _file("a hostile key", _HEAD + '    "\\e[31mred": 1\n', where, "line 4", "unknown key")
-    yield _file("an upper-case name", "clusters:\n  Demo: {connection: x}\n", where, "a cluster's name")
-    yield _file("a path for a name", "clusters:\n  ../demo: {connection: x}\n", where, "a cluster's name")
+    yield _file(
+        "an upper-case name", "clusters:\n  Demo: {connection: x}\n", where, "a cluster's name"
+    )
+    yield _file(
+        "a path for a name", "clusters:\n  ../demo: {connection: x}\n", where, "a cluster's name"
+    )
     yield _file("without a connection", "clusters:\n  demo: {}\n", where, 'needs "connection"')
-    yield _file("a connection that is a list", "clusters:\n  demo: {connection: [a]}\n", where, "must be text")
-    yield _file("a cluster_id that is a mapping", _HEAD + "    cluster_id: {}\n", where, "cluster_id must be text")
+    yield _file(
+        "a connection that is a list",
+        "clusters:\n  demo: {connection: [a]}\n",
+        where,
+        "must be text",
+    )
+    yield _file(
+        "a cluster_id that is a mapping",
+        _HEAD + "    cluster_id: {}\n",
+        where,
+        "cluster_id must be text",
+    )
     yield _file("fleet a number", _HEAD + "fleet: 5\n", where, "fleet must be a mapping")
-    yield _file("fleet of nothing", _HEAD + "fleet: {max_moves_in_flight: 0}\n", where, "whole number from 1")
-    yield _file("another cluster", "clusters:\n  other: {connection: kafka}\n", "cluster 'demo' is not in", "other")
+    yield _file(
+        "fleet of nothing",
+        _HEAD + "fleet: {max_moves_in_flight: 0}\n",
+        where,
+        "whole number from 1",
+    )
+    yield _file(
+        "another cluster",
+        "clusters:\n  other: {connection: kafka}\n",
+        "cluster 'demo' is not in",
+        "other",
+    )
 
 
 def policies() -> Iterator[Broken]:
     yield _file("policy text", _HEAD + "    policy: strict\n", "line 4", "policy must be a mapping")
     for part in ("balance", "movement", "approval", "history", "audit"):
         yield _policy(f"{part} a list", f"{part}: []", f"{part} must be a mapping")
-        yield _policy(f"{part} with an unknown key", f"{part}: {{colour: red}}", f"unknown key 'colour' in {part}")
+        yield _policy(
+            f"{part} with an unknown key",
+            f"{part}: {{colour: red}}",
+            f"unknown key 'colour' in {part}",
+        )
     for part, key, value, said in (
         ("balance", "bytes_tolerance_percent", "ten", "whole number from 1 to 100"),
         ("balance", "bytes_tolerance_percent", "true", "whole number from 1 to 100"),
@@ -86,7 +127,12 @@ def policies() -> Iterator[Broken]:
         ("movement", "windows", "[{lasts: 6h}]", 'needs "starts"'),
         ("movement", "windows", '[{starts: "61 * * * *", lasts: 6h}]', "starts"),
         ("movement", "windows", '[{starts: "0 22 * * *", lasts: 6}]', "lasts"),
-        ("movement", "daily_rates", '[{from: "25:00", until: "08:00", rate: 5MB/s}]', "is no time of day"),
+        (
+            "movement",
+            "daily_rates",
+            '[{from: "25:00", until: "08:00", rate: 5MB/s}]',
+            "is no time of day",
+        ),
         ("movement", "daily_rates", '[{from: "08:00"}]', 'needs "until"'),
         ("movement", "brakes", "on", "brakes must be a mapping"),
         ("movement", "brakes", "{halt_after: soon}", "is not a duration"),
@@ -112,40 +158,104 @@ def audits() -> Iterator[Broken]:
         ("fails_at true", "fails_at: true", "there are:"),
         ("controller_racks a list", "controller_racks: [a]", "controller_racks must be a mapping"),
         ("controller_racks of names", "controller_racks: {one: a}", "node id of a controller"),
-        ("controller_racks a digit that is none", "controller_racks: {²: a}", "node id of a controller"),
+        (
+            "controller_racks a digit that is none",
+            "controller_racks: {²: a}",
+            "node id of a controller",
+        ),
         ("controller_racks to lists", "controller_racks: {3001: [a]}", "must be text"),
         ("thresholds a list", "thresholds: []", "thresholds must be a mapping"),
         ("thresholds a number", "thresholds: {leaders-uneven: 5}", "must be a mapping"),
-        ("thresholds text", "thresholds: {leaders-uneven: {most_percent_of_mean: many}}", "whole number"),
-        ("thresholds negative", "thresholds: {leaders-uneven: {most_percent_of_mean: -1}}", "whole number"),
-        ("thresholds a fraction", "thresholds: {leaders-uneven: {most_percent_of_mean: 1.5}}", "whole number"),
-        ("thresholds huge", "thresholds: {leaders-uneven: {most_percent_of_mean: " + "9" * 5000 + "}}", "whole number"),
-        ("thresholds true", "thresholds: {leaders-uneven: {most_percent_of_mean: true}}", "whole number"),
+        (
+            "thresholds text",
+            "thresholds: {leaders-uneven: {most_percent_of_mean: many}}",
+            "whole number",
+        ),
+        (
+            "thresholds negative",
+            "thresholds: {leaders-uneven: {most_percent_of_mean: -1}}",
+            "whole number",
+        ),
+        (
+            "thresholds a fraction",
+            "thresholds: {leaders-uneven: {most_percent_of_mean: 1.5}}",
+            "whole number",
+        ),
+        (
+            "thresholds huge",
+            "thresholds: {leaders-uneven: {most_percent_of_mean: " + "9" * 5000 + "}}",
+            "whole number",
+        ),
+        (
+            "thresholds true",
+            "thresholds: {leaders-uneven: {most_percent_of_mean: true}}",
+            "whole number",
+        ),
         (
             "threshold of no rule",
             "thresholds: {leader-uneven: {x: 1}}",
             'there is no rule "leader-uneven"; did you mean',
         ),
-        ("threshold that no rule has", "thresholds: {leaders-uneven: {x: 1}}", 'has no threshold "x"'),
+        (
+            "threshold that no rule has",
+            "thresholds: {leaders-uneven: {x: 1}}",
+            'has no threshold "x"',
+        ),
         ("threshold of a hostile rule", 'thresholds: {"\\e[31mred": {x: 1}}', "there is no rule"),
         ("waivers a mapping", "waivers: {}", "waivers must be a list"),
         ("waivers of text", "waivers: [idle-broker]", "must be a mapping"),
         ("waiver without a reason", "waivers: [{rule: idle-broker}]", 'needs "reason"'),
-        ("waiver with an empty reason", 'waivers: [{rule: idle-broker, reason: " "}]', "reason is empty"),
+        (
+            "waiver with an empty reason",
+            'waivers: [{rule: idle-broker, reason: " "}]',
+            "reason is empty",
+        ),
         ("waiver without a rule", "waivers: [{reason: x}]", 'needs "rule"'),
-        ("waiver of no rule", "waivers: [{rule: idle-brokers, reason: x}]", 'there is no rule "idle-brokers"'),
-        ("waiver with an unknown key", "waivers: [{rule: idle-broker, reason: x, for: ever}]", "unknown key 'for'"),
+        (
+            "waiver of no rule",
+            "waivers: [{rule: idle-brokers, reason: x}]",
+            'there is no rule "idle-brokers"',
+        ),
+        (
+            "waiver with an unknown key",
+            "waivers: [{rule: idle-broker, reason: x, for: ever}]",
+            "unknown key 'for'",
+        ),
         (
             "waiver with one subject",
             "waivers: [{rule: idle-broker, reason: x, subjects: a}]",
             "must be a list of texts",
         ),
-        ("waiver without subjects", "waivers: [{rule: idle-broker, reason: x, subjects: []}]", "write subjects"),
-        ("waiver with a blank subject", 'waivers: [{rule: idle-broker, reason: x, subjects: [""]}]', "write subjects"),
-        ("waiver until soon", "waivers: [{rule: idle-broker, reason: x, until: soon}]", "is no time"),
-        ("waiver until a day in words", "waivers: [{rule: idle-broker, reason: x, until: 31.01.2027}]", "is no time"),
-        ("waiver until no day", "waivers: [{rule: idle-broker, reason: x, until: 2027-02-31}]", "is no time"),
-        ("waiver until nothing", "waivers: [{rule: idle-broker, reason: x, until: }]", "until must be text"),
+        (
+            "waiver without subjects",
+            "waivers: [{rule: idle-broker, reason: x, subjects: []}]",
+            "write subjects",
+        ),
+        (
+            "waiver with a blank subject",
+            'waivers: [{rule: idle-broker, reason: x, subjects: [""]}]',
+            "write subjects",
+        ),
+        (
+            "waiver until soon",
+            "waivers: [{rule: idle-broker, reason: x, until: soon}]",
+            "is no time",
+        ),
+        (
+            "waiver until a day in words",
+            "waivers: [{rule: idle-broker, reason: x, until: 31.01.2027}]",
+            "is no time",
+        ),
+        (
+            "waiver until no day",
+            "waivers: [{rule: idle-broker, reason: x, until: 2027-02-31}]",
+            "is no time",
+        ),
+        (
+            "waiver until nothing",
+            "waivers: [{rule: idle-broker, reason: x, until: }]",
+            "until must be text",
+        ),
         (
             "waiver until the first year",
             'waivers: [{rule: idle-broker, reason: x, until: "0001-01-01T00:00+14:00"}]',
@@ -156,7 +266,12 @@ def audits() -> Iterator[Broken]:
 
 
 def _connection(id_: str, content: str | bytes, *says: str) -> Broken:
-    return Broken(f"connections.yaml {id_}", _AUDIT, says, {"clusters.yaml": _HEAD, "connections.yaml": content})
+    return Broken(
+        f"connections.yaml {id_}",
+        _AUDIT,
+        says,
+        {"clusters.yaml": _HEAD, "connections.yaml": content},
+    )
 
 
 def _settings(id_: str, settings: str, *says: str) -> Broken:
@@ -168,24 +283,41 @@ def connections() -> Iterator[Broken]:
     yield _connection("empty", "", "connection 'kafka' is neither in")
     yield _connection("a list", "[1]\n", where, "must map")
     yield _connection("text", f"{SECRET}\n", where, "must map")
-    yield _connection("without the id", f"other: {{{password}}}\n", "connection 'kafka' is neither in")
+    yield _connection(
+        "without the id", f"other: {{{password}}}\n", "connection 'kafka' is neither in"
+    )
     yield _connection("a connection of text", f"kafka: {SECRET}\n", where, "must be a mapping")
     yield _connection("with a tab", f"kafka:\n\tsasl.password: {SECRET}\n", where, "line 2")
-    yield _connection("with an open brace", f"kafka: {{sasl.password: {SECRET}\n", where, "cannot be read")
+    yield _connection(
+        "with an open brace", f"kafka: {{sasl.password: {SECRET}\n", where, "cannot be read"
+    )
     yield _connection("not UTF-8", b"kafka: \xff" + SECRET.encode(), where, "cannot be read")
-    yield _connection("with a Python object", f"kafka: !!python/object:os.system {SECRET}\n", where, "cannot be read")
+    yield _connection(
+        "with a Python object",
+        f"kafka: !!python/object:os.system {SECRET}\n",
+        where,
+        "cannot be read",
+    )
     yield _connection("nested deeply", "kafka: " + "[" * 5000, where)
     yield _connection("with a key that is a list", f"kafka: {{[a]: {SECRET}}}\n", "connection")
-    yield _connection("with a key that is a number", 'kafka: {5: x, bootstrap.servers: ""}\n', "connection")
+    yield _connection(
+        "with a key that is a number", 'kafka: {5: x, bootstrap.servers: ""}\n', "connection"
+    )
     yield _connection("with a date that is none", "kafka: {client.id: 2027-13-45}\n", where)
     yield _settings("without addresses", password, '"bootstrap.servers" is missing')
-    yield _settings("with addresses in a list", "bootstrap.servers: [a, b]", "must be text, not list")
+    yield _settings(
+        "with addresses in a list", "bootstrap.servers: [a, b]", "must be text, not list"
+    )
     yield _settings("with addresses null", "bootstrap.servers: ", "must be text, not null")
     good = "bootstrap.servers: 'a:9092'"
     for id_, more, said in (
         ("an unknown protocol", "security.protocol: TLS", "it must be one of"),
         ("a password in the clear", password, "did you mean SASL_SSL"),
-        ("SASL without a password", "security.protocol: SASL_SSL, sasl.mechanism: PLAIN", '"sasl.password" is missing'),
+        (
+            "SASL without a password",
+            "security.protocol: SASL_SSL, sasl.mechanism: PLAIN",
+            '"sasl.password" is missing',
+        ),
         (
             "an unknown mechanism",
             f"security.protocol: SASL_SSL, sasl.mechanism: MAGIC, sasl.username: u, {password}",
@@ -198,7 +330,11 @@ def connections() -> Iterator[Broken]:
         ),
         ("an unknown ssl key", f"ssl.colour: {SECRET}", "is unknown"),
         ("a keystore", f"ssl.keystore.password: {SECRET}", "is not supported"),
-        ("half a certificate", "security.protocol: SSL, ssl.certificate.location: /c.pem", "ssl.key.location"),
+        (
+            "half a certificate",
+            "security.protocol: SSL, ssl.certificate.location: /c.pem",
+            "ssl.key.location",
+        ),
         ("an odd identification", "ssl.endpoint.identification.algorithm: maybe", "https or none"),
         (
             "two names for one",
@@ -208,7 +344,12 @@ def connections() -> Iterator[Broken]:
         ("control characters", '"ssl.\\e[31mred": x', "is unknown"),
     ):
         yield _settings(f"with {id_}", f"{good}, {more}", said)
-    for id_, value in (("text", SECRET), ("a list", "[]"), ("no extra", "{}"), ("a wrong extra", '{"extra": "[1]"}')):
+    for id_, value in (
+        ("text", SECRET),
+        ("a list", "[]"),
+        ("no extra", "{}"),
+        ("a wrong extra", '{"extra": "[1]"}'),
+    ):
         yield Broken(
             f"AIRFLOW_CONN_KAFKA {id_}",
             _AUDIT,

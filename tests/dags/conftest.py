@@ -1,4 +1,6 @@
-"""An Airflow home of its own for these tests; at the top, since Airflow reads its settings when first imported."""
+"""An Airflow home of its own for these tests; at the top, since Airflow reads its settings when
+first imported.
+"""
 
 import os
 import shutil
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from counterpoise.installation import Site
+    from counterpoise.installation import Installation
     from counterpoise.kafka_admin.connection import ConnectionSettings
     from counterpoise.kafka_admin.port import ClusterAdmin
     from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -47,7 +49,9 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> "SimulatedCluster":
     from counterpoise import installation
     from tests.pictures import simulated
 
-    kafka = simulated("\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6)), racks="1=a 2=b 3=c")
+    kafka = simulated(
+        "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6)), racks="1=a 2=b 3=c"
+    )
 
     def connect(_settings: object) -> "SimulatedCluster":
         kafka.advance(5.0)
@@ -58,29 +62,36 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> "SimulatedCluster":
 
 
 @pytest.fixture
-def site(tmp_path: Path, kafka: "SimulatedCluster", monkeypatch: pytest.MonkeyPatch) -> "Iterator[Site]":
+def installation(
+    tmp_path: Path, kafka: "SimulatedCluster", monkeypatch: pytest.MonkeyPatch
+) -> "Iterator[Installation]":
     """The installation of the tasks, with the simulated cluster `demo`."""
-    from counterpoise.installation import open_site
+    from counterpoise.installation import open_installation
     from tests.dags.test_recorded_approval import CLUSTERS
 
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
     monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
-    with open_site() as site:
-        yield site
+    with open_installation() as installation:
+        yield installation
 
 
 @pytest.fixture
-def dead_cluster(site: "Site", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def dead_cluster(
+    installation: "Installation", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beside `demo` the installation has a cluster `dead`, which nobody can connect to."""
-    from counterpoise import installation
+    import counterpoise.installation
     from counterpoise.errors import ClusterUnreachableError
 
     config = tmp_path / "clusters.yaml"
     config.write_text(config.read_text() + "  dead:\n    connection: kafka_dead\n")
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEAD", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "dead:1"}}')
-    connect: Any = installation.connect_by_discovery
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_KAFKA_DEAD",
+        '{"conn_type": "kafka", "extra": {"bootstrap.servers": "dead:1"}}',
+    )
+    connect: Any = counterpoise.installation.connect_by_discovery
 
     def connect_unless_dead(settings: "ConnectionSettings") -> "ClusterAdmin":
         if "dead:1" in settings.bootstrap_servers:
@@ -88,4 +99,4 @@ def dead_cluster(site: "Site", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         admin: ClusterAdmin = connect(settings)
         return admin
 
-    monkeypatch.setattr(installation, "connect_by_discovery", connect_unless_dead)
+    monkeypatch.setattr(counterpoise.installation, "connect_by_discovery", connect_unless_dead)

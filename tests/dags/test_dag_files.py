@@ -22,7 +22,15 @@ DAG_IDS = {
     "kafka_throttle_watch",
 }
 MOST_LINES = 120
-HEAVY = ("great_expectations", "pyspark", "matplotlib", "ortools", "confluent_kafka", "kafka", "counterpoise.pipeline")
+HEAVY = (
+    "great_expectations",
+    "pyspark",
+    "matplotlib",
+    "ortools",
+    "confluent_kafka",
+    "kafka",
+    "counterpoise.pipeline",
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +49,9 @@ def test_every_file_is_imported_without_errors(bag: DagBag) -> None:
 
 
 def test_a_file_has_the_name_of_its_dag(bag: DagBag) -> None:
-    assert {dag_id: Path(dag.fileloc).stem for dag_id, dag in bag.dags.items()} == {name: name for name in DAG_IDS}
+    assert {dag_id: Path(dag.fileloc).stem for dag_id, dag in bag.dags.items()} == {
+        name: name for name in DAG_IDS
+    }
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda path: path.name)
@@ -56,14 +66,18 @@ def test_nothing_heavy_is_imported_to_read_the_dags() -> None:
         f"assert DagBag(dag_folder={str(ROOT / 'dags')!r}).import_errors == {{}}\n"
         f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
 def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: DagBag) -> None:
     # In a mapped group a reject does not stop what follows.
-    approvals = [task for dag in bag.dags.values() for task in dag.tasks if isinstance(task, HITLOperator)]
+    approvals = [
+        task for dag in bag.dags.values() for task in dag.tasks if isinstance(task, HITLOperator)
+    ]
     assert sorted(task.task_id for task in approvals) == ["approve", "approve_second"]
     for task in approvals:
         assert list(task.iter_mapped_task_groups()) == []
@@ -72,20 +86,32 @@ def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: Dag
 
 
 def test_all_that_moves_can_be_repeated(rebalance: Any) -> None:
-    assert all(rebalance.get_task(task_id).retries >= 1 for task_id in ("open_run", "execute", "settle"))
+    assert all(
+        rebalance.get_task(task_id).retries >= 1 for task_id in ("open_run", "execute", "settle")
+    )
 
 
-def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(bag: DagBag, rebalance: Any) -> None:
+def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(
+    bag: DagBag, rebalance: Any
+) -> None:
     teardowns = {task.task_id for task in rebalance.tasks if task.is_teardown}
     assert teardowns == {"settle", "report", "verdict"}
     # Elsewhere it would make a failed move look like a successful run.
-    deciding = [task.task_id for dag in bag.dags.values() for task in dag.tasks if task.on_failure_fail_dagrun]
+    deciding = [
+        task.task_id
+        for dag in bag.dags.values()
+        for task in dag.tasks
+        if task.on_failure_fail_dagrun
+    ]
     assert deciding == ["verdict"]
     assert rebalance.get_task("verdict").downstream_task_ids == set()
-    # In a run that is marked failed all ordinary tasks are skipped: teardowns must wait for one another by themselves.
+    # In a run that is marked failed all ordinary tasks are skipped: teardowns must wait for one
+    # another by themselves.
     assert "report" in rebalance.get_task("verdict").upstream_task_ids
     assert "settle" in rebalance.get_task("report").upstream_task_ids
-    assert {task.task_id for task in rebalance.get_task("settle").upstream_list if task.is_setup} == {"open_run"}
+    assert {
+        task.task_id for task in rebalance.get_task("settle").upstream_list if task.is_setup
+    } == {"open_run"}
 
 
 def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
@@ -135,7 +161,11 @@ print(json.dumps({"names": names, "errors": errors, "top": sorted(
 def _plugins_in(folder: Path, home: Path) -> dict[str, Any]:
     """What Airflow makes of a plugins folder, in a process of its own."""
 
-    environment = {**os.environ, "AIRFLOW__CORE__PLUGINS_FOLDER": str(folder), "AIRFLOW_HOME": str(home)}
+    environment = {
+        **os.environ,
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(folder),
+        "AIRFLOW_HOME": str(home),
+    }
     command = [sys.executable, "-c", LIST_PLUGINS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -144,11 +174,17 @@ def _plugins_in(folder: Path, home: Path) -> dict[str, Any]:
 
 
 def test_airflow_reads_our_plugin_and_leaves_the_package_alone(tmp_path: Path) -> None:
-    assert _plugins_in(ROOT / "plugins", tmp_path) == {"names": ["counterpoise"], "errors": {}, "top": ["counterpoise"]}
+    assert _plugins_in(ROOT / "plugins", tmp_path) == {
+        "names": ["counterpoise"],
+        "errors": {},
+        "top": ["counterpoise"],
+    }
 
 
 def test_without_the_ignore_file_it_would_not(tmp_path: Path) -> None:
     copy = tmp_path / "plugins"
-    shutil.copytree(ROOT / "plugins", copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(
+        ROOT / "plugins", copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
     (copy / ".airflowignore").unlink()
     assert {"errors", "units"} <= set(_plugins_in(copy, tmp_path)["top"])

@@ -1,4 +1,6 @@
-"""kafka_snapshot: a good photograph is an event and gets Data Docs; a bad one is set aside, and is neither."""
+"""kafka_snapshot: a good photograph is an event and gets Data Docs; a bad one is set aside, and is
+neither.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
@@ -19,16 +21,21 @@ def snapshot() -> tuple[str, dict[str, tuple[str, int]]]:
     return ended.state, {task.task_id: (task.state, task.try_number) for task in tasks}
 
 
-def test_a_good_photograph_joins_the_history_and_gets_data_docs(site: Site, kafka: SimulatedCluster) -> None:
+def test_a_good_photograph_joins_the_history_and_gets_data_docs(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
     state, tasks = snapshot()
     assert state == "success", tasks
     assert {name for name, (state, _) in tasks.items() if state == "success"} == set(tasks)
-    assert site.archive.manifests(["demo"]).num_rows == 1
-    assert site.archive.has_data_docs("demo")
+    assert installation.archive.manifests(["demo"]).num_rows == 1
+    assert installation.archive.has_data_docs("demo")
 
 
 def test_a_bad_photograph_fails_its_task_without_another_try_and_is_no_event(
-    site: Site, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    installation: Installation,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     told = kafka.describe_cluster()
     known = tuple(broker for broker in told.brokers if broker.broker_id != 2)
@@ -38,5 +45,5 @@ def test_a_bad_photograph_fails_its_task_without_another_try_and_is_no_event(
     assert tasks["snapshot"] == ("failed", 1)
     assert (tasks["fleet_snapshot"][0], tasks["check_data"][0]) == ("skipped", "skipped")
     assert "is bad and was set aside" in capfd.readouterr().out
-    assert site.archive.manifests(["demo"]).num_rows == 0
-    assert len(site.archive.reasons_aside("demo")) == 1
+    assert installation.archive.manifests(["demo"]).num_rows == 0
+    assert len(installation.archive.reasons_aside("demo")) == 1

@@ -23,21 +23,31 @@ from sqlalchemy.orm import joinedload
 
 from counterpoise import pipeline
 from counterpoise.errors import ClusterError, LedgerError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import REASSIGN
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.model.wish import Wish
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
 from counterpoise.orchestration.removing import repeat_removal
 
 ROOT = Path(__file__).parents[2]
 ASKING = ["approve", "approve_second"]
-STAGES = ["plan", "validate", *ASKING, "open_run", "execute", "verify", "settle", "report", "verdict"]
+STAGES = [
+    "plan",
+    "validate",
+    *ASKING,
+    "open_run",
+    "execute",
+    "verify",
+    "settle",
+    "report",
+    "verdict",
+]
 ALL_WELL = {**dict.fromkeys(STAGES, "success"), "repeat": "skipped"}
 YES = ("Approve", {"rate": "20MB/s", "reason": "broker 3 joined"})
 NO = ("Reject", {"rate": "20MB/s", "reason": "not now"})
@@ -47,7 +57,9 @@ ONE_REPLICA = {"goal": "replication-factor", "replication_factor": 1, "topics": 
 Answer = tuple[str, dict[str, str]]
 
 
-def answer_open_questions(option: str, params: dict[str, str], users: dict[str, str | None]) -> None:
+def answer_open_questions(
+    option: str, params: dict[str, str], users: dict[str, str | None]
+) -> None:
     """The steps of Airflow's REST handler; without a user, those of the scheduler when time is up.
 
     `users` has who answers which task.
@@ -71,7 +83,9 @@ def answer_open_questions(option: str, params: dict[str, str], users: dict[str, 
 
 
 @pytest.fixture
-def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, dict[str, str]]]:
+def rebalance(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[str, dict[str, str]]]:
     """Runs the Dag for the cluster `demo`; gives the state of the run and of every task."""
 
     def run(
@@ -80,7 +94,7 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         goal: str = "add-brokers",
         second: str | None = "bob",
         broker_ids: tuple[int, ...] = (3,),
-        **wish: object,
+        **rebalance_request: object,
     ) -> tuple[str, dict[str, str]]:
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
@@ -98,10 +112,15 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
             sleep(0.01)
 
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
-        # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with it.
+        # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with
+        # it.
         monkeypatch.setattr(time, "sleep", answer_meanwhile)
         ended = dag.test(
-            run_conf={"goal": goal, "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [], **wish}
+            run_conf={
+                "goal": goal,
+                "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [],
+                **rebalance_request,
+            }
         )
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
@@ -109,53 +128,76 @@ def rebalance(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
 
 
 def placement(kafka: SimulatedCluster) -> dict[str, tuple[int, ...]]:
-    return {f"{topic.topic}-{p.partition}": p.replicas for topic in kafka.describe_topics() for p in topic.partitions}
+    return {
+        f"{topic.topic}-{p.partition}": p.replicas
+        for topic in kafka.describe_topics()
+        for p in topic.partitions
+    }
 
 
 def test_an_approved_plan_is_carried_out_and_leaves_no_setting(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     configs = dict(kafka.configs.dynamic)
     state, tasks = rebalance(YES)
     assert (state, tasks) == ("success", ALL_WELL)
-    assert [run.state for run in site.ledger.runs()] == [RunState.DONE]
+    assert [run.state for run in installation.ledger.runs()] == [RunState.DONE]
     held = [replicas for replicas in placement(kafka).values() if 3 in replicas]
     assert len(held) == 4
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
-    assert any(name.endswith("-run.html") for name in site.archive.report_names())
+    assert any(name.endswith("-run.html") for name in installation.archive.report_names())
 
 
 @pytest.mark.parametrize(
-    ("user", "decision"), [("bob", Decision.REJECTED), (None, Decision.TIMED_OUT)], ids=["reject", "timeout"]
+    ("user", "decision"),
+    [("bob", Decision.REJECTED), (None, Decision.TIMED_OUT)],
+    ids=["reject", "timeout"],
 )
 def test_a_no_or_silence_leaves_the_cluster_untouched(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], user: str | None, decision: Decision
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    user: str | None,
+    decision: Decision,
 ) -> None:
     earlier = placement(kafka)
     state, tasks = rebalance(NO, user)
     assert state == "success"
     skipped = [task for task in STAGES if tasks[task] == "skipped"]
     assert skipped == ["approve_second", "open_run", "execute", "verify", "settle"]
-    (run,) = site.ledger.runs()
+    (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED
-    assert [approval.decision for approval in site.ledger.approvals_of(run.run_id)] == [decision]
+    assert [approval.decision for approval in installation.ledger.approvals_of(run.run_id)] == [
+        decision
+    ]
     assert placement(kafka) == earlier
-    assert not {"alter_configs", "alter_reassignments", "elect_preferred_leaders"} & {call.name for call in kafka.calls}
+    assert not {"alter_configs", "alter_reassignments", "elect_preferred_leaders"} & {
+        call.name for call in kafka.calls
+    }
 
 
 def test_a_lower_replication_factor_takes_a_yes_from_two_people(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     state, tasks = rebalance(YES, **ONE_REPLICA)
     assert (state, tasks) == ("success", ALL_WELL)
-    (run,) = site.ledger.runs()
-    assert [approval.by for approval in site.ledger.approvals_of(run.run_id)] == ["alice", "bob"]
+    (run,) = installation.ledger.runs()
+    assert [approval.by for approval in installation.ledger.approvals_of(run.run_id)] == [
+        "alice",
+        "bob",
+    ]
     assert {len(replicas) for replicas in placement(kafka).values()} == {1}
 
 
-@pytest.mark.parametrize(("second", "outcome"), [("alice", "failed"), (None, "success")], ids=["the same", "nobody"])
+@pytest.mark.parametrize(
+    ("second", "outcome"), [("alice", "failed"), (None, "success")], ids=["the same", "nobody"]
+)
 def test_without_another_person_no_replica_is_given_up(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], second: str | None, outcome: str
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    second: str | None,
+    outcome: str,
 ) -> None:
     earlier = placement(kafka)
     state, tasks = rebalance(YES, second=second, **ONE_REPLICA)
@@ -166,7 +208,7 @@ def test_without_another_person_no_replica_is_given_up(
 
 
 def test_an_unusable_answer_fails_the_run_and_touches_nothing(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     state, tasks = rebalance(UNUSABLE)
     assert (state, tasks["approve"], tasks["verdict"]) == ("failed", "failed", "failed")
@@ -174,19 +216,21 @@ def test_an_unusable_answer_fails_the_run_and_touches_nothing(
 
 
 def test_a_move_that_cannot_go_on_is_settled_reported_and_fails_the_run(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     earlier, configs = placement(kafka), dict(kafka.configs.dynamic)
     kafka.fail_next("alter_reassignments", ClusterError("the controller said no"))
     state, tasks = rebalance(YES)
     assert (state, tasks["execute"], tasks["verdict"]) == ("failed", "failed", "failed")
     assert (tasks["settle"], tasks["report"]) == ("success", "success")
-    assert [run.state for run in site.ledger.runs()] == [RunState.HALTED]
+    assert [run.state for run in installation.ledger.runs()] == [RunState.HALTED]
     assert placement(kafka) == earlier
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
 
 
-def test_nothing_to_move_is_well(site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]) -> None:
+def test_nothing_to_move_is_well(
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+) -> None:
     for number, partition in enumerate(kafka.partitions.values()):
         partition.leader = partition.replicas[0]
         if number % 2:
@@ -194,23 +238,29 @@ def test_nothing_to_move_is_well(site: Site, kafka: SimulatedCluster, rebalance:
     del kafka.brokers[3]
     state, tasks = rebalance(YES, goal="leaders")
     assert (state, tasks) == ("success", dict.fromkeys(ALL_WELL, "skipped"))
-    assert site.ledger.runs() == ()
+    assert installation.ledger.runs() == ()
 
 
 def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is_asked(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any]
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     state, tasks = rebalance(YES)
     assert (state, tasks["validate"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
-    assert [run.state for run in site.ledger.runs()] == [RunState.PROPOSED]
+    assert [run.state for run in installation.ledger.runs()] == [RunState.PROPOSED]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
 def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no_try(
-    site: Site, kafka: SimulatedCluster, rebalance: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look, failures = pipeline.execute_step, [LedgerError("did not answer"), LedgerError("did not answer")]
+    look, failures = (
+        pipeline.execute_step,
+        [LedgerError("did not answer"), LedgerError("did not answer")],
+    )
 
     def look_or_fail(*arguments: Any) -> float | None:
         if failures and kafka.list_reassignments():
@@ -223,7 +273,7 @@ def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no
 
 
 def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_removal(
-    site: Site,
+    installation: Installation,
     kafka: SimulatedCluster,
     rebalance: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -242,17 +292,19 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
     monkeypatch.setattr(pipeline, "verify", create_topic_then_verify)
     state, tasks = rebalance(YES, goal="remove-brokers", broker_ids=(4,))
     assert (state, tasks["verify"], tasks["repeat"]) == ("failed", "failed", "success")
-    (run,) = site.ledger.runs()
+    (run,) = installation.ledger.runs()
     assert run.state is RunState.DONE
     with create_session(scoped=False) as session:
         (event,) = session.scalars(select(AssetEvent).where(AssetEvent.source_task_id == "repeat"))
     assert event.partition_key == "demo"
     wanted = wanted_rebalance(SimpleNamespace(partition_key="demo"), {}, [event])
-    assert wanted == Wanted("demo", Wish(Goal.REMOVE_BROKERS, (4,)), requested_by=f"run {run.run_id}")
+    assert wanted == Wanted(
+        "demo", RebalanceRequest(Goal.REMOVE_BROKERS, (4,)), requested_by=f"run {run.run_id}"
+    )
     kafka.delete_topic("new")
     with caplog.at_level(logging.INFO):
-        verify(site, run.run_id, run.fingerprint)
+        verify(installation, run.run_id, run.fingerprint)
     assert "broker 4: safe to stop (0 replicas, 0 voters" in caplog.text
     assert "unregister --bootstrap-server $BOOTSTRAP --id 4" in caplog.text
     with pytest.raises(AirflowSkipException):
-        repeat_removal(site, run.run_id, None)
+        repeat_removal(installation, run.run_id, None)

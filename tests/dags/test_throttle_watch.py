@@ -1,4 +1,6 @@
-"""kafka_throttle_watch: what is ours is put in order, what is not is told, and a dead cluster hides no other."""
+"""kafka_throttle_watch: what is ours is put in order, what is not is told, and a dead cluster hides
+no other.
+"""
 
 import logging
 from collections.abc import Callable
@@ -10,13 +12,18 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import controls, pipeline
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_REPLICAS, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_REPLICAS,
+    ConfigResource,
+    ConfigResourceType,
+)
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, TouchedKey
-from counterpoise.model.wish import Wish
 from counterpoise.orchestration.watching import watch_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -30,21 +37,29 @@ def watch() -> tuple[str, dict[str, str]]:
     dag.get_task("watch").partial_kwargs["retries"] = 0
     ended = dag.test()
     tasks = ended.get_task_instances()
-    return ended.state, {f"{t.task_id}{t.map_index if t.map_index >= 0 else ''}": t.state for t in tasks}
+    return ended.state, {
+        f"{t.task_id}{t.map_index if t.map_index >= 0 else ''}": t.state for t in tasks
+    }
 
 
 def silent(_text: str) -> None:
     """Nobody listens."""
 
 
-def opened(site: Site, wish: Wish) -> pipeline.PlannedRun:
+def opened(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
     """A run that has been approved and opened."""
-    run = pipeline.plan(site, "demo", wish, requested_by="alice")
+    run = pipeline.plan(installation, "demo", rebalance_request, requested_by="alice")
     assert run is not None
     controls.record_decision(
-        site, run["run_id"], run["fingerprint"], decision=Decision.GRANTED, by="alice", reason="x", rate="20MB/s"
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by="alice",
+        reason="x",
+        rate="20MB/s",
     )
-    pipeline.open_run(site, run["run_id"], run["fingerprint"])
+    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     return run
 
 
@@ -54,51 +69,65 @@ def to_the_end(step: Callable[[], float | None], kafka: SimulatedCluster) -> Non
 
 
 @pytest.fixture
-def ended(site: Site, kafka: SimulatedCluster) -> pipeline.PlannedRun:
-    run = opened(site, Wish(Goal.ADD_BROKERS, (3,)))
-    to_the_end(lambda: pipeline.execute_step(site, run["run_id"], run["fingerprint"], silent), kafka)
-    to_the_end(lambda: pipeline.settle_step(site, run["run_id"], silent), kafka)
+def ended(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+    run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
+    to_the_end(
+        lambda: pipeline.execute_step(installation, run["run_id"], run["fingerprint"], silent),
+        kafka,
+    )
+    to_the_end(lambda: pipeline.settle_step(installation, run["run_id"], silent), kafka)
     return run
 
 
-def leave_a_debt(site: Site, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
+def leave_a_debt(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+) -> None:
     key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, ours="20000000")
-    site.ledger.journal(run["run_id"]).touching([key])
+    installation.ledger.journal(run["run_id"]).touching([key])
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "20000000"}
 
 
-def orphan(site: Site, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
     """A run that was looked at until it moved, and then for an hour by nobody."""
     kafka.add_broker(4, "d")
-    run = opened(site, Wish(Goal.ADD_BROKERS, (4,)))
+    run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
     while not kafka.list_reassignments():
-        pipeline.execute_step(site, run["run_id"], run["fingerprint"], silent)
-    journal = site.ledger.journal(run["run_id"])
-    pulse = journal.pulse()
-    assert pulse is not None
-    journal.beat(replace(pulse, at=pulse.at - timedelta(hours=1)))
+        pipeline.execute_step(installation, run["run_id"], run["fingerprint"], silent)
+    journal = installation.ledger.journal(run["run_id"])
+    run_progress = journal.run_progress()
+    assert run_progress is not None
+    journal.update_progress(replace(run_progress, at=run_progress.at - timedelta(hours=1)))
     return run
 
 
 def test_an_orphaned_run_is_settled_and_a_debt_is_paid(
-    site: Site, kafka: SimulatedCluster, ended: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
 ) -> None:
-    orphaned = orphan(site, kafka)
-    leave_a_debt(site, kafka, ended)
-    assert watch() == ("success", {"due_clusters": "success", "watch0": "success", "report": "success"})
-    assert site.ledger.run(orphaned["run_id"]).state in ENDED_STATES
+    orphaned = orphan(installation, kafka)
+    leave_a_debt(installation, kafka, ended)
+    assert watch() == (
+        "success",
+        {"due_clusters": "success", "watch0": "success", "report": "success"},
+    )
+    assert installation.ledger.run(orphaned["run_id"]).state in ENDED_STATES
     assert not kafka.list_reassignments()
     assert not any(kafka.configs.dynamic.values())
-    assert all(key.restored_at for key in site.ledger.journal(ended["run_id"]).touched())
+    assert all(key.restored_at for key in installation.ledger.journal(ended["run_id"]).touched())
 
 
 def test_a_foreign_throttle_is_told_and_never_touched(
-    site: Site, kafka: SimulatedCluster, ended: pipeline.PlannedRun, caplog: pytest.LogCaptureFixture
+    installation: Installation,
+    kafka: SimulatedCluster,
+    ended: pipeline.PlannedRun,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kafka.configs.dynamic[TOPIC] = {LEADER_REPLICAS: "0:1"}
     changes = [call.name for call in kafka.calls].count("alter_configs")
     with caplog.at_level(logging.WARNING):
-        assert watch_cluster(site, "demo")["found"] == "1 throttles that no run of ours has set"
+        assert (
+            watch_cluster(installation, "demo")["found"]
+            == "1 throttles that no run of ours has set"
+        )
     assert "topic orders: leader.replication.throttled.replicas = '0:1'" in caplog.text
     assert watch()[0] == "success"
     assert kafka.configs.dynamic[TOPIC] == {LEADER_REPLICAS: "0:1"}
@@ -107,9 +136,9 @@ def test_a_foreign_throttle_is_told_and_never_touched(
 
 @pytest.mark.usefixtures("dead_cluster")
 def test_a_dead_cluster_fails_the_watch_and_keeps_no_other_from_its_turn(
-    site: Site, kafka: SimulatedCluster, ended: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
 ) -> None:
-    leave_a_debt(site, kafka, ended)
+    leave_a_debt(installation, kafka, ended)
     state, tasks = watch()
     assert (state, tasks) == (
         "failed",

@@ -1,4 +1,6 @@
-"""The cluster of the tests `test_faults_*`; modules that need another one have a fixture of that name."""
+"""The cluster of the tests `test_faults_*`; modules that need another one have a fixture of that
+name.
+"""
 
 from collections.abc import Iterator
 
@@ -13,5 +15,7 @@ from tests.faults import BROKER_PROPERTIES
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Four brokers in racks of their own; a topic that is made on 1 to 3 leaves the fourth empty."""
     folder = tmp_path_factory.mktemp("kafka")
-    with local_kafka.running(folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES) as cluster:
+    with local_kafka.running(
+        folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES
+    ) as cluster:
         yield cluster

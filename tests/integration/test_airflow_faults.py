@@ -1,7 +1,8 @@
-"""Faults that come through Airflow, on a real one and on real brokers: one run, interrupted in every way.
+"""Faults that come through Airflow, on a real one and on real brokers: one run, interrupted in
+every way.
 
-The run is slow enough never to end by itself. Each test finds it moving, does its harm, and looks at the cluster;
-what has halted is gone on with as a person would: by clearing `execute`.
+The run is slow enough never to end by itself. Each test finds it moving, does its harm, and looks
+at the cluster; what has halted is gone on with as a person would: by clearing `execute`.
 """
 
 import json
@@ -13,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, installation, queries
-from counterpoise.installation import Site
+from counterpoise import controls, queries
+from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -24,8 +25,8 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
-from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.run_progress import RunProgress
 from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import FINAL_RUN_STATES
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
@@ -52,7 +53,8 @@ clusters:
       movement: {{rate: {SLOW}, max_moves_in_flight: 3}}
       approval: {{approvers: [alice]}}
 """
-# A crash is noticed after a moment and not after minutes. With less patience a busy scheduler takes itself for dead.
+# A crash is noticed after a moment and not after minutes. With less patience a busy scheduler takes
+# itself for dead.
 IMPATIENT = {
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
@@ -68,21 +70,21 @@ class Rebalance:
     kafka: LocalKafka
     airflow: LocalAirflow
     api: AirflowApi
-    site: Site
+    installation: Installation
     reader: ClusterReader
     dag_run_id: str
     throttles_before: list[str]
 
     @property
     def run(self) -> Run:
-        (run,) = self.site.ledger.runs(cluster=CLUSTER)
+        (run,) = self.installation.ledger.runs(cluster=CLUSTER)
         return run
 
     @property
-    def pulse(self) -> Pulse:
-        _, pulse = queries.pulse_of(self.site, self.run.run_id)
-        assert pulse is not None
-        return pulse
+    def run_progress(self) -> RunProgress:
+        _, run_progress = queries.run_progress_of(self.installation, self.run.run_id)
+        assert run_progress is not None
+        return run_progress
 
     def state_of(self, task_id: str) -> str | None:
         return self.api.task_states(DAG, self.dag_run_id)[task_id]
@@ -94,20 +96,26 @@ class Rebalance:
         value = self.reader.describe_configs([NEW_BROKER], RATE_KEYS)[NEW_BROKER].get(FOLLOWER_RATE)
         return value.value if value else None
 
-    def until(self, what: str, look: Callable[[], bool], timeout_seconds: float = LOOK_TIMEOUT_SECONDS) -> None:
+    def until(
+        self, what: str, look: Callable[[], bool], timeout_seconds: float = LOOK_TIMEOUT_SECONDS
+    ) -> None:
         self.api.wait_for(lambda: look() or None, what, timeout_seconds)
 
-    def until_next_look(self) -> Pulse:
+    def until_next_look(self) -> RunProgress:
         """The pulse of the first look that began after this call."""
-        before = self.site.clock()
-        self.until("the next look", lambda: self.pulse.at > before)
-        return self.pulse
+        before = self.installation.clock()
+        self.until("the next look", lambda: self.run_progress.at > before)
+        return self.run_progress
 
     def until_it_moves(self) -> None:
         """What has halted is gone on with, as a person would."""
 
         def moves() -> bool:
-            if self.run.state is RunState.RUNNING and self.moving_now() and self.state_of("execute") == "deferred":
+            if (
+                self.run.state is RunState.RUNNING
+                and self.moving_now()
+                and self.state_of("execute") == "deferred"
+            ):
                 return True
             if self.api.dag_run(DAG, self.dag_run_id).state in FINAL_RUN_STATES:
                 assert self.run.state is RunState.HALTED
@@ -131,21 +139,30 @@ class Rebalance:
 def rebalance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebalance]:
     folder = tmp_path_factory.mktemp("faults")
     with ExitStack() as stack:
-        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks("a", "b", "c", "d")))
+        kafka = stack.enter_context(
+            LocalKafka(folder / "kafka", brokers_in_racks("a", "b", "c", "d"))
+        )
         make_topics(kafka)
         variables = configure(folder, kafka)
-        airflow = LocalAirflow(folder / "airflow", dags=ROOT / "dags", plugins=ROOT / "plugins", environment=variables)
+        airflow = LocalAirflow(
+            folder / "airflow", dags=ROOT / "dags", plugins=ROOT / "plugins", environment=variables
+        )
         stack.enter_context(airflow)
-        # Airflow 3.3.2 on SQLite: a task cleared while it is being scheduled ends the scheduler (StaleDataError).
-        api = AirflowApi(airflow.base_url, "admin", airflow.password("admin"), check=airflow.supervise)
+        # Airflow 3.3.2 on SQLite: a task cleared while it is being scheduled ends the scheduler
+        # (StaleDataError).
+        api = AirflowApi(
+            airflow.base_url, "admin", airflow.password("admin"), check=airflow.supervise
+        )
         stack.callback(api.close)
-        site = stack.enter_context(installation.open_site(environment=variables))
-        with site.operator(CLUSTER) as admin:
-            admin.alter_configs([ConfigChange(NEW_BROKER, FOLLOWER_RATE, ConfigOperation.SET, FOREIGN_RATE)])
-        reader = stack.enter_context(site.reader(CLUSTER))
+        installation = stack.enter_context(open_installation(environment=variables))
+        with installation.operator(CLUSTER) as admin:
+            admin.alter_configs(
+                [ConfigChange(NEW_BROKER, FOLLOWER_RATE, ConfigOperation.SET, FOREIGN_RATE)]
+            )
+        reader = stack.enter_context(installation.reader(CLUSTER))
         before = throttle_lines(kafka)
         assert len(before) == 1
-        yield Rebalance(kafka, airflow, api, site, reader, started(api, airflow), before)
+        yield Rebalance(kafka, airflow, api, installation, reader, started(api, airflow), before)
 
 
 def make_topics(kafka: LocalKafka) -> None:
@@ -171,7 +188,9 @@ def configure(folder: Path, kafka: LocalKafka) -> dict[str, str]:
 
 def started(api: AirflowApi, airflow: LocalAirflow) -> str:
     """A run of the Dag that has been approved."""
-    dag_run_id = api.trigger(DAG, conf={"goal": "add-brokers", "broker_ids": [4]}, partition_key=CLUSTER)
+    dag_run_id = api.trigger(
+        DAG, conf={"goal": "add-brokers", "broker_ids": [4]}, partition_key=CLUSTER
+    )
     question = api.wait_for_approval(DAG, dag_run_id, END_TIMEOUT_SECONDS)
     time.sleep(LEAST_PARKED_SECONDS)
     alice = airflow.api("alice")
@@ -189,13 +208,17 @@ def moving(rebalance: Rebalance) -> Rebalance:
 
 def test_what_people_ask_is_obeyed_by_the_next_look(moving: Rebalance) -> None:
     watch = moving.api.trigger(WATCH)
-    controls.change_rate(moving.site, moving.run.run_id, SLOWER, by="alice", why="month end")
-    controls.pause(moving.site, moving.run.run_id, by="bob", why="month end")
-    pulse = moving.until_next_look()
-    assert pulse.rate_bytes_per_second == 100_000
-    moving.until("the pause to be told", lambda: "paused by bob: month end" in moving.pulse.saying)
+    controls.change_rate(
+        moving.installation, moving.run.run_id, SLOWER, by="alice", why="month end"
+    )
+    controls.pause(moving.installation, moving.run.run_id, by="bob", why="month end")
+    run_progress = moving.until_next_look()
+    assert run_progress.rate_bytes_per_second == 100_000
+    moving.until(
+        "the pause to be told", lambda: "paused by bob: month end" in moving.run_progress.saying
+    )
     assert moving.rate_in_force() == "100000"
-    controls.resume(moving.site, moving.run.run_id, by="bob", why="it is over")
+    controls.resume(moving.installation, moving.run.run_id, by="bob", why="it is over")
     assert moving.api.wait_for_run(WATCH, watch, END_TIMEOUT_SECONDS).state == "success"
     assert moving.run.state is RunState.RUNNING, "a watch leaves a run alone that somebody drives"
 
@@ -203,7 +226,9 @@ def test_what_people_ask_is_obeyed_by_the_next_look(moving: Rebalance) -> None:
 def test_without_triggerer_and_scheduler_the_run_waits_and_goes_on(moving: Rebalance) -> None:
     moving.airflow.kill("triggerer")
     moving.airflow.supervise()
-    moving.until("a look after the triggerer's death", lambda: moving.state_of("execute") == "running")
+    moving.until(
+        "a look after the triggerer's death", lambda: moving.state_of("execute") == "running"
+    )
     moving.airflow.kill("scheduler")  # and with it the worker that looks
     assert moving.run.state is RunState.RUNNING
     moving.airflow.supervise()
@@ -219,7 +244,7 @@ def test_a_look_called_failed_and_cleared_does_no_harm(moving: Rebalance) -> Non
 
 
 def test_a_cancelled_run_halts_cleanly(moving: Rebalance) -> None:
-    controls.cancel(moving.site, moving.run.run_id, by="bob", why="not today")
+    controls.cancel(moving.installation, moving.run.run_id, by="bob", why="not today")
     moving.until_halted()
     assert moving.until_the_dag_run_ended() == "failed"
     assert "cancel by bob: not today" in moving.run.reason
@@ -236,7 +261,9 @@ def test_a_run_called_failed_restores_nothing_before_its_moves_have_ended_and_cl
     assert in_flight
     assert rate == "100000"
     assert moving.state_of("verdict") is None, "nobody judges a run before its end"
-    controls.change_rate(moving.site, moving.run.run_id, FAST, by="alice", why="to see the end of it")
+    controls.change_rate(
+        moving.installation, moving.run.run_id, FAST, by="alice", why="to see the end of it"
+    )
     moving.until_halted()
     assert moving.until_the_dag_run_ended() == "failed"
     moving.api.clear_task(DAG, moving.dag_run_id, "execute")
@@ -248,7 +275,7 @@ def test_a_run_called_failed_restores_nothing_before_its_moves_have_ended_and_cl
 def check_the_end(ended: Rebalance) -> None:
     assert ended.run.state is RunState.DONE
     now = placement(ended.kafka)
-    for move in queries.plan_of(ended.site, ended.run.run_id).moves:
+    for move in queries.plan_of(ended.installation, ended.run.run_id).moves:
         assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
     assert ongoing_reassignments(ended.kafka) == ""
     assert throttle_lines(ended.kafka) == ended.throttles_before

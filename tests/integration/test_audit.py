@@ -1,5 +1,6 @@
-"""`counterpoise audit` on real brokers: a deliberately bad cluster, where each thing that is wrong is found by name and
-nothing else; and a healthy one, where what is honestly said of brokers on one machine is waived with a reason.
+"""`counterpoise audit` on real brokers: a deliberately bad cluster, where each thing that is wrong
+is found by name and nothing else; and a healthy one, where what is honestly said of brokers on one
+machine is waived with a reason.
 """
 
 import json
@@ -15,7 +16,13 @@ import local_kafka
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_REPLICAS, ConfigChange, ConfigOperation, ConfigResource
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_REPLICAS,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
 from counterpoise.model.kafka import ConfigResourceType as Type
 from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_racks, create_topics
 from local_processes import free_ports, wait_until
@@ -64,8 +71,12 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bad]:
 
 @pytest.fixture(scope="module")
 def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with local_kafka.running(tmp_path_factory.mktemp("well"), brokers_in_racks("a", "b", "c"), NOTICED_SOON) as kafka:
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])])
+    with local_kafka.running(
+        tmp_path_factory.mktemp("well"), brokers_in_racks("a", "b", "c"), NOTICED_SOON
+    ) as kafka:
+        create_topics(
+            kafka.bootstrap_string, [TopicSpec("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])]
+        )
         yield kafka
 
 
@@ -84,7 +95,12 @@ def admin(bad: Bad) -> Iterator[ClusterAdmin]:
 @pytest.fixture
 def throttles(admin: ClusterAdmin) -> Iterator[None]:
     """Left over on a broker and on a topic."""
-    admin.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value) for resource, key, value in THROTTLES])
+    admin.alter_configs(
+        [
+            ConfigChange(resource, key, ConfigOperation.SET, value)
+            for resource, key, value in THROTTLES
+        ]
+    )
 
     def is_set() -> bool:
         told = admin.describe_configs([BROKER], [FOLLOWER_RATE])
@@ -96,7 +112,9 @@ def throttles(admin: ClusterAdmin) -> Iterator[None]:
 
 
 def take_back(admin: ClusterAdmin) -> None:
-    admin.alter_configs([ConfigChange(resource, key, ConfigOperation.DELETE) for resource, key, _ in THROTTLES])
+    admin.alter_configs(
+        [ConfigChange(resource, key, ConfigOperation.DELETE) for resource, key, _ in THROTTLES]
+    )
 
 
 def audited(shell: CommandLine, *, code: int = 1) -> dict[str, Any]:
@@ -109,10 +127,16 @@ def audited(shell: CommandLine, *, code: int = 1) -> dict[str, Any]:
 def subjects(document: dict[str, Any], key: str = "findings", *, waived: bool = False) -> Found:
     """What is worse than "info"; of findings those that are waived, or those that are not."""
     rows = [row for row in document[key] if row["severity"] in ("warning", "critical")]
-    return {(row["rule"], row["subject"]) for row in rows if (row.get("waived_by") is not None) is waived}
+    return {
+        (row["rule"], row["subject"])
+        for row in rows
+        if (row.get("waived_by") is not None) is waived
+    }
 
 
-def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_cluster(
+    bad: Bad, shell: CommandLine, throttles: None, caplog: pytest.LogCaptureFixture
+) -> None:
     shell.configure(f"127.0.0.1:1,{bad.outside}", extra=ROOM_ON_DISKS)
     document = audited(shell)
     assert caplog.text.count("127.0.0.1:1 did not answer") == 1
@@ -127,7 +151,9 @@ def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None, caplog: py
         ("leftover-throttle", "broker 1"),
         ("leftover-throttle", "topic orders"),
     }
-    (unreachable,) = [row["seen"] for row in document["findings"] if row["rule"] == "advertised-unreachable"]
+    (unreachable,) = [
+        row["seen"] for row in document["findings"] if row["rule"] == "advertised-unreachable"
+    ]
     assert bad.dead in unreachable and "lonely, orders" in unreachable
     (unknown,) = [row for row in document["findings"] if row["severity"] == "unknown"]
     assert (unknown["rule"], unknown["subject"]) == ("not-answered", "broker 2")
@@ -138,7 +164,9 @@ def test_a_bad_cluster(bad: Bad, shell: CommandLine, throttles: None, caplog: py
     assert bad.dead in page
 
 
-def test_what_was_put_right_is_gone(bad: Bad, shell: CommandLine, admin: ClusterAdmin, throttles: None) -> None:
+def test_what_was_put_right_is_gone(
+    bad: Bad, shell: CommandLine, admin: ClusterAdmin, throttles: None
+) -> None:
     shell.configure(bad.kafka.bootstrap_string)
     audited(shell)
     take_back(admin)
@@ -160,10 +188,15 @@ def test_a_healthy_cluster(well: LocalKafka, shell: CommandLine) -> None:
     }
     assert "unknown" not in {row["severity"] for row in document["findings"]}
     (line,) = document["not_asked"]
-    assert "rules need a history, which begins with the first snapshots: bootstrap-removed-broker, " in line
+    assert (
+        "rules need a history, which begins with the first snapshots: bootstrap-removed-broker, "
+        in line
+    )
 
 
-def test_a_fourth_broker_that_is_idle_and_a_third_that_is_killed(well: LocalKafka, shell: CommandLine) -> None:
+def test_a_fourth_broker_that_is_idle_and_a_third_that_is_killed(
+    well: LocalKafka, shell: CommandLine
+) -> None:
     shell.configure(well.bootstrap_string, extra=ROOM_ON_DISKS + WAIVERS)
     well.add_broker(4, "d")
     assert subjects(audited(shell)) == {("idle-broker", "broker 4")}

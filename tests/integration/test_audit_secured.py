@@ -1,6 +1,8 @@
-"""`counterpoise audit` by way of TLS and SASL: a certificate that has expired, a wrong password, a broker without rack.
+"""`counterpoise audit` by way of TLS and SASL: a certificate that has expired, a wrong password, a
+broker without rack.
 
-One cluster: three brokers, of which the third names no rack, and the second shows an expired certificate to clients.
+One cluster: three brokers, of which the third names no rack, and the second shows an expired
+certificate to clients.
 """
 
 import json
@@ -68,7 +70,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.enabled.mechanisms": "PLAIN",
     }
     with local_kafka.running(folder / "kafka", brokers, properties) as kafka:
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])])
+        create_topics(
+            kafka.bootstrap_string, [TopicSpec("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])]
+        )
         yield Secured(
             kafka,
             {broker_id: one.address for broker_id, one in tls.items()},
@@ -84,7 +88,9 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 def connect(shell: CommandLine, bootstrap: str, **extra: str) -> None:
     shell.configure(bootstrap, extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n")
-    settings = {"bootstrap.servers": bootstrap} | {key.replace("_", "."): value for key, value in extra.items()}
+    settings = {"bootstrap.servers": bootstrap} | {
+        key.replace("_", "."): value for key, value in extra.items()
+    }
     (shell.folder / "connections.yaml").write_text(json.dumps({"kafka": settings}))
 
 
@@ -96,10 +102,16 @@ def audited(shell: CommandLine) -> dict[str, Any]:
 
 
 def subjects(document: dict[str, Any], severities: tuple[str, ...] = TOLD) -> set[tuple[str, str]]:
-    return {(row["rule"], row["subject"]) for row in document["findings"] if row["severity"] in severities}
+    return {
+        (row["rule"], row["subject"])
+        for row in document["findings"]
+        if row["severity"] in severities
+    }
 
 
-def test_a_broker_without_a_rack_where_others_have_one(secured: Secured, shell: CommandLine) -> None:
+def test_a_broker_without_a_rack_where_others_have_one(
+    secured: Secured, shell: CommandLine
+) -> None:
     connect(shell, secured.kafka.bootstrap_string)
     document = audited(shell)
     assert subjects(document) == ALWAYS
@@ -110,7 +122,12 @@ def test_a_broker_without_a_rack_where_others_have_one(secured: Secured, shell: 
 
 
 def test_a_certificate_that_has_expired_on_one_broker(secured: Secured, shell: CommandLine) -> None:
-    connect(shell, ",".join(secured.tls.values()), security_protocol="SSL", ssl_ca_location=str(secured.ca))
+    connect(
+        shell,
+        ",".join(secured.tls.values()),
+        security_protocol="SSL",
+        ssl_ca_location=str(secured.ca),
+    )
     document = audited(shell)
     assert subjects(document) == {
         *ALWAYS,
@@ -129,20 +146,34 @@ def test_a_certificate_that_has_expired_on_one_broker(secured: Secured, shell: C
     assert row["evidence"]["rows"][0][:2] == ["CN=expired", "CN=the authority of a test"]
 
 
-def test_a_wrong_password_is_one_message_and_nothing_is_written(secured: Secured, shell: CommandLine) -> None:
-    login = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "security_protocol": "SASL_PLAINTEXT"}
+def test_a_wrong_password_is_one_message_and_nothing_is_written(
+    secured: Secured, shell: CommandLine
+) -> None:
+    login = {
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "me",
+        "security_protocol": "SASL_PLAINTEXT",
+    }
     bootstrap = ",".join(secured.sasl.values())
     connect(shell, bootstrap, **login, sasl_password="not-the-one")
     files = set(shell.folder.rglob("*"))
     # In a process of its own: what is logged there goes to stderr, and not to the tests' own log.
     command = [sys.executable, "-c", RUN, "audit", "--cluster", "demo", "--json"]
     typed = subprocess.run(
-        command, env={**os.environ, **shell.environment}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env={**os.environ, **shell.environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (typed.returncode, typed.stdout) == (3, "")
     first, *lines, last = typed.stderr.splitlines()
     assert first == "counterpoise audit: no bootstrap address answered (3 tried):"
-    assert last == "Check the addresses, the security settings and the network between here and the brokers."
+    assert (
+        last
+        == "Check the addresses, the security settings and the network between here and the brokers."
+    )
     for address, line in zip(secured.sasl.values(), lines, strict=True):
         assert line.lstrip().startswith(f"{address}: SASL PLAIN failed: ")
         assert "Invalid username or password" in line

@@ -1,4 +1,6 @@
-"""The main job by command line on real brokers, killed on the way; what came of it is read with Kafka's own tools."""
+"""The main job by command line on real brokers, killed on the way; what came of it is read with
+Kafka's own tools.
+"""
 
 import json
 import os
@@ -32,7 +34,9 @@ MB = 1_000_000
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Three brokers, nearly all leaders on the first, and a fourth that holds nothing."""
-    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")) as cluster:
+    with local_kafka.running(
+        tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")
+    ) as cluster:
         topics = [
             TopicSpec("orders", [(1, 2, 3)] * 9 + [(2, 1, 3)] * 2, configs={"retention.ms": "-1"}),
             TopicSpec("stock", [(1, 3, 2)] * 5),
@@ -47,20 +51,31 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka) -> CommandLine:
     shell = CommandLine.in_folder(tmp_path, capsys)
-    shell.configure(f"127.0.0.1:1,{kafka.bootstrap_string}", extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n")
+    shell.configure(
+        f"127.0.0.1:1,{kafka.bootstrap_string}", extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n"
+    )
     return shell
 
 
 def configs(kafka: LocalKafka) -> str:
     """All dynamic configs of topics and brokers, as kafka-configs prints them."""
     where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    return "".join(kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers"))
+    return "".join(
+        kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")
+    )
 
 
-def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(kafka: LocalKafka, shell: CommandLine) -> None:
+def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
     before = (placement(kafka), configs(kafka))
     plan = shell.folder / "plan.json"
-    assert shell.type("plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan).code == 0
+    assert (
+        shell.type(
+            "plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan
+        ).code
+        == 0
+    )
     assert shell.type("execute", plan).code == 1
     assert shell.type("reject", plan, "--reason", "not today").code == 0
     refused = shell.type("execute", plan)
@@ -70,7 +85,9 @@ def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(kafka: LocalK
     assert not ongoing_reassignments(kafka)
 
 
-def test_a_cluster_with_another_id_than_the_pinned_one_is_refused(kafka: LocalKafka, shell: CommandLine) -> None:
+def test_a_cluster_with_another_id_than_the_pinned_one_is_refused(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
     shell.configure(kafka.bootstrap_string, extra="    cluster_id: another-cluster\n")
     typed = shell.type("snapshot", "--cluster", "demo")
     assert typed.code == 3
@@ -90,7 +107,9 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     stranger = shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "mallory")
     assert stranger.code == 1
     assert "alice" in stranger.err
-    assert shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "alice").code == 0
+    assert (
+        shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "alice").code == 0
+    )
     expired_at = time.time() + 1
     wait_until(lambda: time.time() > expired_at, "the approval to expire", 10)
     assert "expired" in shell.type("execute", plan).err
@@ -103,15 +122,37 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
 
 def start(shell: CommandLine, *words: str | Path) -> subprocess.Popen[str]:
     """A command in a process of its own, to be killed."""
-    command = [sys.executable, "-c", "from counterpoise.cli.main import run; run()", *map(str, words)]
+    command = [
+        sys.executable,
+        "-c",
+        "from counterpoise.cli.main import run; run()",
+        *map(str, words),
+    ]
     return subprocess.Popen(
-        command, env=os.environ | shell.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env=os.environ | shell.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
-def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(kafka: LocalKafka, shell: CommandLine) -> None:
+def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
     plan, before = shell.folder / "plan.json", configs(kafka)
-    words = ["plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan, "--json"]
+    words = [
+        "plan",
+        "--cluster",
+        "demo",
+        "--goal",
+        "add-brokers",
+        "--brokers",
+        "4",
+        "--out",
+        plan,
+        "--json",
+    ]
     figures = json.loads(shell.type(*words).out)
     assert figures["lower_bound"]["replicas"] == figures["copied_replicas"] == 12
     assert shell.type("approve", plan, "--rate", "4MB/s", "--reason", "broker 4 joined").code == 0
@@ -140,7 +181,9 @@ def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(kafka: Local
 
 
 def check_outcome(kafka: LocalKafka, plan: dict[str, list[dict[str, object]]]) -> None:
-    """The plan came true, told by Kafka: placement, leaders, evenness, no throttle, nothing moving, nothing twice."""
+    """The plan came true, told by Kafka: placement, leaders, evenness, no throttle, nothing moving,
+    nothing twice.
+    """
     now = placement(kafka)
     for move in plan["moves"]:
         after = tuple(move["replicas_after"])  # type: ignore[arg-type]
@@ -155,7 +198,9 @@ def check_outcome(kafka: LocalKafka, plan: dict[str, list[dict[str, object]]]) -
     assert set(added.values()) == {1}, "no partition was moved twice"
 
 
-def test_a_plan_that_went_stale_by_one_partition_is_refused(kafka: LocalKafka, shell: CommandLine) -> None:
+def test_a_plan_that_went_stale_by_one_partition_is_refused(
+    kafka: LocalKafka, shell: CommandLine
+) -> None:
     old = shell.folder / "old.json"
     assert shell.type("snapshot", "--cluster", "demo", "--out", shell.folder / "s.json").code == 0
     words = ["--state", shell.folder / "s.json", "--out"]

@@ -1,4 +1,6 @@
-"""`counterpoise doctor` at real brokers: every mistake on the way from bootstrap to leader is named, and only those."""
+"""`counterpoise doctor` at real brokers: every mistake on the way from bootstrap to leader is
+named, and only those.
+"""
 
 import json
 import re
@@ -45,7 +47,10 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Clinic:
-    """Two brokers. Broker 1 is well everywhere; broker 2 advertises something wrong on three of its listeners."""
+    """Two brokers.
+
+    Broker 1 is well everywhere; broker 2 advertises something wrong on three of its listeners.
+    """
 
     kafka: LocalKafka
     ports: dict[str, tuple[int, int]]
@@ -85,7 +90,9 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
     ca = make_certificates(folder)
     properties = NOTICED_SOON | {"auto.create.topics.enable": "true"} | secured_properties(folder)
     with local_kafka.running(folder / "kafka", brokers, properties) as kafka:
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2), (2, 1), (1, 2), (2, 1)])])
+        create_topics(
+            kafka.bootstrap_string, [TopicSpec("orders", [(1, 2), (2, 1), (1, 2), (2, 1)])]
+        )
         add_scram_user(kafka.bootstrap_string)
         yield Clinic(kafka, ports, dead, ca)
 
@@ -99,10 +106,14 @@ def listener_ports() -> tuple[dict[str, tuple[int, int]], str]:
 
 def secured_properties(folder: Path) -> dict[str, str]:
     properties = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER"}
-    properties |= {f"listener.name.sasl.{name}.sasl.jaas.config": login for name, login in LOGINS.items()}
+    properties |= {
+        f"listener.name.sasl.{name}.sasl.jaas.config": login for name, login in LOGINS.items()
+    }
     for name in TLS:
         properties[f"listener.name.{name.lower()}.ssl.keystore.type"] = "PEM"
-        properties[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(folder / f"{name}.pem")
+        properties[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(
+            folder / f"{name}.pem"
+        )
     properties["listener.name.mutual.ssl.client.auth"] = "required"
     properties["listener.name.mutual.ssl.truststore.type"] = "PEM"
     properties["listener.name.mutual.ssl.truststore.location"] = str(folder / "ca.pem")
@@ -132,10 +143,14 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine.in_folder(tmp_path, capsys)
 
 
-def examined(command: CommandLine, bootstrap: str, *words: str, **extra: str) -> tuple[int, dict[str, Any]]:
+def examined(
+    command: CommandLine, bootstrap: str, *words: str, **extra: str
+) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON of `doctor` for a connection; secrets are nowhere in what it prints."""
     command.configure(bootstrap)
-    given = {"bootstrap.servers": bootstrap} | {key.replace("_", "."): value for key, value in extra.items()}
+    given = {"bootstrap.servers": bootstrap} | {
+        key.replace("_", "."): value for key, value in extra.items()
+    }
     (command.folder / "connections.yaml").write_text(json.dumps({"kafka": given}))
     typed: Typed = command.type("doctor", "--cluster", "demo", "--json", *words)
     assert "hush-hush" not in typed.out + typed.err
@@ -153,30 +168,53 @@ def failed_step(end: dict[str, Any]) -> tuple[str, str]:
     return last["step"], last["said"]
 
 
-def test_a_healthy_cluster_is_told_in_full_and_nothing_is_found(clinic: Clinic, command: CommandLine) -> None:
+def test_a_healthy_cluster_is_told_in_full_and_nothing_is_found(
+    clinic: Clinic, command: CommandLine
+) -> None:
     code, found = examined(command, clinic.kafka.bootstrap_string, "--topic", "orders")
     assert (code, found["findings"]) == (0, [])
     assert found["cluster_id"] == clinic.kafka.cluster_id
     assert found["cluster"]["controller_id"] == 1
-    assert [(b["broker_id"], b["rack"], b["is_fenced"], b["leaders"]) for b in found["cluster"]["brokers"]] == [
+    assert [
+        (b["broker_id"], b["rack"], b["is_fenced"], b["leaders"])
+        for b in found["cluster"]["brokers"]
+    ] == [
         (1, "rack-1", False, 2),
         (2, "rack-2", False, 2),
     ]
     assert [end["is_expected_broker"] for end in found["advertised"].values()] == [True, True]
-    assert [step["step"] for step in found["bootstrap"][0]["steps"]] == ["resolve", "tcp", "api versions", "metadata"]
+    assert [step["step"] for step in found["bootstrap"][0]["steps"]] == [
+        "resolve",
+        "tcp",
+        "api versions",
+        "metadata",
+    ]
     shown = command.type("doctor", "--bootstrap", clinic.kafka.bootstrap_string)
     assert shown.code == 0
-    assert "active controller 1; brokers: 2 registered, 2 live, 0 fenced; 1 topics, 4 partitions" in shown.out
+    assert (
+        "active controller 1; brokers: 2 registered, 2 live, 0 fenced; 1 topics, 4 partitions"
+        in shown.out
+    )
 
 
-def test_a_topic_that_is_not_there_is_named_and_not_created(clinic: Clinic, command: CommandLine) -> None:
-    code, found = examined(command, clinic.kafka.bootstrap_string, "--topic", "no-such", "--watch", "--for", "1s")
+def test_a_topic_that_is_not_there_is_named_and_not_created(
+    clinic: Clinic, command: CommandLine
+) -> None:
+    code, found = examined(
+        command, clinic.kafka.bootstrap_string, "--topic", "no-such", "--watch", "--for", "1s"
+    )
     assert (code, rules(found)) == (1, ["topic-unknown"])
-    topics = AdminClient({"bootstrap.servers": clinic.kafka.bootstrap_string}).list_topics(timeout=20).topics
+    topics = (
+        AdminClient({"bootstrap.servers": clinic.kafka.bootstrap_string})
+        .list_topics(timeout=20)
+        .topics
+    )
     assert set(topics) == {"orders"}
 
 
-def test_a_dead_entry_of_the_list_is_found_although_the_next_one_answers(clinic: Clinic, command: CommandLine) -> None:
+def test_a_dead_entry_of_the_list_is_found_although_the_next_one_answers(
+    clinic: Clinic, command: CommandLine
+) -> None:
     alive = clinic.kafka.bootstrap[0]
     code, found = examined(command, f"{clinic.dead},{alive},no-such-host.invalid:9092")
     assert (code, found["answered_by"]) == (1, alive)
@@ -204,14 +242,20 @@ def test_a_wrong_advertised_port_and_what_it_breaks(clinic: Clinic, command: Com
         (1, "answers"),
         (2, "does not answer"),
     ] * 2
-    assert "2       DOES NOT ANSWER  1, 3" in command.type("doctor", "--cluster", "demo", "--topic", "orders").out
+    assert (
+        "2       DOES NOT ANSWER  1, 3"
+        in command.type("doctor", "--cluster", "demo", "--topic", "orders").out
+    )
 
 
 def test_an_advertised_name_that_does_not_resolve(clinic: Clinic, command: CommandLine) -> None:
     _, found = examined(command, clinic.at("NAMED"), "--topic", "orders")
     (finding,) = found["findings"]
     port = clinic.ports["NAMED"][1]
-    assert f"broker 2 advertises kafka2.invalid:{port}, which does not resolve from here" in finding["seen"]
+    assert (
+        f"broker 2 advertises kafka2.invalid:{port}, which does not resolve from here"
+        in finding["seen"]
+    )
 
 
 def test_another_broker_at_the_advertised_endpoint(clinic: Clinic, command: CommandLine) -> None:
@@ -235,7 +279,9 @@ def test_another_broker_at_the_advertised_endpoint(clinic: Clinic, command: Comm
     ],
     ids=["plain", "scram", "oauthbearer"],
 )
-def test_every_mechanism_is_walked(clinic: Clinic, command: CommandLine, login: dict[str, str]) -> None:
+def test_every_mechanism_is_walked(
+    clinic: Clinic, command: CommandLine, login: dict[str, str]
+) -> None:
     code, found = examined(command, clinic.at("SASL"), **login)
     assert (code, found["findings"]) == (0, [])
     steps = [step["step"] for step in found["bootstrap"][0]["steps"]]
@@ -246,7 +292,12 @@ def test_every_mechanism_is_walked(clinic: Clinic, command: CommandLine, login: 
 @pytest.mark.parametrize(
     ("at", "extra", "step", "said"),
     [
-        ("SASL", PLAIN | {"sasl.password": "wrong"}, "sasl", "PLAIN failed: .*Invalid username or password"),
+        (
+            "SASL",
+            PLAIN | {"sasl.password": "wrong"},
+            "sasl",
+            "PLAIN failed: .*Invalid username or password",
+        ),
         (
             "SASL",
             PLAIN | {"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"},
@@ -259,12 +310,27 @@ def test_every_mechanism_is_walked(clinic: Clinic, command: CommandLine, login: 
             "sasl",
             "does not offer SCRAM-SHA-512; it offers .*PLAIN",
         ),
-        ("SASL", {}, "metadata", r"it wants SASL \(.*PLAIN.*\), but \"security.protocol\" is PLAINTEXT"),
+        (
+            "SASL",
+            {},
+            "metadata",
+            r"it wants SASL \(.*PLAIN.*\), but \"security.protocol\" is PLAINTEXT",
+        ),
         ("ASTRAY", PLAIN, "sasl", "takes no SASL here"),
         ("TLS", {}, "api versions", 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
-        ("ASTRAY", {"security.protocol": "SSL"}, "tls", 'it does not speak TLS, but "security.protocol" is SSL'),
+        (
+            "ASTRAY",
+            {"security.protocol": "SSL"},
+            "tls",
+            'it does not speak TLS, but "security.protocol" is SSL',
+        ),
         ("EXPIRED", {"security.protocol": "SSL"}, "tls", "certificate expired on "),
-        ("ELSEWHERE", {"security.protocol": "SSL"}, "tls", r"is for \*\.kafka\.example, not for 127\.0\.0\.1"),
+        (
+            "ELSEWHERE",
+            {"security.protocol": "SSL"},
+            "tls",
+            r"is for \*\.kafka\.example, not for 127\.0\.0\.1",
+        ),
     ],
 )
 def test_every_mistake_at_a_secured_listener_is_named_with_its_step(
@@ -284,23 +350,34 @@ def test_every_mistake_at_a_secured_listener_is_named_with_its_step(
 def test_an_authority_that_is_not_trusted_is_named(clinic: Clinic, command: CommandLine) -> None:
     _, found = examined(command, clinic.at("TLS"), **{"security.protocol": "SSL"})
     assert (
-        "was issued by CN=the authority of a test, which is not trusted here" in failed_step(found["bootstrap"][0])[1]
+        "was issued by CN=the authority of a test, which is not trusted here"
+        in failed_step(found["bootstrap"][0])[1]
     )
 
 
-def test_a_broker_that_wants_a_certificate_of_ours_says_so(clinic: Clinic, command: CommandLine) -> None:
+def test_a_broker_that_wants_a_certificate_of_ours_says_so(
+    clinic: Clinic, command: CommandLine
+) -> None:
     tls = {"security.protocol": "SSL", "ssl.ca.location": str(clinic.ca)}
     code, found = examined(command, clinic.at("MUTUAL"), **tls)
     assert (code, failed_step(found["bootstrap"][0])[0]) == (3, "tls")
-    assert 'wants a certificate of ours; set "ssl.certificate.location"' in failed_step(found["bootstrap"][0])[1]
+    assert (
+        'wants a certificate of ours; set "ssl.certificate.location"'
+        in failed_step(found["bootstrap"][0])[1]
+    )
     own = str(clinic.ca.parent / "TLS.pem")
     code, found = examined(
-        command, clinic.at("MUTUAL"), **tls, **{"ssl.certificate.location": own, "ssl.key.location": own}
+        command,
+        clinic.at("MUTUAL"),
+        **tls,
+        **{"ssl.certificate.location": own, "ssl.key.location": own},
     )
     assert (code, found["findings"]) == (0, [])
 
 
-def test_certificates_are_shown_and_their_end_is_a_finding(clinic: Clinic, command: CommandLine) -> None:
+def test_certificates_are_shown_and_their_end_is_a_finding(
+    clinic: Clinic, command: CommandLine
+) -> None:
     tls = {"security.protocol": "SSL", "ssl.ca.location": str(clinic.ca)}
     code, found = examined(command, clinic.at("TLS"), **tls)
     certificate = found["bootstrap"][0]["certificate"]
@@ -323,21 +400,40 @@ run()
 """
 
 
-def test_a_failover_is_followed_to_the_in_sync_replica(clinic: Clinic, command: CommandLine) -> None:
+def test_a_failover_is_followed_to_the_in_sync_replica(
+    clinic: Clinic, command: CommandLine
+) -> None:
     """The last test: broker 2 is dead afterwards."""
     bootstrap = clinic.kafka.bootstrap_string
-    words = ("doctor", "--bootstrap", bootstrap, "--topic", "orders", "--watch", "--json", "--for", "90s")
-    with subprocess.Popen([sys.executable, "-c", COMMAND, *words], stdout=subprocess.PIPE, text=True) as watching:
+    words = (
+        "doctor",
+        "--bootstrap",
+        bootstrap,
+        "--topic",
+        "orders",
+        "--watch",
+        "--json",
+        "--for",
+        "90s",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *words], stdout=subprocess.PIPE, text=True
+    ) as watching:
         try:
             assert watching.stdout is not None
             assert json.loads(watching.stdout.readline())["findings"] == []
             clinic.kafka.kill_broker(2)
-            seen = [json.loads(line) for line in (watching.stdout.readline(), watching.stdout.readline())]
+            seen = [
+                json.loads(line)
+                for line in (watching.stdout.readline(), watching.stdout.readline())
+            ]
             watching.send_signal(signal.SIGINT)
             assert watching.wait(30) == 0
         finally:
             watching.kill()
-    assert [(one["topic_partition"], one["before"], one["after"], one["was_in_sync"]) for one in seen] == [
+    assert [
+        (one["topic_partition"], one["before"], one["after"], one["was_in_sync"]) for one in seen
+    ] == [
         ("orders-1", 2, 1, True),
         ("orders-3", 2, 1, True),
     ]

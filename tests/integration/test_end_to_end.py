@@ -1,4 +1,6 @@
-"""The main job through Airflow on real brokers, as the demo shows it; the outcome is asked from the cluster itself."""
+"""The main job through Airflow on real brokers, as the demo shows it; the outcome is asked from the
+cluster itself.
+"""
 
 import io
 import json
@@ -79,14 +81,16 @@ def check_balance_report(place: Place) -> None:
     assert "<script" not in html
 
 
-def check_that_nothing_happened_before_the_answer(demo: Demo, question: PendingApproval) -> RebalancePlan:
-    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
+def check_that_nothing_happened_before_the_answer(
+    demo: Demo, question: PendingApproval
+) -> RebalancePlan:
+    (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
     assert run.state is RunState.PROPOSED
     assert run.fingerprint in question.body
     assert replicas_per_broker(demo.kafka)[NEW_BROKER] == 0
     assert throttle_lines(demo.kafka) == []
     assert not ongoing_reassignments(demo.kafka)
-    return queries.plan_of(demo.site, run.run_id)
+    return queries.plan_of(demo.installation, run.run_id)
 
 
 def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
@@ -106,37 +110,61 @@ def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
 
 
 def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
-    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
-    (approval,) = demo.site.ledger.approvals_of(run.run_id)
-    assert (approval.decision, approval.by, approval.fingerprint) == (Decision.GRANTED, "alice", plan.fingerprint)
-    touched = demo.site.ledger.journal(run.run_id).touched()
+    (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
+    (approval,) = demo.installation.ledger.approvals_of(run.run_id)
+    assert (approval.decision, approval.by, approval.fingerprint) == (
+        Decision.GRANTED,
+        "alice",
+        plan.fingerprint,
+    )
+    touched = demo.installation.ledger.journal(run.run_id).touched()
     assert touched
-    assert {(key.before_value, key.after_value, key.outcome) for key in touched} == {(None, None, "as before")}
+    assert {(key.before_value, key.after_value, key.outcome) for key in touched} == {
+        (None, None, "as before")
+    }
     assert all(key.during_value for key in touched)
 
 
 def check_dag_runs(demo: Demo) -> None:
-    """Every task succeeded, the teardowns included; one round for each photograph, and no snapshot analysed twice."""
+    """Every task succeeded, the teardowns included; one round for each photograph, and no snapshot
+    analysed twice.
+    """
     (run,) = demo.api.dag_runs("kafka_rebalance")
     assert (run.state, run.partition_key) == ("success", CLUSTER)
     states = demo.api.task_states("kafka_rebalance", run.run_id)
-    stages = {"plan", "validate", "approve", "approve_second", "open_run", "execute", "verify", "settle", "report"}
+    stages = {
+        "plan",
+        "validate",
+        "approve",
+        "approve_second",
+        "open_run",
+        "execute",
+        "verify",
+        "settle",
+        "report",
+    }
     assert states == {**dict.fromkeys({*stages, "verdict"}, "success"), "repeat": "skipped"}
     rounds = list((demo.place.directory / "store" / "results" / "rounds").glob("*.json"))
-    snapshots = [s["snapshot_id"] for finished in rounds for s in json.loads(finished.read_text())["snapshots"]]
+    snapshots = [
+        s["snapshot_id"]
+        for finished in rounds
+        for s in json.loads(finished.read_text())["snapshots"]
+    ]
     assert len(rounds) == len(demo.api.dag_runs("kafka_leader_balance")) == 2
     assert len(snapshots) == len(set(snapshots))
 
 
 def check_pages(demo: Demo) -> None:
     """Reports are served to those who are logged in, without scripts, and to nobody else."""
-    (run,) = demo.site.ledger.runs(cluster=CLUSTER)
+    (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
     base = f"{demo.airflow.base_url}/counterpoise"
     login = {"username": "viewer", "password": demo.airflow.password("viewer")}
     token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
     for page in ("reports", f"reports/{CLUSTER}/leader-balance.html", f"runs/{run.run_id}/plan"):
         assert httpx.get(f"{base}/{page}").status_code == 401
-        shown = httpx.get(f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True)
+        shown = httpx.get(
+            f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True
+        )
         assert shown.status_code == 200, page
         assert "<script" not in shown.text
         assert "default-src 'none'" in shown.headers["content-security-policy"]
@@ -146,13 +174,19 @@ def check_pages(demo: Demo) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_ended_while_airflow_starts_nothing_stays_behind(tmp_path: Path, how: signal.Signals) -> None:
+def test_ended_while_airflow_starts_nothing_stays_behind(
+    tmp_path: Path, how: signal.Signals
+) -> None:
     command = [sys.executable, "-m", "demo", "--directory", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as demo:
 
         def airflow_is_starting() -> bool:
             assert demo.poll() is None, demo.communicate()[0]
-            return any(re.search("airflow.*scheduler", command) for command in processes_of(tmp_path))
+            return any(
+                re.search("airflow.*scheduler", command) for command in processes_of(tmp_path)
+            )
 
         try:
             wait_until(airflow_is_starting, "Airflow to start", 180)

@@ -1,5 +1,5 @@
-"""Brokers that die while a run moves partitions: each time the run ends at the plan, or halts cleanly and owes nothing
-that it does not show."""
+"""Brokers that die while a run moves partitions: each time the run ends at the plan, or halts
+cleanly and owes nothing that it does not show."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,9 @@ IMPATIENT = "{dead_broker_patience: 3s}"
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Brokers 1 to 3 are controllers, too; 4 holds nothing."""
     properties = BROKER_PROPERTIES | NOTICED_SOON
-    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c"), properties) as cluster:
+    with local_kafka.running(
+        tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c"), properties
+    ) as cluster:
         cluster.add_broker(4, "d")
         yield cluster
 
@@ -33,7 +35,9 @@ def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Itera
 
 
 def paid_at_last(ground: Ground) -> list[str]:
-    """What watches pay until nothing is owed: a broker that has just started may need a moment to answer."""
+    """What watches pay until nothing is owed: a broker that has just started may need a moment to
+    answer.
+    """
     paid: list[str] = []
 
     def is_clean() -> bool:
@@ -57,10 +61,14 @@ def before(kafka: LocalKafka, ground: Ground) -> str:
 
 def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, before: str) -> None:
     ground.movement = PATIENT
-    run = ground.approved({"returning-0": (4, 2, 3), "returning-1": (2, 4, 1), "returning-2": (3, 1, 4)})
+    run = ground.approved(
+        {"returning-0": (4, 2, 3), "returning-1": (2, 4, 1), "returning-2": (3, 1, 4)}
+    )
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     kafka.kill_broker(4)
-    ground.advance(run, lambda: "broker 4 is dead" in ground.saying(run), "the run waits for broker 4")
+    ground.advance(
+        run, lambda: "broker 4 is dead" in ground.saying(run), "the run waits for broker 4"
+    )
     kafka.restart_broker(4)
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.told(run)
@@ -70,7 +78,9 @@ def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, befor
     assert not ground.reassignments()
 
 
-def test_a_destination_dies_for_good_and_its_debt_is_paid_later(kafka: LocalKafka, ground: Ground, before: str) -> None:
+def test_a_destination_dies_for_good_and_its_debt_is_paid_later(
+    kafka: LocalKafka, ground: Ground, before: str
+) -> None:
     ground.movement = IMPATIENT
     run = ground.approved({"lost-0": (4, 2, 3), "lost-1": (2, 4, 1)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
@@ -93,7 +103,9 @@ def test_a_destination_dies_for_good_and_its_debt_is_paid_later(kafka: LocalKafk
     assert ground.watch().is_clean
 
 
-def test_the_leader_of_moving_partitions_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
+def test_the_leader_of_moving_partitions_dies(
+    kafka: LocalKafka, ground: Ground, before: str
+) -> None:
     ground.movement = PATIENT
     run = ground.approved({"led-1": (2, 4, 1), "led-2": (4, 1, 2)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
@@ -113,14 +125,18 @@ def test_the_leader_of_moving_partitions_dies(kafka: LocalKafka, ground: Ground,
 
 def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
     ground.movement = PATIENT
-    run = ground.approved({"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)})
+    run = ground.approved(
+        {"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)}
+    )
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
-    with ground.site() as site, site.reader("demo") as reader:
+    with ground.installation() as installation, installation.reader("demo") as reader:
         quorum = reader.describe_quorum()
     assert quorum is not None
     controller = quorum.leader_id
     kafka.kill_broker(controller)
-    ground.advance(run, lambda: f"broker {controller} is dead" in ground.saying(run), "the run waits")
+    ground.advance(
+        run, lambda: f"broker {controller} is dead" in ground.saying(run), "the run waits"
+    )
     kafka.restart_broker(controller)
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.told(run)
@@ -129,9 +145,13 @@ def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: s
     assert not ground.reassignments()
 
 
-def test_all_brokers_restart_one_after_another(kafka: LocalKafka, ground: Ground, before: str) -> None:
+def test_all_brokers_restart_one_after_another(
+    kafka: LocalKafka, ground: Ground, before: str
+) -> None:
     ground.movement = PATIENT
-    run = ground.approved({"rolled-0": (4, 2, 3), "rolled-1": (2, 4, 1), "rolled-2": (3, 1, 4)}, rate="5kB/s")
+    run = ground.approved(
+        {"rolled-0": (4, 2, 3), "rolled-1": (2, 4, 1), "rolled-2": (3, 1, 4)}, rate="5kB/s"
+    )
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     with ground.victim(run) as runner:
         for broker_id in (4, 1, 2, 3):

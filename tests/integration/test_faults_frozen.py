@@ -1,5 +1,5 @@
-"""Brokers that freeze (SIGSTOP) with a call of ours in hand, and act on it when they wake, after the client gave it up:
-what comes late is harmless, or a watch of the throttles owns it."""
+"""Brokers that freeze (SIGSTOP) with a call of ours in hand, and act on it when they wake, after
+the client gave it up: what comes late is harmless, or a watch of the throttles owns it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from counterpoise import controls
-from counterpoise.kafka_admin.wire import Wire
+from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
@@ -20,7 +20,9 @@ CALL_SECONDS = 3.0  # shorter than a broker's session: it counts as live all the
 
 @dataclass
 class Freezer:
-    """Freezes whoever is sent to, between the moment it is chosen and the request; thaws when the client gave up."""
+    """Freezes whoever is sent to, between the moment it is chosen and the request; thaws when the
+    client gave up.
+    """
 
     kafka: LocalKafka
     points: list[str] = field(default_factory=list)  # at which of them, each once
@@ -67,9 +69,17 @@ def before(kafka: LocalKafka, ground: Ground) -> str:
 @pytest.fixture
 def freezer(kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Freezer]:
     freezer = Freezer(kafka)
-    taker_id, answering_broker = Wire.taker_id, Wire.answering_broker
-    monkeypatch.setattr(Wire, "taker_id", lambda wire: freezer.chosen(taker_id(wire)))
-    monkeypatch.setattr(Wire, "answering_broker", lambda wire: freezer.chosen(answering_broker(wire)))
+    destination_id, answering_broker = BrokerClient.destination_id, BrokerClient.answering_broker
+    monkeypatch.setattr(
+        BrokerClient,
+        "taker_id",
+        lambda broker_client: freezer.chosen(destination_id(broker_client)),
+    )
+    monkeypatch.setattr(
+        BrokerClient,
+        "answering_broker",
+        lambda broker_client: freezer.chosen(answering_broker(broker_client)),
+    )
     yield freezer
     for broker_id in set(kafka.processes) - set(kafka.live_brokers):
         kafka.thaw_broker(broker_id)
@@ -78,7 +88,9 @@ def freezer(kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Free
 
 def approved(ground: Ground, topic: str, rate: str) -> PlannedRun:
     """Two copies and an order whose new leader has to be elected."""
-    return ground.approved({f"{topic}-0": (4, 2, 3), f"{topic}-1": (2, 4, 1), f"{topic}-2": (2, 1, 3)}, rate)
+    return ground.approved(
+        {f"{topic}-0": (4, 2, 3), f"{topic}-1": (2, 4, 1), f"{topic}-2": (2, 1, 3)}, rate
+    )
 
 
 def test_whoever_is_asked_to_change_the_cluster_freezes(
@@ -106,8 +118,8 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
 ) -> None:
     run = approved(ground, "stopped", SLOW)
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
-    with ground.site() as site:
-        controls.cancel(site, run["run_id"], by="alice", why="test")
+    with ground.installation() as installation:
+        controls.cancel(installation, run["run_id"], by="alice", why="test")
     freezer.points += [
         "alter_reassignments while cancelling",
         "alter_reassignments while restoring",
@@ -126,14 +138,21 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
 def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     kafka: LocalKafka, ground: Ground, before: str, freezer: Freezer
 ) -> None:
-    """The move comes, or does not: in the end it is throttled to its end or taken back, and nothing is left."""
+    """The move comes, or does not: in the end it is throttled to its end or taken back, and nothing
+    is left.
+    """
     freezer.thaws = False
     freezer.points += ["alter_reassignments while moving"]
     run = approved(ground, "late", SLOW)
-    ground.advance(run, lambda: ground.has_event(run, "no answer"), "a call without an answer", tell=freezer.tell)
+    ground.advance(
+        run,
+        lambda: ground.has_event(run, "no answer"),
+        "a call without an answer",
+        tell=freezer.tell,
+    )
     (frozen,) = freezer.frozen
-    with ground.site() as site:
-        controls.cancel(site, run["run_id"], by="alice", why="test")
+    with ground.installation() as installation:
+        controls.cancel(installation, run["run_id"], by="alice", why="test")
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.told(run)
     kafka.thaw_broker(frozen)
@@ -163,4 +182,6 @@ def test_a_bystander_wakes_with_throttle_keys_in_hand_after_the_run_has_ended(
     assert throttles(configs(kafka)) == []
     kafka.thaw_broker(3)
     kafka.wait_until_ready()
-    wait_until(lambda: ground.watch().is_clean and configs(kafka) == before, "nothing to be left", 60)
+    wait_until(
+        lambda: ground.watch().is_clean and configs(kafka) == before, "nothing to be left", 60
+    )

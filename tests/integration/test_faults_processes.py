@@ -1,5 +1,6 @@
-"""The process that carries a run out dies, freezes while another one takes over, or loses its ledger: the run ends at
-its plan, with configs as before, nothing moved twice; `make soak` kills at every point. Nothing moves without a yes."""
+"""The process that carries a run out dies, freezes while another one takes over, or loses its
+ledger: the run ends at its plan, with configs as before, nothing moved twice; `make soak` kills at
+every point. Nothing moves without a yes."""
 
 import signal
 import sqlite3
@@ -53,7 +54,9 @@ def travel(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Itera
 
 
 @pytest.mark.parametrize("points", POINTS)
-def test_a_process_killed_at_exact_points_is_resumed(travel: Travel, points: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_process_killed_at_exact_points_is_resumed(
+    travel: Travel, points: tuple[str, ...], tmp_path: Path
+) -> None:
     trap = Trap(at=points, record=tmp_path / "points.txt")
     row = travel.once(killed_at(travel.ground, trap))
     assert row.losses == ()
@@ -68,7 +71,9 @@ def test_a_process_killed_at_exact_points_is_resumed(travel: Travel, points: tup
         "before alter_reassignments while moving",
     ],
 )
-def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(travel: Travel, point: str) -> None:
+def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
+    travel: Travel, point: str
+) -> None:
     ground = travel.ground
 
     def overtake(run: PlannedRun) -> int:
@@ -99,13 +104,15 @@ def test_a_broker_with_older_metadata_is_not_taken_for_a_stranger(
     ground = travel.ground
     run = ground.approved({"waits-0": (4, 2, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
-    with ground.site() as site, site.reader("demo") as reader:
+    with ground.installation() as installation, installation.reader("demo") as reader:
         older = [reader.describe_topics()]
         client = type(reader)
     ground.change_rate(run)
     ground.advance(run, lambda: not ground.reassignments(), "the move to end")
     now = client.describe_topics
-    monkeypatch.setattr(client, "describe_topics", lambda self, *names: older.pop() if older else now(self, *names))
+    monkeypatch.setattr(
+        client, "describe_topics", lambda self, *names: older.pop() if older else now(self, *names)
+    )
     ended = ground.finish(run)
     assert not older
     assert ended.state is RunState.DONE, ground.told(run)
@@ -124,16 +131,21 @@ def locked(ground: Ground) -> Iterator[None]:
         holder.close()
 
 
-def test_the_ledger_does_not_answer_at_the_start_and_midway(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_does_not_answer_at_the_start_and_midway(
+    travel: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "_LOCK_WAIT_SECONDS", 0.5)
     ground = travel.ground
     run = ground.approved({"waits-0": (1, 2, 3)})
-    with locked(ground), ground.site() as site, pytest.raises(LedgerError):
-        pipeline.open_run(site, run["run_id"], run["fingerprint"])
+    with locked(ground), ground.installation() as installation, pytest.raises(LedgerError):
+        pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     assert configs(ground.kafka) == travel.before
     ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
     moving = ground.reassignments()
-    with ground.site() as site, pipeline.execution(site, run["run_id"], run["fingerprint"]) as driver:
+    with (
+        ground.installation() as installation,
+        pipeline.execution(installation, run["run_id"], run["fingerprint"]) as driver,
+    ):
         with locked(ground), pytest.raises(LedgerError):
             driver.step()
         assert ground.reassignments() == moving == {"waits-0"}
@@ -148,22 +160,25 @@ def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Trave
     ground = travel.ground
     places = placement(ground.kafka)
     expired = ground.approved({"waits-0": (2, 1, 3)})
-    with ground.site() as site:
-        site.clock = lambda: now_utc() + timedelta(hours=25)
+    with ground.installation() as installation:
+        installation.clock = lambda: now_utc() + timedelta(hours=25)
         with pytest.raises(NotApprovedError, match="expired"):
-            pipeline.open_run(site, expired["run_id"], expired["fingerprint"])
+            pipeline.open_run(installation, expired["run_id"], expired["fingerprint"])
     revoked = ground.approved({"waits-0": (3, 1, 2)})
     ground.decide(revoked, Decision.REJECTED, by="bob", reason="not now")
-    with ground.site() as site, pytest.raises(NotApprovedError, match="rejected by bob"):
-        pipeline.open_run(site, revoked["run_id"], revoked["fingerprint"])
+    with (
+        ground.installation() as installation,
+        pytest.raises(NotApprovedError, match="rejected by bob"),
+    ):
+        pipeline.open_run(installation, revoked["run_id"], revoked["fingerprint"])
     other = ground.planned({"waits-0": (3, 2, 1)})
-    with ground.site() as site:
-        (yes, _) = site.ledger.approvals_of(revoked["run_id"])
-        site.ledger.record_decision(replace(yes, run_id=other["run_id"]))
+    with ground.installation() as installation:
+        (yes, _) = installation.ledger.approvals_of(revoked["run_id"])
+        installation.ledger.record_decision(replace(yes, run_id=other["run_id"]))
         with pytest.raises(NotApprovedError, match="the approval is for plan"):
-            pipeline.open_run(site, other["run_id"], other["fingerprint"])
+            pipeline.open_run(installation, other["run_id"], other["fingerprint"])
         with pytest.raises(StalePlanError):
-            pipeline.open_run(site, other["run_id"], revoked["fingerprint"])
+            pipeline.open_run(installation, other["run_id"], revoked["fingerprint"])
     assert placement(ground.kafka) == places
     assert configs(ground.kafka) == travel.before
     assert not ground.reassignments()
@@ -182,7 +197,9 @@ def moved_away(ground: Ground) -> Iterator[None]:
 
 
 def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
-    """No look goes on without it: not one that had it open, nor a new one; afterwards the same run ends at its plan."""
+    """No look goes on without it: not one that had it open, nor a new one; afterwards the same run
+    ends at its plan.
+    """
     ground = travel.ground
     here, _ = placement(ground.kafka)["waits-0"]
     run = ground.approved({"waits-0": (1, 2, 3) if 4 in here else (4, 2, 3)})
@@ -191,11 +208,19 @@ def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
     throttled = configs(ground.kafka)
     assert moving
     assert throttled != travel.before
-    with ground.site() as site, pipeline.execution(site, run["run_id"], run["fingerprint"]) as driver:
+    with (
+        ground.installation() as installation,
+        pipeline.execution(installation, run["run_id"], run["fingerprint"]) as driver,
+    ):
         with moved_away(ground):
-            with pytest.raises(LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"):
+            with pytest.raises(
+                LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"
+            ):
                 driver.step()
-            with ground.site() as other, pytest.raises(LedgerError, match=r"ledger.db is gone"):
+            with (
+                ground.installation() as other,
+                pytest.raises(LedgerError, match=r"ledger.db is gone"),
+            ):
                 pipeline.execute_step(other, run["run_id"], run["fingerprint"], ground.log.append)
             assert ongoing_reassignments(ground.kafka) == moving
             assert configs(ground.kafka) == throttled

@@ -1,5 +1,5 @@
-"""Other people and tools at work in the same cluster while a run is under way: none of theirs is touched, and what they
-undo of ours is set again once, then the run stops."""
+"""Other people and tools at work in the same cluster while a run is under way: none of theirs is
+touched, and what they undo of ours is set again once, then the run stops."""
 
 from collections.abc import Iterator, Sequence
 
@@ -35,22 +35,31 @@ def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Itera
     ground.close()
 
 
-def somebody_reassigns(ground: Ground, partition: TopicPartition, replicas: tuple[int, ...] | None) -> None:
-    with ground.site() as site, site.operator("demo") as admin:
+def somebody_reassigns(
+    ground: Ground, partition: TopicPartition, replicas: tuple[int, ...] | None
+) -> None:
+    with ground.installation() as installation, installation.operator("demo") as admin:
         assert admin.alter_reassignments({partition: replicas}).accepted == (partition,)
 
 
 def somebody_sets(ground: Ground, values: Sequence[tuple[ConfigResource, str, str | None]]) -> None:
     """None: deletes the key."""
     changes = [
-        ConfigChange(resource, key, ConfigOperation.DELETE if value is None else ConfigOperation.SET, value or "")
+        ConfigChange(
+            resource,
+            key,
+            ConfigOperation.DELETE if value is None else ConfigOperation.SET,
+            value or "",
+        )
         for resource, key, value in values
     ]
-    with ground.site() as site, site.operator("demo") as admin:
+    with ground.installation() as installation, installation.operator("demo") as admin:
         assert not admin.alter_configs(changes).errors
 
 
-def test_somebody_else_reassigns_and_had_throttles_before(kafka: LocalKafka, ground: Ground) -> None:
+def test_somebody_else_reassigns_and_had_throttles_before(
+    kafka: LocalKafka, ground: Ground
+) -> None:
     """What is in flight finishes; the other one's move goes on, under the other one's throttle."""
     ground.movement = ONE_AT_A_TIME
     ground.create_topic("theirs", [(1, 2, 3)], size=600 * KB)
@@ -70,7 +79,10 @@ def test_somebody_else_reassigns_and_had_throttles_before(kafka: LocalKafka, gro
     somebody_reassigns(ground, TopicPartition("theirs", 0), (4, 2, 3))
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED
-    assert "somebody else is reassigning 1 partitions: theirs-0; 1 of 2 partitions not as planned" in ended.reason
+    assert (
+        "somebody else is reassigning 1 partitions: theirs-0; 1 of 2 partitions not as planned"
+        in ended.reason
+    )
     assert sorted(placement(kafka)[f"ours-{n}"][0] for n in (0, 1)) == [(1, 2, 3), (4, 2, 3)]
     assert configs(kafka) == before
     assert ground.reassignments() == {"theirs-0"}
@@ -94,12 +106,16 @@ def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, grou
     assert not ground.reassignments()
 
 
-def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(kafka: LocalKafka, ground: Ground) -> None:
+def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
+    kafka: LocalKafka, ground: Ground
+) -> None:
     ground.create_topic("kept", [(1, 2, 3)] * 2)
     before = configs(kafka)
     run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
-    somebody_sets(ground, [(broker(4), FOLLOWER_RATE, None), (topic("kept"), FOLLOWER_REPLICAS, None)])
+    somebody_sets(
+        ground, [(broker(4), FOLLOWER_RATE, None), (topic("kept"), FOLLOWER_REPLICAS, None)]
+    )
     somebody_sets(ground, [(broker(1), LEADER_RATE, "12000")])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
     ground.change_rate(run)
@@ -107,13 +123,19 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(kafka:
     assert ground.is_as_planned(run)
     (changed,) = throttles(configs(kafka))
     assert changed.startswith(f"{LEADER_RATE}=12000")
-    outcomes = {key.outcome for key in ground.ledger.journal(run["run_id"]).touched() if key.resource == broker(1)}
+    outcomes = {
+        key.outcome
+        for key in ground.ledger.journal(run["run_id"]).touched()
+        if key.resource == broker(1)
+    }
     assert "changed by somebody else; left as it is" in outcomes
     somebody_sets(ground, [(broker(1), LEADER_RATE, None)])
     assert configs(kafka) == before
 
 
-def test_throttle_keys_that_go_again_and_again_stop_the_run(kafka: LocalKafka, ground: Ground) -> None:
+def test_throttle_keys_that_go_again_and_again_stop_the_run(
+    kafka: LocalKafka, ground: Ground
+) -> None:
     """The leaders' side is left, or the copies would be done before anybody looks."""
     ground.create_topic("fought", [(1, 2, 3)] * 2, size=300 * KB)
     before = configs(kafka)
@@ -131,13 +153,19 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(kafka: LocalKafka, g
     assert not ground.reassignments()
 
 
-def test_topics_are_deleted_made_anew_given_partitions_and_created(kafka: LocalKafka, ground: Ground) -> None:
+def test_topics_are_deleted_made_anew_given_partitions_and_created(
+    kafka: LocalKafka, ground: Ground
+) -> None:
     """Three moves are in flight and three wait when it happens."""
     ground.movement = THREE_AT_A_TIME
     for name in ("dropped", "remade", "grown"):
         ground.create_topic(name, [(1, 2, 3)] * 2)
     run = ground.approved(
-        {f"{name}-{n}": (4, 2, 3) if n else (1, 4, 3) for name in ("dropped", "remade", "grown") for n in (0, 1)}
+        {
+            f"{name}-{n}": (4, 2, 3) if n else (1, 4, 3)
+            for name in ("dropped", "remade", "grown")
+            for n in (0, 1)
+        }
     )
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
@@ -148,7 +176,11 @@ def test_topics_are_deleted_made_anew_given_partitions_and_created(kafka: LocalK
     wait_until(lambda: "remade-0" not in placement(kafka), "a topic to be gone", 60)
     ground.create_topic("remade", [(1, 3, 2)] * 2)
     ground.create_topic("born", [(1, 2, 3)])
-    wait_until(lambda: placement(kafka).get("grown-2", ((), -1))[1] >= 0, "the new partition to have a leader", 60)
+    wait_until(
+        lambda: placement(kafka).get("grown-2", ((), -1))[1] >= 0,
+        "the new partition to have a leader",
+        60,
+    )
     added = placement(kafka)["grown-2"]
     ground.change_rate(run)
     ended = ground.finish(run)
@@ -163,7 +195,9 @@ def test_topics_are_deleted_made_anew_given_partitions_and_created(kafka: LocalK
     assert not ground.reassignments()
 
 
-def test_a_topic_is_deleted_between_the_look_and_the_call(kafka: LocalKafka, ground: Ground) -> None:
+def test_a_topic_is_deleted_between_the_look_and_the_call(
+    kafka: LocalKafka, ground: Ground
+) -> None:
     """The cluster refuses all that was asked; the next look knows why, and skips it."""
     ground.create_topic("brief", [(1, 2, 3)])
     run = ground.approved({"brief-0": (4, 2, 3)})
@@ -175,5 +209,8 @@ def test_a_topic_is_deleted_between_the_look_and_the_call(kafka: LocalKafka, gro
             wait_until(lambda: "brief-0" not in placement(kafka), "the topic to be gone", 60)
 
     ended = ground.finish(run, tell=delete)
-    assert (ended.state, ended.reason) == (RunState.DONE, "1 partitions skipped: their topic is gone"), ground.told(run)
+    assert (ended.state, ended.reason) == (
+        RunState.DONE,
+        "1 partitions skipped: their topic is gone",
+    ), ground.told(run)
     assert throttles(configs(kafka)) == []

@@ -1,6 +1,8 @@
-"""Every goal from photograph to settled run, one after another on one real cluster; each ends at the figures foretold.
+"""Every goal from photograph to settled run, one after another on one real cluster; each ends at
+the figures foretold.
 
-The tests build on one another, in their order. What the cluster is like is told by Kafka's own client and tools.
+The tests build on one another, in their order. What the cluster is like is told by Kafka's own
+client and tools.
 """
 
 import time
@@ -13,14 +15,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 import local_kafka
 from counterpoise import controls, pipeline
 from counterpoise.errors import NotApprovedError, RefusedError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
-from counterpoise.model.wish import Wish
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
@@ -50,28 +52,40 @@ class Connection:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Three brokers, nearly all leaders on the first, and a fourth that holds nothing."""
-    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")) as cluster:
+    with local_kafka.running(
+        tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")
+    ) as cluster:
         topics = [
             TopicSpec("orders", [(1, 2, 3)] * 8, configs={"retention.ms": "-1"}),
             TopicSpec("stock", [(1, 3)] * 6, configs={"min.insync.replicas": "2"}),
         ]
         create_topics(cluster.bootstrap_string, topics)
-        fill(cluster.bootstrap_string, "orders", {number: (1 + number % 3) * MB for number in range(8)})
+        fill(
+            cluster.bootstrap_string,
+            "orders",
+            {number: (1 + number % 3) * MB for number in range(8)},
+        )
         fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(6), MB))
         cluster.add_broker(4, "d")
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Site]:
+def installation(
+    tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka
+) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("site")
     variables = {
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
     }
-    known = parse_settings(f"clusters: {{demo: {{connection: kafka, policy: {{{ON_A_SHARED_DISK}}}}}}}", where="here")
-    with Site(Locations.from_environment(variables), Connection(kafka), known_clusters=known) as site:
-        yield site
+    known = parse_settings(
+        f"clusters: {{demo: {{connection: kafka, policy: {{{ON_A_SHARED_DISK}}}}}}}", where="here"
+    )
+    with Installation(
+        Locations.from_environment(variables), Connection(kafka), known_clusters=known
+    ) as installation:
+        yield installation
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,63 +98,85 @@ def nothing_left_behind(kafka: LocalKafka) -> Iterator[None]:
 def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:
     """Every key that is set at a topic or, while it is running, at a live broker itself."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
-    topics = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in admin.list_topics(timeout=30).topics]
-    brokers = [ConfigResource(ConfigResource.Type.BROKER, str(broker_id)) for broker_id in kafka.live_brokers]
+    topics = [
+        ConfigResource(ConfigResource.Type.TOPIC, name)
+        for name in admin.list_topics(timeout=30).topics
+    ]
+    brokers = [
+        ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
+        for broker_id in kafka.live_brokers
+    ]
     own = (ConfigSource.DYNAMIC_TOPIC_CONFIG.value, ConfigSource.DYNAMIC_BROKER_CONFIG.value)
     found = {}
     for resource in (*topics, *brokers):
         (future,) = admin.describe_configs([resource]).values()
         entries = future.result().values()
-        found[f"{resource.restype.name} {resource.name}"] = {e.name: e.value for e in entries if e.source in own}
+        found[f"{resource.restype.name} {resource.name}"] = {
+            e.name: e.value for e in entries if e.source in own
+        }
     return found
 
 
-def photograph(site: Site) -> ClusterSnapshot:
-    return pipeline.photograph(site, "demo", site.clock())
+def photograph(installation: Installation) -> ClusterSnapshot:
+    return pipeline.photograph(installation, "demo", installation.clock())
 
 
-def planned(site: Site, wish: Wish) -> pipeline.PlannedRun:
-    run = pipeline.plan(site, "demo", wish, requested_by="alice")
+def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
+    run = pipeline.plan(installation, "demo", rebalance_request, requested_by="alice")
     assert run is not None
-    pipeline.validate(site, run["run_id"], run["fingerprint"])
+    pipeline.validate(installation, run["run_id"], run["fingerprint"])
     return run
 
 
-def approve(site: Site, run: pipeline.PlannedRun, by: str = "alice") -> None:
+def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "alice") -> None:
     words = {"by": by, "reason": "test", "rate": "50MB/s"}
-    controls.record_decision(site, run["run_id"], run["fingerprint"], decision=Decision.GRANTED, **words)
+    controls.record_decision(
+        installation, run["run_id"], run["fingerprint"], decision=Decision.GRANTED, **words
+    )
 
 
-def carry_out(kafka: LocalKafka, site: Site, run: pipeline.PlannedRun) -> RebalancePlan:
+def carry_out(
+    kafka: LocalKafka, installation: Installation, run: pipeline.PlannedRun
+) -> RebalancePlan:
     """Opens, moves, verifies, settles and reports; the plan, once the cluster is what it foretold."""
-    made = site.archive.read_plan(run["plan_uri"], run["fingerprint"])
+    made = installation.archive.read_plan(run["plan_uri"], run["fingerprint"])
     before = own_configs(kafka)
-    pipeline.open_run(site, run["run_id"], run["fingerprint"])
-    with pipeline.execution(site, run["run_id"], run["fingerprint"], print) as driver:
+    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    with pipeline.execution(installation, run["run_id"], run["fingerprint"], print) as driver:
         for step in (driver.step, driver.settle_step):
             while (wait := step()) is not None:
                 time.sleep(wait)
-    pipeline.verify(site, run["run_id"], run["fingerprint"])
-    assert site.ledger.run(run["run_id"]).state is RunState.DONE
-    assert site.ledger.run(run["run_id"]).reason == ""
+    pipeline.verify(installation, run["run_id"], run["fingerprint"])
+    assert installation.ledger.run(run["run_id"]).state is RunState.DONE
+    assert installation.ledger.run(run["run_id"]).reason == ""
     assert own_configs(kafka) == before
-    check_figures(kafka, site, made)
+    check_figures(kafka, installation, made)
     return made
 
 
-def check_figures(kafka: LocalKafka, site: Site, made: RebalancePlan) -> None:
-    """Leaders, replicas and bytes of each broker are what the plan says; nothing was written meanwhile."""
-    leaders, replicas, held = leaders_per_broker(kafka), replicas_per_broker(kafka), bytes_per_broker(site)
+def check_figures(kafka: LocalKafka, installation: Installation, made: RebalancePlan) -> None:
+    """Leaders, replicas and bytes of each broker are what the plan says; nothing was written
+    meanwhile.
+    """
+    leaders, replicas, held = (
+        leaders_per_broker(kafka),
+        replicas_per_broker(kafka),
+        bytes_per_broker(installation),
+    )
     for figure in made.figures:
         b = figure.broker_id
         foretold = (figure.leaders_after, figure.replicas_after, figure.bytes_after)
         assert (leaders[b], replicas[b], held[b]) == foretold, f"broker {b}"
 
 
-def bytes_per_broker(site: Site) -> dict[int, int]:
-    """As the live brokers' log dirs tell, and for dead ones as the partitions that name them are large."""
-    fresh = photograph(site)
-    sizes = {(row["topic"], row["partition"]): row["size_bytes"] for row in fresh.partitions.to_pylist()}
+def bytes_per_broker(installation: Installation) -> dict[int, int]:
+    """As the live brokers' log dirs tell, and for dead ones as the partitions that name them are
+    large.
+    """
+    fresh = photograph(installation)
+    sizes = {
+        (row["topic"], row["partition"]): row["size_bytes"] for row in fresh.partitions.to_pylist()
+    }
     held = dict.fromkeys(fresh.registered_broker_ids, 0)
     for row in fresh.replicas.to_pylist():
         own = row["size_bytes"]
@@ -148,87 +184,115 @@ def bytes_per_broker(site: Site) -> dict[int, int]:
     return held
 
 
-def test_a_rebalance_within_a_scope_and_its_undo(kafka: LocalKafka, site: Site) -> None:
+def test_a_rebalance_within_a_scope_and_its_undo(
+    kafka: LocalKafka, installation: Installation
+) -> None:
     start = placement(kafka)
-    run = planned(site, Wish(Goal.REBALANCE, scope=STOCK))
-    approve(site, run)
-    made = carry_out(kafka, site, run)
+    run = planned(installation, RebalanceRequest(Goal.REBALANCE, scope=STOCK))
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
     now = placement(kafka)
     assert made.copied_replicas > 0
-    assert {name for name in now if now[name] != start[name]} <= {f"stock-{number}" for number in range(6)}
+    assert {name for name in now if now[name] != start[name]} <= {
+        f"stock-{number}" for number in range(6)
+    }
     back = from_reassignment_json(to_reassignment_json(made, undo=True))
-    undo = pipeline.plan_of_assignment(photograph(site), back, site.cluster("demo").policy.balance)
-    run = pipeline.submit_plan(site, undo, requested_by="alice")
-    approve(site, run)
-    carry_out(kafka, site, run)
+    undo = pipeline.plan_of_assignment(
+        photograph(installation), back, installation.cluster("demo").policy.balance
+    )
+    run = pipeline.submit_plan(installation, undo, requested_by="alice")
+    approve(installation, run)
+    carry_out(kafka, installation, run)
     assert placement(kafka) == start
 
 
-def test_a_broker_is_added(kafka: LocalKafka, site: Site) -> None:
-    run = planned(site, Wish(Goal.ADD_BROKERS, (4,)))
-    approve(site, run)
-    made = carry_out(kafka, site, run)
+def test_a_broker_is_added(kafka: LocalKafka, installation: Installation) -> None:
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
     assert {b for move in made.moves for b in move.adding} == {4}
     assert made.copied_replicas == made.lower_bound.replicas
     spread = leaders_per_broker(kafka).values()
     assert max(spread) - min(spread) <= 1
 
 
-def test_a_broker_is_demoted_and_leads_again(kafka: LocalKafka, site: Site) -> None:
-    run = planned(site, Wish(Goal.DEMOTE_BROKERS, (1,)))
-    approve(site, run)
+def test_a_broker_is_demoted_and_leads_again(kafka: LocalKafka, installation: Installation) -> None:
+    run = planned(installation, RebalanceRequest(Goal.DEMOTE_BROKERS, (1,)))
+    approve(installation, run)
     held = replicas_per_broker(kafka)
-    carry_out(kafka, site, run)
+    carry_out(kafka, installation, run)
     assert leaders_per_broker(kafka)[1] == 0
     assert not [name for name, (replicas, _) in placement(kafka).items() if replicas[0] == 1]
-    run = planned(site, Wish(Goal.LEADERS))
-    approve(site, run)
-    carry_out(kafka, site, run)
+    run = planned(installation, RebalanceRequest(Goal.LEADERS))
+    approve(installation, run)
+    carry_out(kafka, installation, run)
     spread = leaders_per_broker(kafka).values()
     assert max(spread) - min(spread) <= 1
     assert replicas_per_broker(kafka) == held
 
 
-def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(kafka: LocalKafka, site: Site) -> None:
-    run = planned(site, Wish(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=3))
-    approve(site, run)
-    raised = carry_out(kafka, site, run)
+def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    run = planned(
+        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=3)
+    )
+    approve(installation, run)
+    raised = carry_out(kafka, installation, run)
     assert raised.copied_replicas == 6
-    run = planned(site, Wish(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=2))
-    approve(site, run)
+    run = planned(
+        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=2)
+    )
+    approve(installation, run)
     three = placement(kafka)
     with pytest.raises(NotApprovedError, match="until now alice did"):
-        pipeline.open_run(site, run["run_id"], run["fingerprint"])
+        pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     assert placement(kafka) == three
-    approve(site, run, by="bob")
-    lowered = carry_out(kafka, site, run)
+    approve(installation, run, by="bob")
+    lowered = carry_out(kafka, installation, run)
     assert lowered.copied_replicas == 0
-    assert site.ledger.journal(run["run_id"]).touched() == ()
-    assert {len(replicas) for name, (replicas, _) in placement(kafka).items() if name.startswith("stock")} == {2}
+    assert installation.ledger.journal(run["run_id"]).touched() == ()
+    assert {
+        len(replicas)
+        for name, (replicas, _) in placement(kafka).items()
+        if name.startswith("stock")
+    } == {2}
 
 
-def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(kafka: LocalKafka, site: Site) -> None:
+def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
+    kafka: LocalKafka, installation: Installation
+) -> None:
     lost = replicas_per_broker(kafka)[4]
     kafka.stop_broker(4)
-    wait_until(lambda: 4 not in photograph(site).live_broker_ids, "the cluster to notice", 60)
-    run = planned(site, Wish(Goal.REPAIR))
-    approve(site, run)
-    made = carry_out(kafka, site, run)
+    wait_until(
+        lambda: 4 not in photograph(installation).live_broker_ids, "the cluster to notice", 60
+    )
+    run = planned(installation, RebalanceRequest(Goal.REPAIR))
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
     assert made.copied_replicas == lost > 0
     kafka.restart_broker(4)
-    wait_until(lambda: 4 in photograph(site).idle_broker_ids, "broker 4 to be back, with nothing", 60)
+    wait_until(
+        lambda: 4 in photograph(installation).idle_broker_ids,
+        "broker 4 to be back, with nothing",
+        60,
+    )
 
 
-def test_a_broker_is_removed_but_no_controller(kafka: LocalKafka, site: Site) -> None:
-    with pytest.raises(RefusedError, match="broker 3 cannot be removed yet: a controller runs there"):
-        planned(site, Wish(Goal.REMOVE_BROKERS, (3,)))
-    run = planned(site, Wish(Goal.ADD_BROKERS, (4,)))
-    approve(site, run)
-    carry_out(kafka, site, run)
-    run = planned(site, Wish(Goal.REMOVE_BROKERS, (4,)))
-    approve(site, run)
-    made = carry_out(kafka, site, run)
+def test_a_broker_is_removed_but_no_controller(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    with pytest.raises(
+        RefusedError, match="broker 3 cannot be removed yet: a controller runs there"
+    ):
+        planned(installation, RebalanceRequest(Goal.REMOVE_BROKERS, (3,)))
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
+    approve(installation, run)
+    carry_out(kafka, installation, run)
+    run = planned(installation, RebalanceRequest(Goal.REMOVE_BROKERS, (4,)))
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
     assert made.copied_replicas == made.lower_bound.replicas
     assert replicas_per_broker(kafka)[4] == 0
-    verdict = pipeline.removal_verdict(site, made)
+    verdict = pipeline.removal_verdict(installation, made)
     assert verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two looks)"

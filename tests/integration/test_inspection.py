@@ -14,7 +14,7 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin import connect, eligible
-from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.kafka_admin.cluster_admin import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import Asked, GroupMembers
@@ -59,47 +59,75 @@ def reader(kafka: LocalKafka) -> Iterator[BothClients]:
 
 
 def photograph(reader: BothClients) -> ClusterSnapshot:
-    return take_snapshot(reader, cluster="demo", snapshot_id="demo-1", observed_at=datetime.now(UTC))
+    return take_snapshot(
+        reader, cluster="demo", snapshot_id="demo-1", observed_at=datetime.now(UTC)
+    )
 
 
-def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(kafka: LocalKafka, reader: BothClients) -> None:
+def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
+    kafka: LocalKafka, reader: BothClients
+) -> None:
     before = reader.describe_quorum()
-    text = kafka.tool(QUORUM, "--bootstrap-server", kafka.bootstrap_string, "describe", "--status").stdout
+    text = kafka.tool(
+        QUORUM, "--bootstrap-server", kafka.bootstrap_string, "describe", "--status"
+    ).stdout
     after = reader.describe_quorum()
     assert before is not None
     assert after is not None
     told = dict(re.findall(r"^(\w+):\s+(.*)$", text, re.MULTILINE))
-    assert (before.leader_id, before.leader_epoch) == (int(told["LeaderId"]), int(told["LeaderEpoch"]))
+    assert (before.leader_id, before.leader_epoch) == (
+        int(told["LeaderId"]),
+        int(told["LeaderEpoch"]),
+    )
     assert before.high_watermark <= int(told["HighWatermark"]) <= after.high_watermark
-    assert [v.node_id for v in before.voters] == sorted(map(int, re.findall(r'"id": (\d+)', told["CurrentVoters"])))
+    assert [v.node_id for v in before.voters] == sorted(
+        map(int, re.findall(r'"id": (\d+)', told["CurrentVoters"]))
+    )
     assert [o.node_id for o in before.observers] == sorted(
         map(int, re.findall(r'"id": (\d+)', told["CurrentObservers"]))
     )
-    # By the leader's own clock: nobody is far behind, and it is no other clock than everybody's here.
+    # By the leader's own clock: nobody is far behind, and it is no other clock than everybody's
+    # here.
     assert before.now_ms is not None
     assert abs(before.now_ms / 1000 - datetime.now(UTC).timestamp()) < 120
     assert all(0 <= before.now_ms - (node.last_caught_up_ms or 0) < 10_000 for node in before.nodes)
     assert all(is_static(voter) for voter in before.voters)
 
 
-def test_configs_features_and_versions_of_all_brokers_with_their_levels(kafka: LocalKafka, reader: BothClients) -> None:
-    change = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
+def test_configs_features_and_versions_of_all_brokers_with_their_levels(
+    kafka: LocalKafka, reader: BothClients
+) -> None:
+    change = (
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-default",
+        "--add-config",
+        "log.cleaner.threads=2",
+    )
     kafka.tool(CONFIGS, "--bootstrap-server", kafka.bootstrap_string, *change)
     wait_until(
-        lambda: "log.cleaner.threads" in inspect(reader, photograph(reader)).cluster_defaults, "the default", SECONDS
+        lambda: "log.cleaner.threads" in inspect(reader, photograph(reader)).cluster_defaults,
+        "the default",
+        SECONDS,
     )
     told = inspect(reader, photograph(reader), operator=reader)
     assert not told.unanswered
     assert sorted(told.broker_configs) == [1, 2, 3, 4, 5]
     assert told.broker_configs[4]["broker.rack"] == ConfigValue("d", ConfigSource.STATIC_BROKER)
-    assert told.broker_configs[4]["log.cleaner.threads"] == ConfigValue("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert told.broker_configs[4]["log.cleaner.threads"] == ConfigValue(
+        "2", ConfigSource.DYNAMIC_DEFAULT_BROKER
+    )
     assert told.broker_configs[4]["default.replication.factor"].source is ConfigSource.DEFAULT
-    # A new cluster with eligible leader replicas (KIP-966) sets min.insync.replicas there by itself.
+    # A new cluster with eligible leader replicas (KIP-966) sets min.insync.replicas there by
+    # itself.
     assert told.cluster_defaults == {
         key: ConfigValue(value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         for key, value in (("log.cleaner.threads", "2"), ("min.insync.replicas", "1"))
     }
-    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue("2", ConfigSource.DYNAMIC_TOPIC)
+    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
+        "2", ConfigSource.DYNAMIC_TOPIC
+    )
     assert told.topic_configs["single"]["min.insync.replicas"].value == "1"
     assert told.features[1] == told.features[5]
     level = told.features[1]["metadata.version"]
@@ -109,7 +137,9 @@ def test_configs_features_and_versions_of_all_brokers_with_their_levels(kafka: L
     assert (told.refused, told.reassignments, told.eligible_leaders) == ({}, {}, {})
 
 
-def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(kafka: LocalKafka) -> None:
+def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(
+    kafka: LocalKafka,
+) -> None:
     outcomes: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_string, "acks": "all"})
     producer.produce("capped", b"x", on_delivery=lambda error, _: outcomes.append(error))
@@ -118,7 +148,11 @@ def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(k
     assert (
         "capped"
         in kafka.tool(
-            TOPICS, "--bootstrap-server", kafka.bootstrap_string, "--describe", "--under-min-isr-partitions"
+            TOPICS,
+            "--bootstrap-server",
+            kafka.bootstrap_string,
+            "--describe",
+            "--under-min-isr-partitions",
         ).stdout
     )
 
@@ -138,16 +172,29 @@ def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
     expected = {name: GroupMembers(name, "Stable", 2, 1, ("single",)) for name in ("old", "new")}
     with ExitStack() as stack:
         consumers = []
-        for name, protocol in (("old", "classic"), ("old", "classic"), ("new", "consumer"), ("new", "consumer")):
+        for name, protocol in (
+            ("old", "classic"),
+            ("old", "classic"),
+            ("new", "consumer"),
+            ("new", "consumer"),
+        ):
             consumer = Consumer(
-                {"bootstrap.servers": kafka.bootstrap_string, "group.id": name, "group.protocol": protocol}
+                {
+                    "bootstrap.servers": kafka.bootstrap_string,
+                    "group.id": name,
+                    "group.protocol": protocol,
+                }
             )
             stack.callback(consumer.close)
             consumer.subscribe(["single"])
             consumers.append(consumer)
         wait_until(both_are_stable, f"both groups to settle, now {settled()}", SECONDS)
     ended = {name: GroupMembers(name, "Empty", 0, 0, ()) for name in expected}
-    wait_until(lambda: {g.group: g for g in reader.describe_groups()} == ended, "both groups to be empty", SECONDS)
+    wait_until(
+        lambda: {g.group: g for g in reader.describe_groups()} == ended,
+        "both groups to be empty",
+        SECONDS,
+    )
 
 
 def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
@@ -164,16 +211,22 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     facts = AuditFacts(datetime.now(UTC), snapshot, policy, resolve(policy.audit), inspection=told)
     columns = facts.partitions
     names = [
-        f"{columns.topics[at]}-{number}" for at, number in zip(columns.topic_of, columns.numbers.tolist(), strict=True)
+        f"{columns.topics[at]}-{number}"
+        for at, number in zip(columns.topic_of, columns.numbers.tolist(), strict=True)
     ]
 
     def ours(chosen: object) -> set[str]:
         return {name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen}  # type: ignore[call-overload]
 
     assert ours(columns.in_sync < columns.wanted) == _listed(kafka, "--under-replicated-partitions")
-    # The tool compares with the config alone; the broker caps it at the factor, and takes records (see below).
-    assert ours(columns.in_sync < columns.needed) == _listed(kafka, "--under-min-isr-partitions") - {"capped-0"}
-    assert ours(columns.in_sync == columns.needed) - {"capped-0"} == _listed(kafka, "--at-min-isr-partitions")
+    # The tool compares with the config alone; the broker caps it at the factor, and takes records
+    # (see below).
+    assert ours(columns.in_sync < columns.needed) == _listed(
+        kafka, "--under-min-isr-partitions"
+    ) - {"capped-0"}
+    assert ours(columns.in_sync == columns.needed) - {"capped-0"} == _listed(
+        kafka, "--at-min-isr-partitions"
+    )
     assert ours(columns.leaders < 0) == _listed(kafka, "--unavailable-partitions")
 
     found = find(facts)
@@ -188,10 +241,15 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
         ("eligible-leaders", "topic spread"),
         ("quorum-static", "quorum"),
     } <= {finding.key for finding in found}
-    # The ISR of a partition whose last replica died is empty with KIP-966: who may lead it is told there alone.
+    # The ISR of a partition whose last replica died is empty with KIP-966: who may lead it is told
+    # there alone.
     alone = TopicPartition("lonely", 0)
-    assert told.eligible_leaders == dict.fromkeys((alone, *(TopicPartition("spread", n) for n in range(2))), (4,))
-    assert "needed: broker 4" in next(one.seen for one in found if one.key == ("partitions-offline", "topic lonely"))
+    assert told.eligible_leaders == dict.fromkeys(
+        (alone, *(TopicPartition("spread", n) for n in range(2))), (4,)
+    )
+    assert "needed: broker 4" in next(
+        one.seen for one in found if one.key == ("partitions-offline", "topic lonely")
+    )
     monkeypatch.setattr(eligible, "PARTITIONS_PER_PAGE", 1)
     every = [topic.topic for topic in reader.describe_topics()]
     assert reader.list_eligible_leaders([*every, "no-such-topic"]) == told.eligible_leaders
@@ -200,9 +258,16 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
 
 
 def _isr(reader: BothClients, topic: str) -> set[tuple[int, ...]]:
-    return {tuple(sorted(p.isr)) for found in reader.describe_topics([topic]) for p in found.partitions}
+    return {
+        tuple(sorted(p.isr)) for found in reader.describe_topics([topic]) for p in found.partitions
+    }
 
 
 def _listed(kafka: LocalKafka, which: str) -> set[str]:
-    text = kafka.tool(TOPICS, "--bootstrap-server", kafka.bootstrap_string, "--describe", which).stdout
-    return {f"{topic}-{number}" for topic, number in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", text)}
+    text = kafka.tool(
+        TOPICS, "--bootstrap-server", kafka.bootstrap_string, "--describe", which
+    ).stdout
+    return {
+        f"{topic}-{number}"
+        for topic, number in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", text)
+    }

@@ -16,7 +16,7 @@ import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import BrokerSilentError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.kafka_admin.cluster_admin import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
@@ -36,10 +36,18 @@ from tests.pictures import simulated
 
 MB = 1_000_000
 SECONDS = 20.0
-LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_LIST, FOLLOWER_LIST = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
 THROTTLE_KEYS = (LEADER_LIST, FOLLOWER_LIST, LEADER_RATE, FOLLOWER_RATE)
-SET, DELETE, APPEND, SUBTRACT = (ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT"))
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT")
+)
 TopicTool, ConfigTool = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
 
 Wait = Callable[[float], None]
@@ -47,7 +55,9 @@ Wait = Callable[[float], None]
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Four brokers, the fourth with two log dirs; all leaders of `orders` on broker 1; topics appear when asked for."""
+    """Four brokers, the fourth with two log dirs; all leaders of `orders` on broker 1; topics
+    appear when asked for.
+    """
     brokers = [BrokerSpec(n, rack) for n, rack in ((1, "a"), (2, "b"), (3, "c"))]
     brokers.append(BrokerSpec(4, "d", log_dirs=2))
     properties = {"auto.create.topics.enable": "true", "broker.session.timeout.ms": "6000"}
@@ -84,7 +94,9 @@ def broker(broker_id: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
 
 
-def change(admin: ClusterAdmin, resource: ConfigResource, key: str, op: ConfigOperation, value: str = "") -> str:
+def change(
+    admin: ClusterAdmin, resource: ConfigResource, key: str, op: ConfigOperation, value: str = ""
+) -> str:
     return admin.alter_configs([ConfigChange(resource, key, op, value)]).errors.get(resource, "")
 
 
@@ -98,7 +110,10 @@ def freeze(kafka: LocalKafka, broker_id: int) -> None:
     threads = Path(f"/proc/{kafka.processes[broker_id].pid}/task")
 
     def all_stopped() -> bool:
-        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
+        states = [
+            (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            for thread in threads.iterdir()
+        ]
         return set(states) <= {"T", "t"}
 
     wait_until(all_stopped, f"broker {broker_id} to stand still", SECONDS)
@@ -109,7 +124,9 @@ def changed_records(kafka: LocalKafka) -> list[str]:
     log = kafka.home(1).log_directories[0] / "__cluster_metadata-0" / f"{0:020d}.log"
     tool = "org.apache.kafka.tools.DumpLogSegments"
     output = kafka.tool(tool, "--cluster-metadata-decoder", "--files", str(log)).stdout
-    payloads = [line.partition("payload: ")[2] for line in output.splitlines() if "payload: " in line]
+    payloads = [
+        line.partition("payload: ")[2] for line in output.splitlines() if "payload: " in line
+    ]
     return [kind for text in payloads if (kind := json.loads(text)["type"]) != "NO_OP_RECORD"]
 
 
@@ -127,34 +144,53 @@ def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalK
     assert {b.broker_id: b.rack for b in found.cluster.brokers} == {1: "a", 2: "b", 3: "c", 4: "d"}
 
 
-def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(kafka: LocalKafka, admin: BothClients) -> None:
+def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
     taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
     assert (taken.cluster_id, taken.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
     rows = [row for row in taken.partitions.to_pylist() if row["topic"] == "orders"]
-    assert [(row["leader"], row["replicas"], sorted(row["isr"])) for row in rows] == [(1, [1, 2, 3], [1, 2, 3])] * 6
-    assert [(row["earliest_offset"], row["latest_offset"]) for row in rows[:3]] == [(0, 400), (0, 100), (0, 0)]
+    assert [(row["leader"], row["replicas"], sorted(row["isr"])) for row in rows] == [
+        (1, [1, 2, 3], [1, 2, 3])
+    ] * 6
+    assert [(row["earliest_offset"], row["latest_offset"]) for row in rows[:3]] == [
+        (0, 400),
+        (0, 100),
+        (0, 0),
+    ]
     assert 4 * MB <= rows[0]["size_bytes"] <= 4.2 * MB
     topics = {row["topic"]: row for row in taken.topics.to_pylist()}
     described = kafka.tool(
         TopicTool, "--bootstrap-server", kafka.bootstrap[0], "--describe", "--topic", "orders"
     ).stdout
-    shown_id = base64.urlsafe_b64encode(uuid.UUID(topics["orders"]["topic_id"]).bytes).decode().rstrip("=")
+    shown_id = (
+        base64.urlsafe_b64encode(uuid.UUID(topics["orders"]["topic_id"]).bytes).decode().rstrip("=")
+    )
     assert f"TopicId: {shown_id}" in described
-    assert (topics["orders"]["min_insync_replicas"], topics["pairs"]["min_insync_replicas"]) == (2, 1)
+    assert (topics["orders"]["min_insync_replicas"], topics["pairs"]["min_insync_replicas"]) == (
+        2,
+        1,
+    )
     disks = {row["broker_id"]: row["disk_total_bytes"] for row in taken.brokers.to_pylist()}
     assert disks[4] == disks[1]  # two dirs, one file system
     log_dirs = taken.log_dirs.to_pylist()
     assert {(row["broker_id"], row["log_dir"]) for row in log_dirs} == {
-        (number, str(directory)) for number in (1, 2, 3, 4) for directory in kafka.home(number).log_directories
+        (number, str(directory))
+        for number in (1, 2, 3, 4)
+        for directory in kafka.home(number).log_directories
     }
     assert len(log_dirs) == 5  # broker 4 has two
-    assert all(row["total_bytes"] >= row["usable_bytes"] > 0 and row["error"] is None for row in log_dirs)
+    assert all(
+        row["total_bytes"] >= row["usable_bytes"] > 0 and row["error"] is None for row in log_dirs
+    )
     quorum = taken.tables["quorum"].to_pylist()
     assert [row["role"] for row in quorum] == ["leader", "voter", "voter", "observer"]
     assert quorum[3]["node_id"] == 4
 
 
-def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: LocalKafka, admin: BothClients) -> None:
+def test_reading_never_writes_even_where_asking_could_create_a_topic(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
     before = changed_records(kafka)
     ghost = TopicPartition("ghost", 0)
     for _ in range(2):
@@ -170,8 +206,14 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(kafka: Loca
     assert changed_records(kafka) == before
     assert "ghost" not in {found.topic for found in admin.describe_topics()}
     # The proof that this cluster would have: another client asks for metadata by name.
-    AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics("other-ghost", timeout=SECONDS)
-    wait_until(lambda: bool(admin.describe_topics(["other-ghost"])), "the topic made by asking for it", SECONDS)
+    AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics(
+        "other-ghost", timeout=SECONDS
+    )
+    wait_until(
+        lambda: bool(admin.describe_topics(["other-ghost"])),
+        "the topic made by asking for it",
+        SECONDS,
+    )
 
 
 def test_brokers_of_one_release_speak_the_same(admin: BothClients) -> None:
@@ -189,19 +231,30 @@ def test_throttle_keys_that_are_set_are_in_the_photograph(admin: BothClients) ->
     rows = [tuple(row.values()) for row in taken.throttles.to_pylist()]
     assert rows == [("broker", "3", FOLLOWER_RATE, "5"), ("topic", "orders", LEADER_LIST, "")]
     admin.alter_configs(
-        [ConfigChange(topic("orders"), LEADER_LIST, DELETE), ConfigChange(broker(3), FOLLOWER_RATE, DELETE)]
+        [
+            ConfigChange(topic("orders"), LEADER_LIST, DELETE),
+            ConfigChange(broker(3), FOLLOWER_RATE, DELETE),
+        ]
     )
 
 
-def test_a_topic_config_is_read_from_the_broker_that_was_named(kafka: LocalKafka, admin: BothClients) -> None:
+def test_a_topic_config_is_read_from_the_broker_that_was_named(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
     """A frozen broker alone is asked, and does not answer, though any other could."""
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as impatient:
-        assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+        assert topic("orders") in impatient.describe_configs(
+            [topic("orders")], [LEADER_LIST], via_broker=4
+        )
         freeze(kafka, 4)
         try:
-            with pytest.raises(BrokerSilentError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"):
+            with pytest.raises(
+                BrokerSilentError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"
+            ):
                 impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
-            assert topic("orders") in impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=3)
+            assert topic("orders") in impatient.describe_configs(
+                [topic("orders")], [LEADER_LIST], via_broker=3
+            )
         finally:
             kafka.thaw_broker(4)
     kafka.wait_until_ready()
@@ -233,11 +286,28 @@ def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
     stop += [ConfigChange(topic(name), FOLLOWER_LIST, SET, "*") for name in ("orders", "pairs")]
     assert not admin.alter_configs(stop).errors
     wait(1.0)
-    for target in [(4, 2, 3), (4, 2, 3), (2, 4, 3), None, (1, 2, 3)]:  # again, another order, cancel, order back
+    for target in [
+        (4, 2, 3),
+        (4, 2, 3),
+        (2, 4, 3),
+        None,
+        (1, 2, 3),
+    ]:  # again, another order, cancel, order back
         submit(orders, target)
-    for target in [(4, 2, 3), (1, 2, 3), None, None]:  # going back hangs; cancelled; nothing left to cancel
+    for target in [
+        (4, 2, 3),
+        (1, 2, 3),
+        None,
+        None,
+    ]:  # going back hangs; cancelled; nothing left to cancel
         submit(orders, target)
-    for target in [(1, 4, 3), (1, 4, 2), (1, 2, 3, 4), None, (1, 2, 3)]:  # another target; a larger one
+    for target in [
+        (1, 4, 3),
+        (1, 4, 2),
+        (1, 2, 3, 4),
+        None,
+        (1, 2, 3),
+    ]:  # another target; a larger one
         submit(orders, target)
     for target in [(3, 1, 2), (1, 2), (1, 2, 2), (1, 2, 9), (1, 2, 3)]:  # order alone; refusals
         submit(orders, target)
@@ -249,7 +319,9 @@ def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
 
 
 def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: BothClients) -> None:
-    picture = "\n".join([*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"])
+    picture = "\n".join(
+        [*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"]
+    )
     model = simulated(picture, racks="1=a 2=b 3=c 4=d")
     expected = reassignments(model, model.advance)
     assert reassignments(admin, time.sleep) == expected
@@ -258,7 +330,7 @@ def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: BothCl
 def test_for_older_brokers_the_replication_factor_is_compared_here(
     admin: BothClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterpoise.kafka_admin.wire.Wire.highest_version", lambda *_: 0)
+    monkeypatch.setattr("counterpoise.kafka_admin.broker_client.Wire.highest_version", lambda *_: 0)
     key, other = TopicPartition("moves", 1), TopicPartition("moves", 0)
     results = admin.alter_reassignments({key: (1, 2), other: (1, 2, 3)})
     assert results.accepted == (other,)
@@ -277,7 +349,10 @@ def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
         refusal = change(admin, resource, key, op, value)
         wait(0.2)
         seen.append((str(op), value, refusal.partition(":")[0], told(admin, resource, key)))
-    good, bad = ConfigChange(broker(1), LEADER_RATE, SET, "5"), ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5")
+    good, bad = (
+        ConfigChange(broker(1), LEADER_RATE, SET, "5"),
+        ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5"),
+    )
     ghost = ConfigChange(topic("ghost"), LEADER_LIST, SET, "*")
     results = admin.alter_configs([good, bad, ghost])
     wait(0.3)
@@ -302,7 +377,15 @@ LIST_STEPS = [
     (SET, "7:77,7:77"),
     (DELETE, ""),
 ]
-RATE_STEPS = [(SET, "-5"), (SET, "abc"), (SET, "0"), (SET, "5"), (APPEND, "5"), (DELETE, ""), (DELETE, "")]
+RATE_STEPS = [
+    (SET, "-5"),
+    (SET, "abc"),
+    (SET, "0"),
+    (SET, "5"),
+    (APPEND, "5"),
+    (DELETE, ""),
+    (DELETE, ""),
+]
 
 
 def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: BothClients) -> None:
@@ -311,12 +394,18 @@ def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: BothCli
     assert config_story(admin, time.sleep) == expected
 
 
-def test_configs_of_many_resources_are_changed_and_restored_exactly(kafka: LocalKafka, admin: BothClients) -> None:
-    change(admin, topic("moves"), FOLLOWER_LIST, SET, "")  # set, though empty: another thing than unset
+def test_configs_of_many_resources_are_changed_and_restored_exactly(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
+    change(
+        admin, topic("moves"), FOLLOWER_LIST, SET, ""
+    )  # set, though empty: another thing than unset
     resources = [topic("moves"), topic("orders"), *(broker(n) for n in (1, 2, 3, 4))]
 
     def empty_but_set() -> bool:
-        return told(admin, topic("moves"), FOLLOWER_LIST) == ConfigValue("", ConfigSource.DYNAMIC_TOPIC)
+        return told(admin, topic("moves"), FOLLOWER_LIST) == ConfigValue(
+            "", ConfigSource.DYNAMIC_TOPIC
+        )
 
     wait_until(empty_but_set, "the empty list", SECONDS)
     before = admin.describe_configs(resources, THROTTLE_KEYS)
@@ -331,29 +420,50 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(kafka: Local
         now = admin.describe_configs(resources, THROTTLE_KEYS)
         lists = [now[r][FOLLOWER_LIST].value for r in resources[:2]]
         rates = [now[r].get(key) for r in resources[2:] for key in (LEADER_RATE, FOLLOWER_RATE)]
-        return lists == ["0:4"] * 2 and rates == [ConfigValue("1000000", ConfigSource.DYNAMIC_BROKER)] * 8
+        return (
+            lists == ["0:4"] * 2
+            and rates == [ConfigValue("1000000", ConfigSource.DYNAMIC_BROKER)] * 8
+        )
 
     wait_until(all_told, "the throttles", SECONDS)
-    undo = [ConfigChange(c.resource, c.key, DELETE) for c in changes if c.resource != topic("moves")]
+    undo = [
+        ConfigChange(c.resource, c.key, DELETE) for c in changes if c.resource != topic("moves")
+    ]
     admin.alter_configs([*undo, ConfigChange(topic("moves"), FOLLOWER_LIST, SUBTRACT, "0:4")])
-    wait_until(lambda: admin.describe_configs(resources, THROTTLE_KEYS) == before, "the configs as before", SECONDS)
+    wait_until(
+        lambda: admin.describe_configs(resources, THROTTLE_KEYS) == before,
+        "the configs as before",
+        SECONDS,
+    )
     change(admin, topic("moves"), FOLLOWER_LIST, DELETE)
     where = ("--bootstrap-server", kafka.bootstrap[0], "--describe", "--entity-type", "brokers")
     described = kafka.tool(ConfigTool, *where).stdout
     assert "Dynamic configs for broker 1" in described and "throttled" not in described
 
 
-def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(admin: BothClients) -> None:
+def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(
+    admin: BothClients,
+) -> None:
     key, rate = TopicPartition("moves", 0), 2 * MB
-    changes = [ConfigChange(broker(n), k, SET, str(rate)) for n in (1, 2, 3, 4) for k in (LEADER_RATE, FOLLOWER_RATE)]
+    changes = [
+        ConfigChange(broker(n), k, SET, str(rate))
+        for n in (1, 2, 3, 4)
+        for k in (LEADER_RATE, FOLLOWER_RATE)
+    ]
     changes.append(ConfigChange(topic("moves"), LEADER_LIST, SET, "0:1,0:2,0:3"))
     changes.append(ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "0:4"))
     assert not admin.alter_configs(changes).errors
-    wait_until(lambda: told(admin, broker(4), FOLLOWER_RATE) is not None, "the rate at broker 4", SECONDS)
-    wait_until(lambda: told(admin, broker(1), LEADER_RATE) is not None, "the rate at broker 1", SECONDS)
+    wait_until(
+        lambda: told(admin, broker(4), FOLLOWER_RATE) is not None, "the rate at broker 4", SECONDS
+    )
+    wait_until(
+        lambda: told(admin, broker(1), LEADER_RATE) is not None, "the rate at broker 1", SECONDS
+    )
     began = time.monotonic()
     assert admin.alter_reassignments({key: (4, 2, 3)}).accepted == (key,)
-    assert admin.list_reassignments() == {key: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))}
+    assert admin.list_reassignments() == {
+        key: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))
+    }
     sizes: list[int] = []
 
     def is_done() -> bool:
@@ -361,7 +471,8 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
         return not admin.list_reassignments()
 
     wait_until(is_done, "the move", 60.0)
-    # 12 MB at 2 MB/s, though Kafka lets the first windows run faster; without a throttle, tenths of a second.
+    # 12 MB at 2 MB/s, though Kafka lets the first windows run faster; without a throttle, tenths of
+    # a second.
     assert time.monotonic() - began > 2.0
     assert any(0 < size < 12 * MB for size in sizes)
     admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
@@ -373,19 +484,25 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
     wait_until(leads, "broker 4 to lead", SECONDS)
     assert (
         "UNKNOWN_TOPIC"
-        in admin.elect_preferred_leaders([TopicPartition("ghost", 0)]).errors[TopicPartition("ghost", 0)]
+        in admin.elect_preferred_leaders([TopicPartition("ghost", 0)]).errors[
+            TopicPartition("ghost", 0)
+        ]
     )
 
 
 # -- brokers in trouble; last, since it takes the fourth one away
 
 
-def test_a_frozen_broker_is_left_out_and_holds_up_nothing(kafka: LocalKafka, admin: BothClients) -> None:
+def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
     """Until its session ends it counts as live; every call goes to somebody who answers."""
     brokers = [broker(n) for n in (1, 2, 3, 4)]
     lonely, orders = TopicPartition("lonely", 0), TopicPartition("orders", 1)
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=2.0)) as impatient:
-        assert set(impatient.describe_configs(brokers, THROTTLE_KEYS)) == set(brokers)  # connections are there
+        assert set(impatient.describe_configs(brokers, THROTTLE_KEYS)) == set(
+            brokers
+        )  # connections are there
         freeze(kafka, 4)
         try:
             for _ in range(8):  # a new connection meets it as well
@@ -398,21 +515,27 @@ def test_a_frozen_broker_is_left_out_and_holds_up_nothing(kafka: LocalKafka, adm
             assert {d.broker_id for d in impatient.describe_log_dirs([1, 4])} == {1}
             for _ in range(5):  # of which some would meet the frozen one
                 assert impatient.list_reassignments() == {}
-                assert [found.topic for found in impatient.describe_topics(["orders"])] == ["orders"]
+                assert [found.topic for found in impatient.describe_topics(["orders"])] == [
+                    "orders"
+                ]
                 assert impatient.alter_reassignments({orders: (1, 2, 3)}).errors == {}
                 assert impatient.elect_preferred_leaders([orders]).errors == {}
                 assert change(impatient, topic("orders"), LEADER_LIST, SET, "0:1") == ""
             assert change(impatient, topic("orders"), LEADER_LIST, DELETE) == ""
             assert set(impatient.list_offsets([lonely, orders])) == {orders}
             assert 4 not in impatient.describe_versions()
-            taken = take_snapshot(impatient, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+            taken = take_snapshot(
+                impatient, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC)
+            )
             assert set(taken.log_dirs["broker_id"].to_pylist()) == {1, 2, 3}
         finally:
             kafka.thaw_broker(4)
     kafka.wait_until_ready()
 
 
-def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(kafka: LocalKafka) -> None:
+def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(
+    kafka: LocalKafka,
+) -> None:
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5)) as impatient:
         impatient.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
         freeze(kafka, 4)
@@ -440,13 +563,17 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
     """The broker freezes between the question whether it answers and the change."""
     key = TopicPartition("moves", 1)
     with ExitStack() as stack:
-        made = [connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5) for _ in range(3)]
+        made = [
+            connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5) for _ in range(3)
+        ]
         moving, electing, listing = [stack.enter_context(closing(admin)) for admin in made]
         for admin in made:  # a connection is there
             admin.describe_configs([topic("moves")], [LEADER_LIST], via_broker=4)
         before = moving.describe_topics(["moves"])[0].partitions[1].replicas
         after = (*before[1:], before[0])
-        monkeypatch.setattr("counterpoise.kafka_admin.wire.Wire.answering_broker", lambda _: 4)
+        monkeypatch.setattr(
+            "counterpoise.kafka_admin.broker_client.Wire.answering_broker", lambda _: 4
+        )
         freeze(kafka, 4)
         try:
             for call in (
@@ -464,7 +591,9 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
 
         def it_came() -> bool:
             replicas = moving.describe_topics(["moves"])[0].partitions[1].replicas
-            listed = moving.describe_configs([topic("moves")], [LEADER_LIST])[topic("moves")][LEADER_LIST].value
+            listed = moving.describe_configs([topic("moves")], [LEADER_LIST])[topic("moves")][
+                LEADER_LIST
+            ].value
             return (replicas, listed) == (after, "1:1")
 
         wait_until(it_came, "the late changes", SECONDS)
@@ -472,7 +601,9 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
         change(moving, topic("moves"), LEADER_LIST, DELETE)
 
 
-def test_a_killed_broker_is_described_as_fenced_and_fails_fast(kafka: LocalKafka, admin: BothClients) -> None:
+def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
+    kafka: LocalKafka, admin: BothClients
+) -> None:
     lonely = TopicPartition("lonely", 0)
     assert admin.list_offsets([lonely]) == {lonely: (0, 0)}
     kafka.kill_broker(4)
@@ -484,12 +615,18 @@ def test_a_killed_broker_is_described_as_fenced_and_fails_fast(kafka: LocalKafka
             assert newcomer.describe_topics(["orders"])[0].topic == "orders"
     refusal = change(admin, broker(4), LEADER_RATE, SET, "1")
     assert refusal and "no answer" not in refusal  # nothing was sent: it will not come later
-    wait_until(lambda: 4 not in admin.describe_cluster().live_broker_ids, "broker 4 to be fenced", SECONDS)
+    wait_until(
+        lambda: 4 not in admin.describe_cluster().live_broker_ids, "broker 4 to be fenced", SECONDS
+    )
     assert [b.is_fenced for b in admin.describe_cluster().brokers] == [False, False, False, True]
     assert admin.describe_log_dirs([4]) == ()
     assert set(admin.describe_versions()) == {1, 2, 3}
-    assert admin.list_offsets([lonely, TopicPartition("orders", 1)]) == {TopicPartition("orders", 1): (0, 100)}
-    assert "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
+    assert admin.list_offsets([lonely, TopicPartition("orders", 1)]) == {
+        TopicPartition("orders", 1): (0, 100)
+    }
+    assert (
+        "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
+    )
     taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
     assert (taken.registered_broker_ids, taken.live_broker_ids) == ((1, 2, 3, 4), (1, 2, 3))
     row = next(row for row in taken.partitions.to_pylist() if row["topic"] == "lonely")

@@ -1,4 +1,6 @@
-"""Both Kafka clients at secured listeners of a real broker: every usual mistake there, and permissions."""
+"""Both Kafka clients at secured listeners of a real broker: every usual mistake there, and
+permissions.
+"""
 
 import logging
 import re
@@ -22,7 +24,7 @@ import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.both_clients import BothClients
+from counterpoise.kafka_admin.cluster_admin import BothClients
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
 from local_kafka import TopicSpec, create_topics
@@ -62,7 +64,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             )
         properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
         properties["sasl.enabled.mechanisms"] = "PLAIN"
-        properties["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        properties["authorizer.class.name"] = (
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        )
         properties["super.users"] = "User:ANONYMOUS;User:me"  # the broker itself comes as ANONYMOUS
         cluster.stop_broker(1)
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -83,17 +87,27 @@ def test_both_clients_pass_a_secured_listener(
     extra |= {"ssl_ca_location": str(secured.ca)} if "SSL" in protocol else {}
     with closing(connect(settings(secured.addresses[protocol], **extra))) as admin:
         assert [d.broker_id for d in admin.describe_log_dirs()] == [1]
-        assert admin.describe_cluster().brokers[0].port == int(secured.addresses[protocol].rpartition(":")[2])
+        assert admin.describe_cluster().brokers[0].port == int(
+            secured.addresses[protocol].rpartition(":")[2]
+        )
     assert "hush-hush" not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("at", "extra", "reason"),
     [
-        ("PLAINTEXT", {"security_protocol": "SSL"}, 'it does not speak TLS, but "security.protocol" is SSL'),
+        (
+            "PLAINTEXT",
+            {"security_protocol": "SSL"},
+            'it does not speak TLS, but "security.protocol" is SSL',
+        ),
         ("PLAINTEXT", SASL, "SASL PLAIN failed"),
         ("SASL_PLAINTEXT", {}, 'it wants SASL (PLAIN), but "security.protocol" is PLAINTEXT'),
-        ("SASL_PLAINTEXT", SASL | {"sasl_password": "wrong"}, "SASL PLAIN failed: .*Invalid username or password"),
+        (
+            "SASL_PLAINTEXT",
+            SASL | {"sasl_password": "wrong"},
+            "SASL PLAIN failed: .*Invalid username or password",
+        ),
         (
             "SASL_PLAINTEXT",
             SASL | {"sasl_mechanism": "SCRAM-SHA-256"},
@@ -121,7 +135,15 @@ def test_every_mistake_at_a_secured_listener_is_named(
 
 # What a principal is allowed to do in turn, and what is then still refused.
 GRANTS = (
-    (None, {"set a broker's throttle rate", "set a topic's throttle lists", "reassign partitions", "elect leaders"}),
+    (
+        None,
+        {
+            "set a broker's throttle rate",
+            "set a topic's throttle lists",
+            "reassign partitions",
+            "elect leaders",
+        },
+    ),
     (
         (ResourceType.TOPIC, "orders", AclOperation.ALTER_CONFIGS),
         {"set a broker's throttle rate", "reassign partitions", "elect leaders"},
@@ -144,7 +166,13 @@ def test_what_the_principal_may_not_do_is_found_and_nothing_changes(secured: Sec
             if grant is not None:
                 type_, name, operation = grant
                 binding = AclBinding(
-                    type_, name, ResourcePatternType.LITERAL, "User:limited", "*", operation, AclPermissionType.ALLOW
+                    type_,
+                    name,
+                    ResourcePatternType.LITERAL,
+                    "User:limited",
+                    "*",
+                    operation,
+                    AclPermissionType.ALLOW,
                 )
                 acls.create_acls([binding])[binding].result(10)
 
@@ -158,7 +186,10 @@ def test_what_the_principal_may_not_do_is_found_and_nothing_changes(secured: Sec
 
 
 def everything(admin: BothClients) -> tuple[object, ...]:
-    resources = [ConfigResource(ConfigResourceType.TOPIC, "orders"), ConfigResource(ConfigResourceType.BROKER, "1")]
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, "orders"),
+        ConfigResource(ConfigResourceType.BROKER, "1"),
+    ]
     return (
         admin.describe_topics(),
         admin.list_reassignments(),

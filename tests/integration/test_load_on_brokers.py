@@ -8,14 +8,15 @@ import pytest
 
 import local_kafka
 from counterpoise import pipeline
-from counterpoise.installation import FileConnections, Site
+from counterpoise.installation import FileConnections, Installation
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, SteadyProducer, TopicSpec, create_topics
 from local_processes import wait_until
 
 RECORDS_PER_SECOND = 100
 RECORD_BYTES = 5_000
-RECORDS_BETWEEN = 2_500  # between the two photographs: 25 seconds, beside which the time of a photograph is little
+# between the two photographs: 25 seconds, beside which the time of a photograph is little
+RECORDS_BETWEEN = 2_500
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def kafka(tmp_path: Path) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, kafka: LocalKafka) -> Iterator[Site]:
+def installation(tmp_path: Path, kafka: LocalKafka) -> Iterator[Installation]:
     environment = {
         "COUNTERPOISE_STORE": str(tmp_path / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",
@@ -34,27 +35,43 @@ def site(tmp_path: Path, kafka: LocalKafka) -> Iterator[Site]:
     }
     known = parse_settings("clusters: {local: {connection: local}}", where="here")
     connections = FileConnections(tmp_path / "none.yaml", environment)
-    with Site(Locations.from_environment(environment), connections, known_clusters=known) as site:
-        yield site
+    with Installation(
+        Locations.from_environment(environment), connections, known_clusters=known
+    ) as installation:
+        yield installation
 
 
-def test_bytes_in_are_those_of_a_producer_of_known_rate(kafka: LocalKafka, site: Site) -> None:
-    begin = site.clock()
-    with SteadyProducer(kafka.bootstrap_string, "orders", RECORDS_PER_SECOND, RECORD_BYTES) as producer:
+def test_bytes_in_are_those_of_a_producer_of_known_rate(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    begin = installation.clock()
+    with SteadyProducer(
+        kafka.bootstrap_string, "orders", RECORDS_PER_SECOND, RECORD_BYTES
+    ) as producer:
         wait_until(lambda: producer.acknowledged >= RECORDS_PER_SECOND, "the first records", 60)
-        pipeline.snapshot(site, "local", begin)
+        pipeline.snapshot(installation, "local", begin)
         until = producer.acknowledged + RECORDS_BETWEEN
-        wait_until(lambda: producer.acknowledged >= until, "enough records between the photographs", 120)
-        pipeline.snapshot(site, "local", begin + timedelta(minutes=1))
+        wait_until(
+            lambda: producer.acknowledged >= until, "enough records between the photographs", 120
+        )
+        pipeline.snapshot(installation, "local", begin + timedelta(minutes=1))
     assert not producer.failed, producer.last_error
-    assert pipeline.analyse(site, "round", lambda _: None) == ["local"]
-    newest = max(site.results.of_cluster("local"))
+    assert pipeline.analyse(installation, "round", lambda _: None) == ["local"]
+    newest = max(installation.results.of_cluster("local"))
     expected = RECORDS_PER_SECOND * RECORD_BYTES
-    (orders,) = (row for row in site.results.table("topic_load", {newest}).to_pylist() if row["topic"] == "orders")
+    (orders,) = (
+        row
+        for row in installation.results.table("topic_load", {newest}).to_pylist()
+        if row["topic"] == "orders"
+    )
     assert orders["bytes_in_per_second"] == pytest.approx(expected, rel=0.1)
-    brokers = site.results.table("broker_load", {newest}).to_pylist()
+    brokers = installation.results.table("broker_load", {newest}).to_pylist()
     for rate in ("leader_bytes_in_per_second", "follower_bytes_in_per_second"):
         assert sum(row[rate] or 0 for row in brokers) == pytest.approx(expected, rel=0.1)
-    dirs = site.results.table("log_dir_load", {newest}).to_pylist()
-    copies = site.archive.read_snapshot("local", newest).replicas["size_bytes"].to_pylist()
-    assert sum(row["held_bytes"] for row in dirs) == sum(copies) > 2 * RECORD_BYTES * RECORDS_PER_SECOND
+    dirs = installation.results.table("log_dir_load", {newest}).to_pylist()
+    copies = installation.archive.read_snapshot("local", newest).replicas["size_bytes"].to_pylist()
+    assert (
+        sum(row["held_bytes"] for row in dirs)
+        == sum(copies)
+        > 2 * RECORD_BYTES * RECORDS_PER_SECOND
+    )

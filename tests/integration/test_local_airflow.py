@@ -30,9 +30,15 @@ hello()
 def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
-    (dags / "hello.py").write_text(HELLO.replace("schedule=None", 'schedule=None, params={"name": "nobody"}'))
+    (dags / "hello.py").write_text(
+        HELLO.replace("schedule=None", 'schedule=None, params={"name": "nobody"}')
+    )
     with LocalAirflow(tmp_path / "home", dags=dags, plugins=PLUGINS) as airflow:
-        pids = [pid for process in airflow.processes.values() for pid in (process.pid, process.keeper_pid)]
+        pids = [
+            pid
+            for process in airflow.processes.values()
+            for pid in (process.pid, process.keeper_pid)
+        ]
         assert stat.S_IMODE(airflow.home.passwords_file.stat().st_mode) == 0o600
         check_a_run(airflow.api("alice"))
         check_who_may_do_what(airflow)

@@ -42,8 +42,13 @@ with local_kafka.running(Path(sys.argv[1]), brokers=1) as kafka:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    brokers = [BrokerSpec(1, "a"), BrokerSpec(2, "b", log_dirs=2), BrokerSpec(3, "c", {"num.io.threads": "3"})]
-    # A broker that is started again has to wait until its former life has run out: 9 s unless told otherwise.
+    brokers = [
+        BrokerSpec(1, "a"),
+        BrokerSpec(2, "b", log_dirs=2),
+        BrokerSpec(3, "c", {"num.io.threads": "3"}),
+    ]
+    # A broker that is started again has to wait until its former life has run out: 9 s unless told
+    # otherwise.
     properties = {"broker.session.timeout.ms": "6000"}
     with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers, properties) as cluster:
         orders = TopicSpec("orders", [(1, 2, 3)] * 3 + [(2, 3, 1)], configs={"retention.ms": "-1"})
@@ -53,7 +58,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 def racks(address: str) -> dict[int, str]:
     admin = AdminClient({"bootstrap.servers": address})
-    return {node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result().nodes}
+    return {
+        node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result().nodes
+    }
 
 
 def leaders(kafka: LocalKafka, topic: str) -> list[int]:
@@ -84,7 +91,14 @@ def test_brokers_are_what_was_asked_for(kafka: LocalKafka) -> None:
     assert racks(kafka.bootstrap[2]) == {1: "a", 2: "b", 3: "c"}
     assert [len(kafka.home(number).log_directories) for number in (1, 2, 3)] == [1, 2, 1]
     assert all(directory.is_dir() for directory in kafka.home(2).log_directories)
-    arguments = ("--bootstrap-server", kafka.bootstrap_string, "--entity-type", "brokers", "--entity-name", "3")
+    arguments = (
+        "--bootstrap-server",
+        kafka.bootstrap_string,
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        "3",
+    )
     described = kafka.tool("kafka.admin.ConfigCommand", *arguments, "--describe", "--all")
     assert "num.io.threads=3 " in described.stdout
 
@@ -100,7 +114,9 @@ def test_topics_and_bytes_lie_where_they_were_put(kafka: LocalKafka) -> None:
         assert expected <= size <= 1.02 * expected
 
 
-def test_a_fourth_broker_a_crash_a_freeze_and_a_stop_while_a_producer_writes(kafka: LocalKafka) -> None:
+def test_a_fourth_broker_a_crash_a_freeze_and_a_stop_while_a_producer_writes(
+    kafka: LocalKafka,
+) -> None:
     with SteadyProducer(kafka.bootstrap_string, "orders", records_per_second=100) as producer:
         kafka.add_broker(4, "d")
         assert racks(kafka.bootstrap[0]) == {1: "a", 2: "b", 3: "c", 4: "d"}
@@ -151,11 +167,14 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) 
     assert cluster.processes == {}
 
 
-def test_a_failed_download_is_told_clearly_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_told_clearly_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("COUNTERPOISE_MAVEN_REPOSITORY", f"http://127.0.0.1:{free_ports(1)[0]}/")
     with pytest.raises(
-        KafkaDownloadError, match=r"Kafka 4\.3\.1 could not be fetched from http://127(.|\n)*kafka_2\.13"
+        KafkaDownloadError,
+        match=r"Kafka 4\.3\.1 could not be fetched from http://127(.|\n)*kafka_2\.13",
     ):
         kafka_jars()
     assert [path for path in (tmp_path / "counterpoise" / "kafka").iterdir() if path.is_dir()] == []

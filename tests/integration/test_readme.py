@@ -1,4 +1,6 @@
-"""What README and documents say is true: every command runs on a real cluster, every link leads somewhere."""
+"""What README and documents say is true: every command runs on a real cluster, every link leads
+somewhere.
+"""
 
 import os
 import re
@@ -15,7 +17,9 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_processes import run
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(path for top in ("*.md", "docs/**/*.md", "tests/*.md") for path in ROOT.glob(top))
+DOCUMENTS = sorted(
+    path for top in ("*.md", "docs/**/*.md", "tests/*.md") for path in ROOT.glob(top)
+)
 FOREIGN = ("COUNTERPOISE", "AIRFLOW", "PYTHONDONTWRITEBYTECODE")
 NOT_OF_A_CLONE = {".git", ".venv", "config", "var"}
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,7 +31,9 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Three brokers, the third of which holds nothing yet: what README and quickstart start from."""
-    with local_kafka.running(tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")) as cluster:
+    with local_kafka.running(
+        tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")
+    ) as cluster:
         create_topics(cluster.bootstrap_string, [TopicSpec("stock", [(1, 2)] * 6)])
         fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(6), 100_000))
         yield cluster
@@ -45,14 +51,19 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
-def test_the_commands_of_a_document_run_in_their_order(name: str, kafka: LocalKafka, clone: Path) -> None:
+def test_the_commands_of_a_document_run_in_their_order(
+    name: str, kafka: LocalKafka, clone: Path
+) -> None:
     """As one shell script that ends at the first failure, given $BOOTSTRAP and nothing else."""
     text = (ROOT / name).read_text()
     script = clone.parent / f"{Path(name).stem}.sh"
     script.write_text("set -euxo pipefail\n" + "".join(SHELL.findall(text)))
     environment = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
     # Many commands start Python anew: what the first one compiles, the next ones find.
-    environment |= {"BOOTSTRAP": kafka.bootstrap_string, "PYTHONPYCACHEPREFIX": str(clone.parent / "compiled")}
+    environment |= {
+        "BOOTSTRAP": kafka.bootstrap_string,
+        "PYTHONPYCACHEPREFIX": str(clone.parent / "compiled"),
+    }
     done = run(["bash", script], name=name, timeout_seconds=500, cwd=clone, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "is as planned" in done.stdout
@@ -69,7 +80,9 @@ def test_the_make_targets_exist(target: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(document: Path) -> None:
-    """Files are there; a heading that is named is in its document, a test that is named in its file."""
+    """Files are there; a heading that is named is in its document, a test that is named in its
+    file.
+    """
     lost = []
     for link in LINK.findall(CODE.sub("", document.read_text())):
         where = urlsplit(link)
@@ -82,9 +95,13 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """Names that a link may end in: tests of a Python file, headings of a document as web pages show them."""
+    """Names that a link may end in: tests of a Python file, headings of a document as web pages
+    show them.
+    """
     text = path.read_text()
     if path.suffix == ".py":
         return set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }

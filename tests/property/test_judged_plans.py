@@ -1,6 +1,8 @@
-"""Plans for clusters drawn at random, before the judge next to the project; every test needs it, and skips without it.
+"""Plans for clusters drawn at random, before the judge next to the project; every test needs it,
+and skips without it.
 
-That judge knows no dead brokers and no exclusions: where there are any, what it says of racks is looked at again here.
+That judge knows no dead brokers and no exclusions: where there are any, what it says of racks is
+looked at again here.
 """
 
 import random
@@ -28,10 +30,14 @@ SOME = settings(max_examples=8, deadline=None, derandomize=True)
 
 @PLENTY
 @given(trial=trials(dead=True, scopes=True))
-def test_there_is_no_error_and_planning_again_moves_nothing_and_undo_restores_the_start(trial: Trial) -> None:
+def test_there_is_no_error_and_planning_again_moves_nothing_and_undo_restores_the_start(
+    trial: Trial,
+) -> None:
     reject_refused(trial)
     errors = Counter(trial.verdict["errors"])
-    del errors["more rack violations than before"]  # the judge counts on racks of dead and of excluded brokers
+    del errors[
+        "more rack violations than before"
+    ]  # the judge counts on racks of dead and of excluded brokers
     if trial.request.goal is Goal.REMOVE_BROKERS:
         errors["replica left on a removed broker"] -= replicas_to_leave(trial)
     assert not any(errors.values()), errors
@@ -53,13 +59,21 @@ def reject_refused(trial: Trial) -> None:
 def replicas_to_leave(trial: Trial) -> int:
     """Those on the brokers to be drained that the request excludes from the drain."""
     gone, excluded = set(trial.request.broker_ids), trial.excluded_topics
-    return sum(len(gone & set(row)) for (topic, _), row in trial.before.items() if topic in excluded)
+    return sum(
+        len(gone & set(row)) for (topic, _), row in trial.before.items() if topic in excluded
+    )
 
 
 def needless_stacks(trial: Trial) -> list[Key]:
-    """Partitions in fewer racks than before, though another taker for a new replica would have kept them."""
-    takers = set(trial.request.broker_ids) if trial.request.goal is Goal.ADD_BROKERS else set(trial.staying)
-    takers &= set(trial.leading)
+    """Partitions in fewer racks than before, though another taker for a new replica would have kept
+    them.
+    """
+    destinations = (
+        set(trial.request.broker_ids)
+        if trial.request.goal is Goal.ADD_BROKERS
+        else set(trial.staying)
+    )
+    destinations &= set(trial.leading)
 
     def racks(brokers: Iterable[int]) -> int:
         return len({trial.racks[b] for b in brokers})
@@ -68,7 +82,11 @@ def needless_stacks(trial: Trial) -> list[Key]:
         key
         for key, old in trial.before.items()
         if racks(new := trial.after[key]) < racks(old)
-        and any(racks({*new, t} - {b}) > racks(new) for b in set(new) - set(old) for t in takers - set(new))
+        and any(
+            racks({*new, t} - {b}) > racks(new)
+            for b in set(new) - set(old)
+            for t in destinations - set(new)
+        )
     ]
 
 
@@ -85,7 +103,9 @@ def test_what_is_excluded_is_not_touched(trial: Trial) -> None:
     assert not touched & excluded
     now, after = leaders_now(trial), leaders_after(trial)
     led = {key for key in now if now[key] in excluded}
-    assert led == {key for key in after if after[key] in excluded}, "an excluded broker leads other partitions"
+    assert led == {key for key in after if after[key] in excluded}, (
+        "an excluded broker leads other partitions"
+    )
 
 
 @PLENTY
@@ -105,7 +125,9 @@ def test_leaders_are_as_even_as_the_final_replica_sets_allow(trial: Trial) -> No
         seen, queue = {start}, [start]
         while queue:
             found = passes_on[queue.pop()] - seen
-            assert all(led[b] >= led[start] - 1 for b in found), f"{start} could pass a leadership on: {dict(led)}"
+            assert all(led[b] >= led[start] - 1 for b in found), (
+                f"{start} could pass a leadership on: {dict(led)}"
+            )
             seen |= found
             queue += found
 
@@ -115,11 +137,17 @@ def leaders_now(trial: Trial) -> dict[Key, int]:
 
 
 def leaders_after(trial: Trial) -> dict[Key, int]:
-    """Who leads once the plan is executed; after a drain, which elects nobody, once preferred leaders are elected."""
+    """Who leads once the plan is executed; after a drain, which elects nobody, once preferred
+    leaders are elected.
+    """
     now = leaders_now(trial)
     if trial.request.goal is Goal.REMOVE_BROKERS:
         able = set(trial.leading)
-        now |= {key: trial.after[key][0] for key in trial.free if {now[key], trial.after[key][0]} <= able}
+        now |= {
+            key: trial.after[key][0]
+            for key in trial.free
+            if {now[key], trial.after[key][0]} <= able
+        }
     return now | {(move.topic, move.partition): move.replicas_after[0] for move in trial.plan.moves}
 
 
@@ -131,12 +159,16 @@ def test_nothing_gets_worse_but_for_something_that_comes_first(trial: Trial) -> 
 
 @PLENTY
 @given(trial=trials(goals=(Goal.ADD_BROKERS, Goal.REBALANCE), many=True))
-def test_nothing_gets_worse_either_where_partitions_have_more_replicas_than_there_are_racks(trial: Trial) -> None:
+def test_nothing_gets_worse_either_where_partitions_have_more_replicas_than_there_are_racks(
+    trial: Trial,
+) -> None:
     nothing_gets_worse(trial)
 
 
 def nothing_gets_worse(trial: Trial) -> None:
-    """Racks come before replicas per broker, these before bytes; leaders are chosen last and are as even as can be."""
+    """Racks come before replicas per broker, these before bytes; leaders are chosen last and are as
+    even as can be.
+    """
     was, now = trial.verdict_before, trial.verdict
     racks = now["after"]["rack_violations"] - was["after"]["rack_violations"]
     replicas = now["after"]["replicas"]["max_minus_min"] - was["after"]["replicas"]["max_minus_min"]
@@ -144,13 +176,18 @@ def nothing_gets_worse(trial: Trial) -> None:
     assert racks <= 0
     assert replicas <= 0 or racks < 0
     assert out_of_band <= 0 or replicas < 0 or racks < 0
-    assert now["after"]["leaders"]["max_minus_min"] <= max(1, was["leaders_now"]["max_minus_min"]) or racks < 0
+    assert (
+        now["after"]["leaders"]["max_minus_min"] <= max(1, was["leaders_now"]["max_minus_min"])
+        or racks < 0
+    )
 
 
 @PLENTY
 @given(trial=trials(goals=(Goal.REMOVE_BROKERS,)))
 def test_a_drain_leaves_replicas_as_even_as_any_drain_could(trial: Trial) -> None:
-    """It serves no evenness: that may get worse, but by no more than one beyond the best that a drain can do."""
+    """It serves no evenness: that may get worse, but by no more than one beyond the best that a
+    drain can do.
+    """
     if trial.request.goal is not Goal.REMOVE_BROKERS:
         return  # the drawn cluster has no broker to spare
     was, now = trial.verdict_before["after"]["replicas"], trial.verdict["after"]["replicas"]
@@ -162,9 +199,11 @@ def test_a_drain_leaves_replicas_as_even_as_any_drain_could(trial: Trial) -> Non
 
 
 def best_spread_of_a_drain(trial: Trial) -> int:
-    """The least max - min of replicas per broker after any drain that stacks no partition in fewer racks than needed.
+    """The least max - min of replicas per broker after any drain that stacks no partition in fewer
+    racks than needed.
 
-    A flow from partitions over their racks to brokers; that of least squares has the least max - min, too.
+    A flow from partitions over their racks to brokers; that of least squares has the least max -
+    min, too.
     """
     staying, gone = set(trial.staying), set(trial.request.broker_ids)
     kept = {key: [b for b in replicas if b in staying] for key, replicas in trial.before.items()}
@@ -192,7 +231,9 @@ def best_spread_of_a_drain(trial: Trial) -> int:
                 flow.add_arc_with_capacity_and_unit_cost(partition, place, 1, -(10**6))
             flow.add_arc_with_capacity_and_unit_cost(partition, place, len(members), 0)
             for broker in members:
-                arcs.append((flow.add_arc_with_capacity_and_unit_cost(place, brokers[broker], 1, 0), broker))
+                arcs.append(
+                    (flow.add_arc_with_capacity_and_unit_cost(place, brokers[broker], 1, 0), broker)
+                )
     for broker, at in brokers.items():
         for more in range(-supplies[sink]):
             flow.add_arc_with_capacity_and_unit_cost(at, sink, 1, 2 * (counts[broker] + more) + 1)
@@ -206,8 +247,13 @@ def best_spread_of_a_drain(trial: Trial) -> int:
 @PLENTY
 @given(trial=trials(goals=(Goal.ADD_BROKERS,)))
 def test_each_new_broker_gets_its_share(trial: Trial) -> None:
-    """The mean rounded down, or no old broker with more than that has a replica that could go there."""
-    new, counts = set(trial.request.broker_ids), Counter(b for replicas in trial.after.values() for b in replicas)
+    """The mean rounded down, or no old broker with more than that has a replica that could go
+    there.
+    """
+    new, counts = (
+        set(trial.request.broker_ids),
+        Counter(b for replicas in trial.after.values() for b in replicas),
+    )
     mean = sum(counts.values()) / len(trial.staying)
     short = [b for b in new if counts[b] < int(mean)]
     for key, replicas in trial.after.items():
@@ -215,14 +261,18 @@ def test_each_new_broker_gets_its_share(trial: Trial) -> None:
             for old in set(replicas) - new if broker not in replicas else ():
                 swapped = [trial.racks[broker], *(trial.racks[b] for b in replicas if b != old)]
                 is_worse = len(set(swapped)) < len({trial.racks[b] for b in replicas})
-                assert counts[old] <= mean or is_worse, f"{old} could give {key} to {broker}: {dict(counts)}"
+                assert counts[old] <= mean or is_worse, (
+                    f"{old} could give {key} to {broker}: {dict(counts)}"
+                )
 
 
 # -- the bounds, where the judge's hold
 
 
 @SOME
-@given(seed=st.integers(0, 2**64), racks=st.sampled_from([0, 3, 5]), new=st.sampled_from([1, 5, 10]))
+@given(
+    seed=st.integers(0, 2**64), racks=st.sampled_from([0, 3, 5]), new=st.sampled_from([1, 5, 10])
+)
 def test_add_brokers_copies_no_more_than_the_bounds_say(seed: int, racks: int, new: int) -> None:
     new += -new % max(1, racks)  # as many in each rack
     trial = large_trial(random.Random(seed), Goal.ADD_BROKERS, racks=racks, new=new)
@@ -270,14 +320,17 @@ def leaders_are_even(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "brokers", "leads"), [(3, 3, [1, 1, 1]), (3, 4, [0, 1, 1, 1]), (8, 5, [1, 1, 2, 2, 2])]
+    ("partitions", "brokers", "leads"),
+    [(3, 3, [1, 1, 1]), (3, 4, [0, 1, 1, 1]), (8, 5, [1, 1, 2, 2, 2])],
 )
 def test_a_small_topic_is_led_as_evenly_as_whole_partitions_allow(
     partitions: int, brokers: int, leads: list[int]
 ) -> None:
     document = {
         "brokers": [{"id": n, "rack": None, "fenced": False} for n in range(1, brokers + 1)],
-        "partitions": [["orders", n, [1, 2 + n % 2, 3 - n % 2], 1, 1000, 0] for n in range(partitions)],
+        "partitions": [
+            ["orders", n, [1, 2 + n % 2, 3 - n % 2], 1, 1000, 0] for n in range(partitions)
+        ],
     }
     trial = Trial(document, PlanRequest(Goal.REBALANCE))
     led = Counter(replicas[0] for replicas in trial.after.values())

@@ -1,4 +1,6 @@
-"""What holds for every choice of leaders, held against plain searches over small clusters of all shapes."""
+"""What holds for every choice of leaders, held against plain searches over small clusters of all
+shapes.
+"""
 
 import json
 import random
@@ -22,7 +24,10 @@ from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
 
 PLENTY = settings(max_examples=150, deadline=None, derandomize=True)
-BY_COUNT, BY_BYTES = BalancePolicy(), BalancePolicy(leader_weight=LeaderWeight.BYTES_IN, ignorable_permille=0)
+BY_COUNT, BY_BYTES = (
+    BalancePolicy(),
+    BalancePolicy(leader_weight=LeaderWeight.BYTES_IN, ignorable_permille=0),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,9 @@ class Choice:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, most_partitions: int = 12) -> ClusterSnapshot:
-    """Up to six brokers and four topics, with replicas that lag, a dead broker and rates that are not known."""
+    """Up to six brokers and four topics, with replicas that lag, a dead broker and rates that are
+    not known.
+    """
     broker_count = draw(st.integers(2, 6))
     chance = random.Random(draw(st.integers(0, 2**32)))
     fenced = draw(st.sampled_from([None, None, 1]))
@@ -56,16 +63,22 @@ def clusters(draw: st.DrawFn, *, most_partitions: int = 12) -> ClusterSnapshot:
     partitions, isr = [], []
     for topic in range(draw(st.integers(1, 4))):
         for number in range(chance.randint(1, most_partitions)):
-            replicas = chance.sample(range(1, broker_count + 1), chance.randint(1, min(3, broker_count)))
+            replicas = chance.sample(
+                range(1, broker_count + 1), chance.randint(1, min(3, broker_count))
+            )
             leader = chance.choice([broker for broker in replicas if broker in able] or [-1])
             rate = chance.choice([None, 0, 100, int(chance.lognormvariate(6, 2))])
             partitions.append([f"t{topic}", number, replicas, leader, 10, rate])
             isr.append([broker for broker in replicas if broker == leader or chance.random() < 0.9])
     brokers = [{"id": broker, "fenced": broker == fenced} for broker in range(1, broker_count + 1)]
-    snapshot = from_document_text(json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions}))
+    snapshot = from_document_text(
+        json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions})
+    )
     field = PARTITIONS.field("isr")
     rows = {(row[0], row[1]): members for row, members in zip(partitions, isr, strict=True)}
-    column = pa.array([rows[r["topic"], r["partition"]] for r in snapshot.partitions.to_pylist()], field.type)
+    column = pa.array(
+        [rows[r["topic"], r["partition"]] for r in snapshot.partitions.to_pylist()], field.type
+    )
     table = snapshot.partitions.set_column(PARTITIONS.get_field_index("isr"), field, column)
     return replace(snapshot, tables={**snapshot.tables, "partitions": table})
 
@@ -78,18 +91,27 @@ def chosen(snapshot: ClusterSnapshot, policy: BalancePolicy, *, elects: bool = T
     live = set(arrays.is_live.nonzero()[0].tolist())
     candidates = []
     for at, row in enumerate(arrays.replicas.tolist()):
-        kept = [b for place, b in enumerate(row) if arrays.is_in_sync[at, place] or b == arrays.leaders[at]]
+        kept = [
+            b
+            for place, b in enumerate(row)
+            if arrays.is_in_sync[at, place] or b == arrays.leaders[at]
+        ]
         candidates.append([b for b in kept if b in live] if is_free[at] else [])
     fixed = arrays.leaders_now.tolist()
     leaders = [new if is_free[at] else fixed[at] for at, new in enumerate(first.tolist())]
-    return Choice(arrays.topic_numbers.tolist(), arrays.bytes_in.tolist(), candidates, leaders, sorted(live))
+    return Choice(
+        arrays.topic_numbers.tolist(), arrays.bytes_in.tolist(), candidates, leaders, sorted(live)
+    )
 
 
 def led_as(snapshot: ClusterSnapshot, policy: BalancePolicy, choice: Choice) -> ClusterSnapshot:
     """The cluster once the chosen leaders lead, and come first."""
     arrays = read_cluster(snapshot, policy)
     ids = arrays.broker_ids.tolist()
-    wanted = {(arrays.topics[at].as_py(), int(arrays.numbers[at])): b for at, b in enumerate(choice.leaders)}
+    wanted = {
+        (arrays.topics[at].as_py(), int(arrays.numbers[at])): b
+        for at, b in enumerate(choice.leaders)
+    }
     rows = snapshot.partitions.to_pylist()
     for row in rows:
         leader = wanted[row["topic"], row["partition"]]
@@ -100,19 +122,30 @@ def led_as(snapshot: ClusterSnapshot, policy: BalancePolicy, choice: Choice) -> 
     return replace(snapshot, tables={**snapshot.tables, "partitions": table})
 
 
-def reachable(start: set[int], steps: list[tuple[int, int, bool]], *, free_only: bool = False) -> set[int]:
+def reachable(
+    start: set[int], steps: list[tuple[int, int, bool]], *, free_only: bool = False
+) -> set[int]:
     seen = set(start)
-    while new := {head for tail, head, is_free in steps if tail in seen and (is_free or not free_only)} - seen:
+    while (
+        new := {
+            head for tail, head, is_free in steps if tail in seen and (is_free or not free_only)
+        }
+        - seen
+    ):
         seen |= new
     return seen
 
 
 def steps_of(choice: Choice, topics: Iterable[int]) -> list[tuple[int, int, bool]]:
-    """From which broker leadership could go to which, by partitions of the topics; and does the topic stay as even?"""
+    """From which broker leadership could go to which, by partitions of the topics; and does the
+    topic stay as even?
+    """
     wanted, counts = set(topics), choice.topic_counts()
     return [
         (leader, head, counts[topic, leader] > counts[topic, head])
-        for topic, leader, candidates in zip(choice.topics, choice.leaders, choice.candidates, strict=True)
+        for topic, leader, candidates in zip(
+            choice.topics, choice.leaders, choice.candidates, strict=True
+        )
         for head in candidates
         if head != leader and topic in wanted
     ]
@@ -120,7 +153,9 @@ def steps_of(choice: Choice, topics: Iterable[int]) -> list[tuple[int, int, bool
 
 @PLENTY
 @given(snapshot=clusters())
-def test_only_candidates_lead_and_counts_are_as_even_as_any_choice(snapshot: ClusterSnapshot) -> None:
+def test_only_candidates_lead_and_counts_are_as_even_as_any_choice(
+    snapshot: ClusterSnapshot,
+) -> None:
     choice = chosen(snapshot, BY_COUNT)
     for at, candidates in enumerate(choice.candidates):
         assert not candidates or choice.leaders[at] in candidates
@@ -131,7 +166,9 @@ def test_only_candidates_lead_and_counts_are_as_even_as_any_choice(snapshot: Clu
 
 @PLENTY
 @given(snapshot=clusters(most_partitions=3), elects=st.booleans())
-def test_the_flow_is_exact_in_evenness_then_changes_then_orders(snapshot: ClusterSnapshot, elects: bool) -> None:
+def test_the_flow_is_exact_in_evenness_then_changes_then_orders(
+    snapshot: ClusterSnapshot, elects: bool
+) -> None:
     arrays = read_cluster(snapshot, BY_COUNT)
     placement = Placement.of(arrays)
     is_free = free_to_lead(placement, arrays.is_live, arrays.may_change)
@@ -139,11 +176,16 @@ def test_the_flow_is_exact_in_evenness_then_changes_then_orders(snapshot: Cluste
     if not is_free.any():
         return
     present, first = candidates.present.tolist(), candidates.first.tolist()
-    rows = [[b for b in row if b >= 0] or [present[at]] for at, row in enumerate(candidates.rows.tolist())]
+    rows = [
+        [b for b in row if b >= 0] or [present[at]]
+        for at, row in enumerate(candidates.rows.tolist())
+    ]
 
     def cost(leads: Iterable[int]) -> tuple[int, int, int]:
         leads = list(leads)
-        squares = sum(count**2 for broker, count in Counter(leads).items() if broker in candidates.leading)
+        squares = sum(
+            count**2 for broker, count in Counter(leads).items() if broker in candidates.leading
+        )
         chosen_ones = [(lead, at) for at, lead in enumerate(leads) if is_free[at]]
         changes = sum(lead != present[at] for lead, at in chosen_ones)
         return squares, changes, sum(lead != first[at] for lead, at in chosen_ones)
@@ -165,7 +207,9 @@ def test_no_circle_is_left_that_makes_a_topic_more_even(snapshot: ClusterSnapsho
 
 @PLENTY
 @given(snapshot=clusters(), policy=st.sampled_from([BY_COUNT, BY_BYTES]), elects=st.booleans())
-def test_choosing_again_changes_nothing(snapshot: ClusterSnapshot, policy: BalancePolicy, elects: bool) -> None:
+def test_choosing_again_changes_nothing(
+    snapshot: ClusterSnapshot, policy: BalancePolicy, elects: bool
+) -> None:
     choice = chosen(snapshot, policy, elects=elects)
     again = chosen(led_as(snapshot, policy, choice), policy, elects=elects)
     assert again.leaders == choice.leaders
@@ -173,19 +217,32 @@ def test_choosing_again_changes_nothing(snapshot: ClusterSnapshot, policy: Balan
 
 @PLENTY
 @given(snapshot=clusters(most_partitions=20))
-def test_no_single_step_is_left_that_makes_bytes_or_counts_more_even(snapshot: ClusterSnapshot) -> None:
+def test_no_single_step_is_left_that_makes_bytes_or_counts_more_even(
+    snapshot: ClusterSnapshot,
+) -> None:
     choice = chosen(snapshot, BY_BYTES)
     led, counts = choice.loads(choice.rates), choice.loads()
-    if not any(rate for rate, candidates in zip(choice.rates, choice.candidates, strict=True) if candidates):
+    if not any(
+        rate for rate, candidates in zip(choice.rates, choice.candidates, strict=True) if candidates
+    ):
         return
     band = max(1.0, sum(led[broker] for broker in choice.brokers) / len(choice.brokers) / 2000)
-    takers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    destinations: dict[tuple[int, int], list[int]] = defaultdict(list)
     for at, candidates in enumerate(choice.candidates):
         for other in set(candidates) - {choice.leaders[at]}:
-            takers[choice.leaders[at], other].append(choice.rates[at])
-    for one, other in takers:
-        for given_away, taken in product(takers[one, other], [0, *takers.get((other, one), [])]):
+            destinations[choice.leaders[at], other].append(choice.rates[at])
+    for one, other in destinations:
+        for given_away, taken in product(
+            destinations[one, other], [0, *destinations.get((other, one), [])]
+        ):
             passed = given_away - taken
-            gain = led[one] ** 2 + led[other] ** 2 - (led[one] - passed) ** 2 - (led[other] + passed) ** 2
-            assert gain <= band**2 + 4 * band * abs(passed), f"{one} could pass {passed} bytes on to {other}"
-        assert counts[one] < counts[other] + 2 or 0 not in takers[one, other]
+            gain = (
+                led[one] ** 2
+                + led[other] ** 2
+                - (led[one] - passed) ** 2
+                - (led[other] + passed) ** 2
+            )
+            assert gain <= band**2 + 4 * band * abs(passed), (
+                f"{one} could pass {passed} bytes on to {other}"
+            )
+        assert counts[one] < counts[other] + 2 or 0 not in destinations[one, other]

@@ -1,4 +1,5 @@
-"""What holds for every plan, on clusters of all shapes: uneven racks, mixed replication factors, dead brokers.
+"""What holds for every plan, on clusters of all shapes: uneven racks, mixed replication factors,
+dead brokers.
 
 An own judge (`tests/judge.py`) that knows nothing of the planner looks at the outcome.
 """
@@ -33,9 +34,17 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
     broker_count = draw(st.integers(2, most_brokers))
     rack_count = draw(st.integers(0, 4))
     chance = random.Random(draw(st.integers(0, 2**32)))
-    racks = [f"r{chance.randrange(rack_count)}" if rack_count else None for _ in range(broker_count)]
-    fenced = draw(st.integers(1, broker_count)) if dead and broker_count > 2 and draw(st.booleans()) else None
-    brokers = [{"id": n, "rack": rack, "fenced": n == fenced} for n, rack in enumerate(racks, start=1)]
+    racks = [
+        f"r{chance.randrange(rack_count)}" if rack_count else None for _ in range(broker_count)
+    ]
+    fenced = (
+        draw(st.integers(1, broker_count))
+        if dead and broker_count > 2 and draw(st.booleans())
+        else None
+    )
+    brokers = [
+        {"id": n, "rack": rack, "fenced": n == fenced} for n, rack in enumerate(racks, start=1)
+    ]
     idle = draw(st.integers(0, broker_count // 2))
     holders = list(range(1, broker_count + 1 - idle))
     factors = draw(st.lists(st.integers(1, len(holders)), min_size=1, max_size=2))
@@ -48,7 +57,9 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
             leader = chance.choice(able) if able else -1
             size = chance.choice([None, 0, 1000, int(chance.lognormvariate(10, 2))])
             partitions.append([f"t{topic}", number, replicas, leader, size, 0])
-    return from_document_text(json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions}))
+    return from_document_text(
+        json.dumps({"cluster": "chance", "brokers": brokers, "partitions": partitions})
+    )
 
 
 @st.composite
@@ -59,7 +70,9 @@ def scopes(draw: st.DrawFn, snapshot: ClusterSnapshot, named: tuple[int, ...]) -
     topics = sorted(snapshot.topics["topic"].to_pylist())
     others = [b for b in snapshot.registered_broker_ids if b not in named]
     some_topics = tuple(draw(st.lists(st.sampled_from(topics), max_size=2, unique=True)))
-    some_brokers = tuple(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))) if others else ()
+    some_brokers = (
+        tuple(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))) if others else ()
+    )
     if draw(st.booleans()):
         return Scope(excluded_topics=some_topics, excluded_broker_ids=some_brokers)
     only = tuple(sorted({*named, *others} - set(some_brokers))) if some_brokers else ()
@@ -111,7 +124,9 @@ def test_the_judge_finds_no_error_and_planning_again_moves_nothing(data: st.Data
 def test_undo_gives_the_replicas_back(data: st.DataObject) -> None:
     snapshot = data.draw(clusters())
     if plan := planned(snapshot, data.draw(requests(snapshot))):
-        assert assignment_of(executed(executed(snapshot, plan), plan, undo=True)) == assignment_of(snapshot)
+        assert assignment_of(executed(executed(snapshot, plan), plan, undo=True)) == assignment_of(
+            snapshot
+        )
 
 
 @PLENTY
@@ -121,16 +136,25 @@ def test_goals_that_copy_certain_replicas_copy_just_these(data: st.DataObject) -
     request = data.draw(requests(snapshot))
     plan = planned(snapshot, request)
     if plan and request.goal not in (Goal.ADD_BROKERS, Goal.REBALANCE):
-        assert (plan.copied_replicas, plan.copied_bytes) == (plan.lower_bound.replicas, plan.lower_bound.bytes)
+        assert (plan.copied_replicas, plan.copied_bytes) == (
+            plan.lower_bound.replicas,
+            plan.lower_bound.bytes,
+        )
 
 
 @PLENTY
 @given(data=st.data())
-def test_added_replicas_are_as_even_as_any_choice_of_brokers_could_make_them(data: st.DataObject) -> None:
-    """No chain of added replicas, each passed on to another broker, ends at one with two fewer than it began with."""
+def test_added_replicas_are_as_even_as_any_choice_of_brokers_could_make_them(
+    data: st.DataObject,
+) -> None:
+    """No chain of added replicas, each passed on to another broker, ends at one with two fewer than
+    it began with.
+    """
     snapshot = data.draw(clusters(dead=False))
     factor = data.draw(st.integers(2, 3))
-    request = PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=factor)
+    request = PlanRequest(
+        Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=factor
+    )
     plan = planned(snapshot, request)
     if plan is None:
         return
@@ -153,7 +177,9 @@ def test_added_replicas_are_as_even_as_any_choice_of_brokers_could_make_them(dat
 @FEW
 @given(st.integers(0, 2**32))
 def test_no_plan_at_all_is_below_the_bound(seed: int) -> None:
-    """Every possible plan of a tiny cluster: the most even counts are never reached with fewer copies."""
+    """Every possible plan of a tiny cluster: the most even counts are never reached with fewer
+    copies.
+    """
     tiny = Tiny.of(random.Random(seed))
     plan = planned(tiny.snapshot, tiny.request)
     if plan is not None:
@@ -173,32 +199,50 @@ class Tiny:
         brokers = [{"id": n, "rack": f"r{chance.randrange(3)}"} for n in range(1, count + 1)]
         factors = [chance.randint(1, 3), chance.randint(1, 3)]
         rows = [
-            [f"t{n % 2}", n, sorted(chance.sample(range(1, count), min(chance.choice(factors), count - 1))), None, 1, 0]
+            [
+                f"t{n % 2}",
+                n,
+                sorted(chance.sample(range(1, count), min(chance.choice(factors), count - 1))),
+                None,
+                1,
+                0,
+            ]
             for n in range(chance.randint(1, 4))
         ]
         goal = chance.choice([Goal.REBALANCE, Goal.ADD_BROKERS])
         scope = Scope(excluded_broker_ids=(1,)) if chance.random() < 0.3 else Scope()
         request = PlanRequest(goal, (count,) if goal is Goal.ADD_BROKERS else (), scope=scope)
-        return cls(from_document_text(json.dumps({"cluster": "tiny", "brokers": brokers, "partitions": rows})), request)
+        return cls(
+            from_document_text(
+                json.dumps({"cluster": "tiny", "brokers": brokers, "partitions": rows})
+            ),
+            request,
+        )
 
     def fewest_copies(self) -> int:
         before = assignment_of(self.snapshot)
-        sharing = {b for b in self.snapshot.live_broker_ids if self.request.scope.may_touch_broker(b)}
+        sharing = {
+            b for b in self.snapshot.live_broker_ids if self.request.scope.may_touch_broker(b)
+        }
         found: list[tuple[int, int]] = []
-        for after in itertools.product(*(self._placements(replicas, sharing) for replicas in before.values())):
+        for after in itertools.product(
+            *(self._placements(replicas, sharing) for replicas in before.values())
+        ):
             held = Counter(b for replicas in after for b in replicas if b in sharing)
-            copies = sum(len(set(new) - set(old)) for new, old in zip(after, before.values(), strict=True))
+            copies = sum(
+                len(set(new) - set(old)) for new, old in zip(after, before.values(), strict=True)
+            )
             found.append((sum(count * count for count in held.values()), copies))
         return min(found)[1]
 
     def _placements(self, replicas: tuple[int, ...], sharing: set[int]) -> list[tuple[int, ...]]:
-        takers = sharing & set(self.request.broker_ids or sharing)
-        givers = sharing - set(self.request.broker_ids)
+        destinations = sharing & set(self.request.broker_ids or sharing)
+        sources = sharing - set(self.request.broker_ids)
         return [
             new
             for new in itertools.combinations(self.snapshot.live_broker_ids, len(replicas))
-            if set(new) - set(replicas) <= takers
-            and set(replicas) - set(new) <= givers
+            if set(new) - set(replicas) <= destinations
+            and set(replicas) - set(new) <= sources
             and self._stacked(new) <= self._stacked(replicas)
         ]
 
@@ -227,7 +271,9 @@ def test_the_order_of_rows_does_not_matter(snapshot: ClusterSnapshot, seed: int)
 @PLENTY
 @given(data=st.data())
 def test_leaders_are_as_even_as_any_choice_could_be(data: st.DataObject) -> None:
-    """Compared with augmenting paths, another exact method: no broker could pass a leadership on to a lighter one."""
+    """Compared with augmenting paths, another exact method: no broker could pass a leadership on to
+    a lighter one.
+    """
     snapshot = data.draw(clusters(dead=False))
     plan = make_plan(snapshot, PlanRequest(Goal.LEADERS))
     verdict = judge(snapshot, plan)
@@ -239,7 +285,9 @@ def test_leaders_are_as_even_as_any_choice_could_be(data: st.DataObject) -> None
         seen, queue = {start}, [start]
         while queue:
             for other in can_reach[queue.pop()] - seen:
-                assert verdict.leaders[other] >= count - 1, f"{start} could pass a partition on to {other}"
+                assert verdict.leaders[other] >= count - 1, (
+                    f"{start} could pass a partition on to {other}"
+                )
                 seen.add(other)
                 queue.append(other)
 
@@ -249,10 +297,13 @@ def test_leaders_are_as_even_as_any_choice_could_be(data: st.DataObject) -> None
 def test_rebalance_makes_counts_as_even_as_it_says(snapshot: ClusterSnapshot) -> None:
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
     verdict = judge(snapshot, plan)
-    assert verdict.replicas_max_minus_min <= 1 or any("replicas per broker" in warning for warning in plan.warnings)
+    assert verdict.replicas_max_minus_min <= 1 or any(
+        "replicas per broker" in warning for warning in plan.warnings
+    )
     rack_count = len(set(snapshot.racks.values()))
     racks_can_be_met = all(
-        len(replicas) >= rack_count or rack_count > 1 for replicas in assignment_of(snapshot).values()
+        len(replicas) >= rack_count or rack_count > 1
+        for replicas in assignment_of(snapshot).values()
     )
     assert verdict.rack_violations == 0 or not racks_can_be_met
 

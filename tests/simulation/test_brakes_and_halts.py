@@ -1,4 +1,7 @@
-"""What slows a run down, and what stops it: pain, stalls, strangers, full disks, upgrades. Each halt says why."""
+"""What slows a run down, and what stops it: pain, stalls, strangers, full disks, upgrades.
+
+Each halt says why.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +10,13 @@ import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, BrokerVersion, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    BrokerVersion,
+    ConfigChange,
+    ConfigOperation,
+)
 from counterpoise.model.policy import BalancePolicy, BrakePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
@@ -65,7 +74,9 @@ def test_pain_slows_the_run_step_by_step_and_calm_lets_it_go_faster_again(tmp_pa
         run.cluster.advance(driver.step() or 0)
         rates.append(rate_set(run))
     assert list(dict.fromkeys(rates)) == [1_000_000, 500_000]
-    brakes = [event.text for event in run.ledger.journal(run.run_id).events() if event.kind == "brake"]
+    brakes = [
+        event.text for event in run.ledger.journal(run.run_id).events() if event.kind == "brake"
+    ]
     assert [text.split(",")[0] for text in brakes] == ["slower", "faster"]
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
@@ -94,22 +105,31 @@ def test_a_cluster_that_hurt_before_the_run_does_not_slow_it(tmp_path: Path) -> 
 
 def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(tmp_path: Path) -> None:
     picture = "orders-0: 1 2 size=3000000 rate=2000000\nstock-0: 3 2 size=6000000"
-    moves = [move("orders-0", "1 2", "4 2", size=3_000_000), move("stock-0", "3 2", "3 1", size=6_000_000)]
+    moves = [
+        move("orders-0", "1 2", "4 2", size=3_000_000),
+        move("stock-0", "3 2", "3 1", size=6_000_000),
+    ]
     plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, *moves)
     limits = MovementPolicy(stall_patience=timedelta(seconds=20))
     run = SimulatedRun.make(tmp_path, picture, plan=plan, limits=limits)
     driver = run.driver()
     run.until_moving(driver)
-    with pytest.raises(HaltedError, match=r"nothing has become less to copy.*broker 4 receiving.*a higher rate"):
+    with pytest.raises(
+        HaltedError, match=r"nothing has become less to copy.*broker 4 receiving.*a higher rate"
+    ):
         run.repeat(driver.step)
     assert run.event_kinds().count("stall") == 1
     assert run.end(driver) is RunState.HALTED
     assert run.cluster.partitions[TopicPartition("orders", 0)].replicas == (1, 2)
-    assert run.cluster.partitions[TopicPartition("stock", 0)].replicas == (3, 1), "what does not stall finishes"
+    assert run.cluster.partitions[TopicPartition("stock", 0)].replicas == (3, 1), (
+        "what does not stall finishes"
+    )
     assert own_configs(run.cluster) == {}
 
 
-def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_come_back(tmp_path: Path) -> None:
+def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_come_back(
+    tmp_path: Path,
+) -> None:
     limits = MovementPolicy(dead_broker_patience=timedelta(seconds=10), max_moves_in_flight=1)
     run = beside_another_topic(tmp_path, limits)
     driver = run.driver()
@@ -166,7 +186,9 @@ def test_throttle_keys_removed_twice_are_a_reason_to_cancel_and_halt(tmp_path: P
     assert own_configs(run.cluster) == {}
 
 
-def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(tmp_path: Path) -> None:
+def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path, limits=MovementPolicy(max_moves_in_flight=1))
     usual, newer = run.cluster.versions[3], BrokerVersion("newer", 30)
     run.cluster.versions[3] = newer
@@ -179,13 +201,15 @@ def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are
     for _ in range(10):
         run.cluster.advance(driver.step() or 0)
     assert not run.cluster.list_reassignments()
-    assert "broker 3 speak different versions" in run.pulse().saying
+    assert "broker 3 speak different versions" in run.run_progress().saying
     run.cluster.versions.update(dict.fromkeys(run.cluster.versions, newer))
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
 
 
-def test_a_partition_that_adds_and_removes_the_same_replica_is_cancelled_and_moved_anew(tmp_path: Path) -> None:
+def test_a_partition_that_adds_and_removes_the_same_replica_is_cancelled_and_moved_anew(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     run.until_moving(driver)

@@ -30,7 +30,9 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster) -> CommandLine:
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
     made = CommandLine.in_folder(tmp_path, capsys)
     made.configure("simulated:9092")
     return made
@@ -43,7 +45,9 @@ def planned(shell: CommandLine) -> Path:
     return path
 
 
-def interrupted(shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Path:
+def interrupted(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A plan whose execution was interrupted while copies were in flight."""
     path = planned(shell)
     assert shell.type("approve", path, *YES).code == 0
@@ -63,7 +67,11 @@ def interrupted(shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest
 
 
 def placement(kafka: SimulatedCluster) -> dict[str, tuple[int, ...]]:
-    return {f"{t.topic}-{p.partition}": p.replicas for t in kafka.describe_topics() for p in t.partitions}
+    return {
+        f"{t.topic}-{p.partition}": p.replicas
+        for t in kafka.describe_topics()
+        for p in t.partitions
+    }
 
 
 def test_there_and_back_again(shell: CommandLine, kafka: SimulatedCluster) -> None:
@@ -73,7 +81,11 @@ def test_there_and_back_again(shell: CommandLine, kafka: SimulatedCluster) -> No
     assert shell.type("approve", path, *YES).code == 0
     ran = shell.type("execute", path)
     assert ran.code == 0, ran.err
-    assert "of 120 MB" in ran.out and "in flight, " in ran.out and "at most 1.0 MB/s per broker" in ran.out
+    assert (
+        "of 120 MB" in ran.out
+        and "in flight, " in ran.out
+        and "at most 1.0 MB/s per broker" in ran.out
+    )
     assert shell.type("verify", path).code == 0
     assert placement(kafka) != before
     typed = shell.type("undo", path, "--why", "too early", "--out", back)
@@ -148,7 +160,10 @@ def test_an_interrupted_run_is_settled_alone(
 
 @pytest.mark.parametrize("where", [("--cluster", "demo"), ("--bootstrap", "simulated:9092")])
 def test_break_glass_needs_the_plan_and_the_cluster_alone(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, where: tuple[str, str]
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    where: tuple[str, str],
 ) -> None:
     before = placement(kafka)
     path = interrupted(shell, kafka, monkeypatch)
@@ -161,7 +176,9 @@ def test_break_glass_needs_the_plan_and_the_cluster_alone(
     assert placement(kafka) == before
 
 
-def test_what_the_operator_may_not_do_is_learnt_before_the_yes(shell: CommandLine, kafka: SimulatedCluster) -> None:
+def test_what_the_operator_may_not_do_is_learnt_before_the_yes(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
     path = planned(shell)
     kafka.denied = {REASSIGN: "not authorized"}
     refused = shell.type("preflight", path)
@@ -172,7 +189,9 @@ def test_what_the_operator_may_not_do_is_learnt_before_the_yes(shell: CommandLin
     assert shell.type("approve", path, *YES, "--no-preflight").code == 0
 
 
-def test_throttles_of_others_are_reported_and_left_alone(shell: CommandLine, kafka: SimulatedCluster) -> None:
+def test_throttles_of_others_are_reported_and_left_alone(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
     broker = ConfigResource(ConfigResourceType.BROKER, "1")
     kafka.configs.dynamic[broker] = {"leader.replication.throttled.rate": "5000"}
     typed = shell.type("watch", "--cluster", "demo")

@@ -10,7 +10,13 @@ import pytest
 from counterpoise.errors import HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    CallResults,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
@@ -20,8 +26,14 @@ from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs, times_su
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
 BROKER_4 = ConfigResource(ConfigResourceType.BROKER, "4")
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
+LEADER_LIST, FOLLOWER_LIST = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
 
 
 def set_config(cluster: SimulatedCluster, resource: ConfigResource, key: str, value: str) -> None:
@@ -42,7 +54,13 @@ def test_nothing_is_submitted_before_every_throttle_is_in_force(tmp_path: Path) 
     seen: list[dict[str, str]] = []
 
     def watched(targets: Any, **options: Any) -> Any:
-        seen.append({key: value for values in own_configs(run.cluster).values() for key, value in values.items()})
+        seen.append(
+            {
+                key: value
+                for values in own_configs(run.cluster).values()
+                for key, value in values.items()
+            }
+        )
         return submit(targets, **options)
 
     run.cluster.alter_reassignments = watched  # type: ignore[method-assign]
@@ -60,7 +78,11 @@ def test_what_others_had_set_before_is_there_again_afterwards(tmp_path: Path) ->
     before = own_configs(run.cluster)
     assert run.go() is RunState.DONE
     assert own_configs(run.cluster) == before
-    keys = {touched.key for touched in run.ledger.journal(run.run_id).touched() if touched.resource == BROKER_1}
+    keys = {
+        touched.key
+        for touched in run.ledger.journal(run.run_id).touched()
+        if touched.resource == BROKER_1
+    }
     assert LEADER_RATE not in keys
 
 
@@ -94,7 +116,9 @@ def test_a_throttle_that_somebody_removed_is_set_again_and_recorded(tmp_path: Pa
     assert own_configs(run.cluster) == {}
 
 
-def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(tmp_path: Path) -> None:
+def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(
+    tmp_path: Path,
+) -> None:
     crashes = 0
     while True:
         folder = tmp_path / str(crashes)
@@ -117,7 +141,8 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
             if call.name == "alter_reassignments"
             for tp in call.argument  # type: ignore[attr-defined]
         )
-        # Submitted again only where the answer was lost before the cluster was asked: never what was under way.
+        # Submitted again only where the answer was lost before the cluster was asked: never what
+        # was under way.
         assert max(changes.values()) == 1, f"crash {crashes}"
         if not crashed:
             break
@@ -126,7 +151,9 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
 
 
 @pytest.mark.parametrize("call", MUTATING)
-def test_a_lost_answer_is_an_unknown_outcome_and_never_done_twice(tmp_path: Path, call: str) -> None:
+def test_a_lost_answer_is_an_unknown_outcome_and_never_done_twice(
+    tmp_path: Path, call: str
+) -> None:
     run = SimulatedRun.make(tmp_path)
     run.cluster.lose_answer_of_next(call)
     try:
@@ -139,7 +166,9 @@ def test_a_lost_answer_is_an_unknown_outcome_and_never_done_twice(tmp_path: Path
     assert max(times_submitted(run.cluster).values()) == 1
 
 
-def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_restored(tmp_path: Path) -> None:
+def test_an_unanswered_move_that_comes_late_is_waited_for_before_anything_is_restored(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
@@ -195,8 +224,14 @@ def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("drift", "what"),
     [
-        (lambda c: c.alter_reassignments({TopicPartition("orders", 0): (3, 2, 1)}), "another order"),
-        (lambda c: c.alter_reassignments({TopicPartition("orders", 0): (1, 2, 4)}), "a reassignment of its own"),
+        (
+            lambda c: c.alter_reassignments({TopicPartition("orders", 0): (3, 2, 1)}),
+            "another order",
+        ),
+        (
+            lambda c: c.alter_reassignments({TopicPartition("orders", 0): (1, 2, 4)}),
+            "a reassignment of its own",
+        ),
         (lambda c: c.delete_topic("orders"), "a deleted topic"),
         (lambda c: c.topic_ids.update(orders="another-id"), "a topic made anew"),
     ],
@@ -224,7 +259,9 @@ def test_leaders_and_in_sync_replicas_may_change_without_being_drift(tmp_path: P
     assert run.go() is RunState.DONE
 
 
-def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_is_a_debt(tmp_path: Path) -> None:
+def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_is_a_debt(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     before = run.placement()
     driver = run.driver()
@@ -239,10 +276,14 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_i
     assert "1 debt(s)" in run.run.reason
     assert run.placement() == before
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "1000000"}}
-    assert [t.resource for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None] == [BROKER_4]
+    assert [
+        t.resource for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None
+    ] == [BROKER_4]
 
 
-def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(tmp_path: Path) -> None:
+def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
@@ -259,7 +300,9 @@ def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(tmp
         if key in moves:
             assert partition.replicas in (moves[key].replicas_before, moves[key].replicas_after)
     left = own_configs(run.cluster)
-    assert left.keys() <= {ConfigResource(ConfigResourceType.BROKER, "2")}, "only the dead broker owes a key"
+    assert left.keys() <= {ConfigResource(ConfigResourceType.BROKER, "2")}, (
+        "only the dead broker owes a key"
+    )
     run.cluster.restart_broker(2)
     run.cluster.advance(60)
     assert run.go() is RunState.DONE
@@ -267,7 +310,9 @@ def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(tmp
 
 
 def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path, SKEWED + "\n" + "\n".join(f"bills-{p}: 1 2 3 size=3000000" for p in range(8)))
+    run = SimulatedRun.make(
+        tmp_path, SKEWED + "\n" + "\n".join(f"bills-{p}: 1 2 3 size=3000000" for p in range(8))
+    )
     topics = {move.topic for move in run.plan.moves if move.adding}
     assert {"orders", "bills"} <= topics
     driver = run.driver()
@@ -327,12 +372,16 @@ def test_two_copies_never_look_at_once_and_a_late_one_stops(tmp_path: Path) -> N
             late.check()
 
 
-def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keeps_no_throttle(tmp_path: Path) -> None:
+def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keeps_no_throttle(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
     refusal = "CLUSTER_AUTHORIZATION_FAILED: the principal lacks a permission (ACL)"
-    run.cluster.alter_reassignments = lambda targets, **_: CallResults((), dict.fromkeys(targets, refusal))  # type: ignore[method-assign]
+    run.cluster.alter_reassignments = lambda targets, **_: CallResults(
+        (), dict.fromkeys(targets, refusal)
+    )  # type: ignore[method-assign]
     with pytest.raises(HaltedError, match="lacks a permission"):
         run.repeat(driver.step)
     run.repeat(driver.settle_step)
@@ -356,9 +405,17 @@ def test_a_broker_that_is_silent_but_not_yet_known_to_be_dead_is_waited_for(tmp_
 
 
 def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:
-    picture = "\n".join(f"orders-{p}: {1 + p % 3} {1 + (p + 1) % 3} {1 + (p + 2) % 3} @1" for p in range(6))
-    run = SimulatedRun.make(tmp_path, picture, racks="1=a 2=b 3=c", request=PlanRequest(Goal.LEADERS))
-    assert {move.replicas_before for move in run.plan.moves} == {move.replicas_after for move in run.plan.moves}
+    picture = "\n".join(
+        f"orders-{p}: {1 + p % 3} {1 + (p + 1) % 3} {1 + (p + 2) % 3} @1" for p in range(6)
+    )
+    run = SimulatedRun.make(
+        tmp_path, picture, racks="1=a 2=b 3=c", request=PlanRequest(Goal.LEADERS)
+    )
+    assert {move.replicas_before for move in run.plan.moves} == {
+        move.replicas_after for move in run.plan.moves
+    }
     assert run.go() is RunState.DONE
-    assert not [call for call in run.cluster.calls if call.name in ("alter_configs", "alter_reassignments")]
+    assert not [
+        call for call in run.cluster.calls if call.name in ("alter_configs", "alter_reassignments")
+    ]
     assert run.placement() == run.planned_placement()

@@ -10,7 +10,12 @@ from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.execution import Driver
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
@@ -26,7 +31,10 @@ HEALTHY = "orders-0: 1 2 3 size=3000000\norders-1: 2 3 1 size=3000000\nstock-0: 
 WITHOUT_4 = "orders-0: 4 1 2 size=3000000\norders-1: 1 2 4 size=3000000"
 FOUR_IS_DEAD = "1=a 2=b 3=c !4=c"
 
-RAISES = (move("orders-0", "1 2 3", "1 2 3 4", size=3_000_000), move("stock-0", "3", "2 3 1 4", size=2_000_000))
+RAISES = (
+    move("orders-0", "1 2 3", "1 2 3 4", size=3_000_000),
+    move("stock-0", "3", "2 3 1 4", size=2_000_000),
+)
 LOWERS = (move("orders-0", "1 2 3", "2 1"), move("orders-1", "2 3 1", "3 1"))
 BOTH_WAYS = (move("orders-0", "1 2 3", "2 1"), move("stock-0", "3", "3 4", size=2_000_000))
 REPAIRS = (
@@ -46,7 +54,9 @@ def made(
     factor: int | None = None,
 ) -> SimulatedRun:
     folder.mkdir(exist_ok=True)
-    plan = plan_by_hand(cluster(picture, racks=racks), goal, *moves, brokers=brokers, replication_factor=factor)
+    plan = plan_by_hand(
+        cluster(picture, racks=racks), goal, *moves, brokers=brokers, replication_factor=factor
+    )
     return SimulatedRun.make(folder, picture, racks=racks, plan=plan)
 
 
@@ -104,7 +114,9 @@ def mutating_calls(run: SimulatedRun) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_ends_at_the_plan_with_configs_as_before_and_in_sync_replicas_kept(tmp_path: Path, name: str) -> None:
+def test_a_run_ends_at_the_plan_with_configs_as_before_and_in_sync_replicas_kept(
+    tmp_path: Path, name: str
+) -> None:
     run = RUNS[name](tmp_path)
     watch_in_sync_replicas(run.cluster)
     before = own_configs(run.cluster)
@@ -116,7 +128,9 @@ def test_a_run_ends_at_the_plan_with_configs_as_before_and_in_sync_replicas_kept
 
 
 @pytest.mark.parametrize("name", ["raise", "lower", "repair", "demote"])
-def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(tmp_path: Path, name: str) -> None:
+def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(
+    tmp_path: Path, name: str
+) -> None:
     crashes, crashed = 0, True
     while crashed:
         run = RUNS[name](tmp_path / str(crashes))
@@ -132,7 +146,9 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
     assert crashes > 12
 
 
-def test_the_number_of_replicas_is_guarded_by_the_cluster_but_for_the_goal_to_change_it(tmp_path: Path) -> None:
+def test_the_number_of_replicas_is_guarded_by_the_cluster_but_for_the_goal_to_change_it(
+    tmp_path: Path,
+) -> None:
     guarded, lifted = repairing(tmp_path / "guarded"), lowering(tmp_path / "lifted")
     for run, may_change in ((guarded, False), (lifted, True)):
         run.go()
@@ -178,11 +194,15 @@ def test_a_replica_that_lags_is_waited_for_before_another_one_is_given_up(tmp_pa
     assert run.placement() == run.planned_placement()
 
 
-def test_a_min_isr_that_was_raised_meanwhile_halts_the_run_before_it_gives_up_a_replica(tmp_path: Path) -> None:
+def test_a_min_isr_that_was_raised_meanwhile_halts_the_run_before_it_gives_up_a_replica(
+    tmp_path: Path,
+) -> None:
     run = lowering(tmp_path)
     before = run.placement()
     topic = ConfigResource(ConfigResourceType.TOPIC, "orders")
-    run.cluster.alter_configs([ConfigChange(topic, "min.insync.replicas", ConfigOperation.SET, "3")])
+    run.cluster.alter_configs(
+        [ConfigChange(topic, "min.insync.replicas", ConfigOperation.SET, "3")]
+    )
     driver = run.driver()
     driver.open()
     with pytest.raises(HaltedError, match=r"fewer replicas than min\.insync\.replicas: orders-0"):
@@ -210,7 +230,12 @@ def test_a_raise_whose_destination_dies_is_cancelled_and_put_back_in_order(tmp_p
 
 
 def test_a_raise_in_another_order_is_put_back_in_the_order_of_before(tmp_path: Path) -> None:
-    run = made(tmp_path, Goal.REPLICATION_FACTOR, move("orders-0", "1 2 3", "4 3 2 1", size=3_000_000), factor=4)
+    run = made(
+        tmp_path,
+        Goal.REPLICATION_FACTOR,
+        move("orders-0", "1 2 3", "4 3 2 1", size=3_000_000),
+        factor=4,
+    )
     driver = run.driver()
     until_moving(run, driver)
     run.cluster.kill_broker(4)
@@ -220,12 +245,16 @@ def test_a_raise_in_another_order_is_put_back_in_the_order_of_before(tmp_path: P
     assert run.cluster.partitions[ORDERS].replicas == (1, 2, 3)
 
 
-def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(tmp_path: Path) -> None:
+def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(
+    tmp_path: Path,
+) -> None:
     run = lowering(tmp_path)
     driver = run.driver()
     driver.open()
     run.cluster.kill_broker(2)
-    late = {m.topic_partition: m.replicas_after for m in LOWERS[:1]}  # as a call that came late would
+    late = {
+        m.topic_partition: m.replicas_after for m in LOWERS[:1]
+    }  # as a call that came late would
     run.cluster.alter_reassignments(late, may_change_replication_factor=True)
     with pytest.raises(HaltedError, match="dead: 2"):
         run.repeat(driver.step)
@@ -235,7 +264,10 @@ def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(tm
 
 
 def test_a_broker_that_is_being_emptied_may_die_on_the_way(tmp_path: Path) -> None:
-    drains = (move("orders-0", "1 2 3", "4 2 3", size=3_000_000), move("orders-1", "2 3 1", "2 3 4", size=3_000_000))
+    drains = (
+        move("orders-0", "1 2 3", "4 2 3", size=3_000_000),
+        move("orders-1", "2 3 1", "2 3 4", size=3_000_000),
+    )
     run = made(tmp_path, Goal.REMOVE_BROKERS, *drains, brokers=(1,))
     run.limits = MovementPolicy(max_moves_in_flight=1)
     driver = run.driver()
@@ -251,7 +283,14 @@ def test_a_broker_that_is_being_emptied_may_die_on_the_way(tmp_path: Path) -> No
 
 def test_a_dead_broker_that_stays_may_be_last_in_a_new_order_but_not_first(tmp_path: Path) -> None:
     demotes = (move("orders-0", "4 1 2", "1 2 4", leader=1),)
-    run = made(tmp_path / "last", Goal.DEMOTE_BROKERS, *demotes, picture=WITHOUT_4, racks=FOUR_IS_DEAD, brokers=(4,))
+    run = made(
+        tmp_path / "last",
+        Goal.DEMOTE_BROKERS,
+        *demotes,
+        picture=WITHOUT_4,
+        racks=FOUR_IS_DEAD,
+        brokers=(4,),
+    )
     assert run.go() is RunState.DONE
     assert run.placement()["orders-0"] == ((1, 2, 4), 1)
     promotes = (move("orders-1", "1 2 4", "4 1 2"),)
@@ -270,8 +309,12 @@ def test_a_wanted_leader_that_dies_before_its_election_halts_the_run(tmp_path: P
         run.repeat(driver.step)
 
 
-def test_a_partition_that_nobody_leads_halts_the_run_and_its_move_is_cancelled(tmp_path: Path) -> None:
-    run = made(tmp_path, Goal.REMOVE_BROKERS, move("stock-0", "3", "4", size=2_000_000), brokers=(3,))
+def test_a_partition_that_nobody_leads_halts_the_run_and_its_move_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    run = made(
+        tmp_path, Goal.REMOVE_BROKERS, move("stock-0", "3", "4", size=2_000_000), brokers=(3,)
+    )
     driver = run.driver()
     until_moving(run, driver)
     run.cluster.kill_broker(3)  # had the only copy

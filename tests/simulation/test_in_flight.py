@@ -1,4 +1,6 @@
-"""What is in flight: one new replica of a partition at a time, within every cap, coordinators last, settings freed."""
+"""What is in flight: one new replica of a partition at a time, within every cap, coordinators last,
+settings freed.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution import Driver, Orders
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.ledger import Ledger
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -30,12 +32,16 @@ FIVE = "1 2 3 4 5"
 ORDERS_0 = TopicPartition("orders", 0)
 
 
-def made_by_hand(folder: Path, picture: str, *moves: Move, limits: MovementPolicy | None = None) -> SimulatedRun:
+def made_by_hand(
+    folder: Path, picture: str, *moves: Move, limits: MovementPolicy | None = None
+) -> SimulatedRun:
     plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
     return SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
 
 
-def watched(run: SimulatedRun, look: Callable[[dict[TopicPartition, Reassignment]], None]) -> Driver:
+def watched(
+    run: SimulatedRun, look: Callable[[dict[TopicPartition, Reassignment]], None]
+) -> Driver:
     """Runs to the end, and shows what is in flight after each step."""
     driver = run.driver()
     driver.open()
@@ -48,7 +54,9 @@ def watched(run: SimulatedRun, look: Callable[[dict[TopicPartition, Reassignment
     return driver
 
 
-def test_two_new_replicas_of_a_partition_arrive_one_after_the_other_under_the_old_leader(tmp_path: Path) -> None:
+def test_two_new_replicas_of_a_partition_arrive_one_after_the_other_under_the_old_leader(
+    tmp_path: Path,
+) -> None:
     picture = "orders-0: 1 2 3 size=3000000"
     run = made_by_hand(tmp_path, picture, move("orders-0", "1 2 3", "4 5 3", size=3_000_000))
     adding: list[tuple[int, ...]] = []
@@ -64,7 +72,9 @@ def test_two_new_replicas_of_a_partition_arrive_one_after_the_other_under_the_ol
     assert list(dict.fromkeys(adding)) == [(5,), (4,)]
 
 
-def test_a_step_is_not_taken_while_a_replica_that_came_with_the_step_before_lags(tmp_path: Path) -> None:
+def test_a_step_is_not_taken_while_a_replica_that_came_with_the_step_before_lags(
+    tmp_path: Path,
+) -> None:
     picture = "orders-0: 1 2 3 size=3000000"
     run = made_by_hand(tmp_path, picture, move("orders-0", "1 2 3", "4 5 3", size=3_000_000))
     driver = run.driver()
@@ -83,7 +93,9 @@ def test_offsets_come_last_and_few_at_a_time(tmp_path: Path) -> None:
     names = [*(f"orders-{n}" for n in range(3)), *(f"__consumer_offsets-{n}" for n in range(3))]
     picture = "\n".join(f"{name}: 1 2 3 size=2000000" for name in names)
     moves = [move(name, "1 2 3", "4 2 3", size=2_000_000) for name in sorted(names)]
-    run = made_by_hand(tmp_path, picture, *moves, limits=MovementPolicy(max_coordinator_moves_in_flight=1))
+    run = made_by_hand(
+        tmp_path, picture, *moves, limits=MovementPolicy(max_coordinator_moves_in_flight=1)
+    )
     topics: list[tuple[str, int]] = []
 
     def look(moving: dict[TopicPartition, Reassignment]) -> None:
@@ -95,10 +107,15 @@ def test_offsets_come_last_and_few_at_a_time(tmp_path: Path) -> None:
     assert max(count for topic, count in topics if topic == "__consumer_offsets") == 1
 
 
-def test_caps_in_bytes_hold_per_broker_and_on_the_cluster_but_one_move_always_fits(tmp_path: Path) -> None:
-    picture = "\n".join(f"orders-{n}: {1 + n % 3} size={9_000_000 if n == 0 else 2_000_000}" for n in range(7))
+def test_caps_in_bytes_hold_per_broker_and_on_the_cluster_but_one_move_always_fits(
+    tmp_path: Path,
+) -> None:
+    picture = "\n".join(
+        f"orders-{n}: {1 + n % 3} size={9_000_000 if n == 0 else 2_000_000}" for n in range(7)
+    )
     moves = [
-        move(f"orders-{n}", f"{1 + n % 3}", f"{4 + n % 2}", size=9_000_000 if n == 0 else 2_000_000) for n in range(7)
+        move(f"orders-{n}", f"{1 + n % 3}", f"{4 + n % 2}", size=9_000_000 if n == 0 else 2_000_000)
+        for n in range(7)
     ]
     limits = MovementPolicy(max_bytes_in_flight=8_000_000, max_bytes_in_flight_per_broker=4_000_000)
     run = made_by_hand(tmp_path, picture, *moves, limits=limits)
@@ -148,18 +165,24 @@ def _fields(plan: RebalancePlan) -> dict[str, object]:
 
 
 def driver_in_a_fleet(run: SimulatedRun, ledger: Ledger, most: int) -> Driver:
-    orders = Orders(run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=most)
+    orders = ExecutionOptions(
+        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=most
+    )
     return Driver(run.cluster, ledger, orders, run.clock, run.log.append)
 
 
-def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync(tmp_path: Path) -> None:
+def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync(
+    tmp_path: Path,
+) -> None:
     picture = "\n".join(f"orders-{n}: 1 2 3 @2 size=1000" for n in range(7))
     moves = [move(f"orders-{n}", "1 2 3", "1 2 3", leader=2) for n in range(7)]
     run = made_by_hand(tmp_path, picture, *moves, limits=MovementPolicy(max_elections_per_look=3))
     behind = run.cluster.partitions[ORDERS_0]
     behind.isr.discard(1)
     watched(run, lambda _: None)
-    batches = [call.argument for call in run.cluster.calls if call.name == "elect_preferred_leaders"]
+    batches = [
+        call.argument for call in run.cluster.calls if call.name == "elect_preferred_leaders"
+    ]
     assert max(map(len, batches)) == 3  # type: ignore[arg-type]
     assert sum(map(len, batches)) == 7, "none was asked for twice"  # type: ignore[arg-type]
 
@@ -169,7 +192,9 @@ def test_partitions_whose_kept_replicas_stay_behind_are_skipped_and_named(tmp_pa
     moves = [move(f"orders-{n}", "1 2 3", "4 2 3", size=2_000_000) for n in range(2)]
     run = made_by_hand(tmp_path, picture, *moves)
     slow = ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "1")
-    run.cluster.alter_configs([slow, ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.SET, "0:3")])
+    run.cluster.alter_configs(
+        [slow, ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.SET, "0:3")]
+    )
     before = own_configs(run.cluster)
     run.cluster.partitions[ORDERS_0].isr.discard(3)
     driver = run.driver()
@@ -182,7 +207,9 @@ def test_partitions_whose_kept_replicas_stay_behind_are_skipped_and_named(tmp_pa
     assert own_configs(run.cluster) == before
 
 
-def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_needs_them(tmp_path: Path) -> None:
+def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_needs_them(
+    tmp_path: Path,
+) -> None:
     picture = "orders-0: 1 2 size=1000000\nstock-0: 3 2 size=20000000"
     moves = [
         move("orders-0", "1 2", "4 2", size=1_000_000),
@@ -191,7 +218,9 @@ def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_ne
     run = made_by_hand(tmp_path, picture, *moves)
     driver = run.driver()
     run.until_moving(driver)
-    assert {of_topic("orders"), of_topic("stock"), at_broker(1), at_broker(4)} <= own_configs(run.cluster).keys()
+    assert {of_topic("orders"), of_topic("stock"), at_broker(1), at_broker(4)} <= own_configs(
+        run.cluster
+    ).keys()
     while ORDERS_0 in run.cluster.list_reassignments():
         run.cluster.advance(driver.step() or 0)
     for _ in range(4):
@@ -206,7 +235,9 @@ def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_ne
     assert max(times_submitted(run.cluster).values()) == 1
 
 
-def test_a_repair_of_two_dead_replicas_keeps_neither_for_a_step_that_would_never_end(tmp_path: Path) -> None:
+def test_a_repair_of_two_dead_replicas_keeps_neither_for_a_step_that_would_never_end(
+    tmp_path: Path,
+) -> None:
     picture, racks = "orders-0: 1 2 3 size=3000000", "!1 !2 3 4 5"
     repair = move("orders-0", "1 2 3", "4 5 3", leader=3, size=3_000_000)
     plan = plan_by_hand(cluster(picture, racks=racks), Goal.REPAIR, repair)

@@ -1,4 +1,6 @@
-"""What comes late: calls of brokers and of processes that were frozen, debts of dead brokers; and the stop by hand."""
+"""What comes late: calls of brokers and of processes that were frozen, debts of dead brokers; and
+the stop by hand.
+"""
 
 import time
 from pathlib import Path
@@ -8,9 +10,15 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.errors import HaltedError, RunConflictError
-from counterpoise.execution import late_moves, pay_debts
+from counterpoise.execution import late_moves, restore_pending
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigChange,
+    ConfigOperation,
+)
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.stopping import stop_from_plan
@@ -30,13 +38,13 @@ def test_a_debt_is_paid_when_its_broker_returns_and_not_before(tmp_path: Path) -
     run = SimulatedRun.make(tmp_path)
     halted_by_the_death_of(4, run)
     journal = run.ledger.journal(run.run_id)
-    paid, owed = pay_debts(run.cluster, journal)
+    paid, owed = restore_pending(run.cluster, journal)
     assert (len(paid), [t.resource for t in owed]) == (0, [at_broker(4)])
     run.cluster.restart_broker(4)
-    paid, owed = pay_debts(run.cluster, journal)
+    paid, owed = restore_pending(run.cluster, journal)
     assert ([t.resource for t in paid], owed) == ([at_broker(4)], ())
     assert own_configs(run.cluster) == {}
-    assert pay_debts(run.cluster, journal) == ((), ())
+    assert restore_pending(run.cluster, journal) == ((), ())
 
 
 def test_a_debt_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
@@ -45,12 +53,14 @@ def test_a_debt_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path)
     run.cluster.restart_broker(4)
     theirs = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, "777777")
     run.cluster.alter_configs([theirs])
-    paid, _ = pay_debts(run.cluster, run.ledger.journal(run.run_id))
+    paid, _ = restore_pending(run.cluster, run.ledger.journal(run.run_id))
     assert len(paid) == 1
     assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "777777"}}
 
 
-def test_moves_that_a_frozen_broker_held_stay_throttled_when_it_wakes_in_time(tmp_path: Path) -> None:
+def test_moves_that_a_frozen_broker_held_stay_throttled_when_it_wakes_in_time(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
@@ -75,12 +85,16 @@ def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: 
     halted_by_the_death_of(4, run)
     run.cluster.restart_broker(4)
     before = run.placement()
-    late = next(m for m in run.plan.moves if m.adding and m.topic_partition in run.cluster.partitions)
+    late = next(
+        m for m in run.plan.moves if m.adding and m.topic_partition in run.cluster.partitions
+    )
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     assert late in late_moves(run.plan, run.cluster.list_reassignments())
     run.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
     assert run.driver().settle_step() is not None
-    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}, "it gets its throttle first"
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}, (
+        "it gets its throttle first"
+    )
     run.repeat(run.driver().settle_step)
     assert run.run.state is RunState.HALTED
     assert run.placement() != before
@@ -89,7 +103,9 @@ def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: 
 
 
 class FrozenBeforeACall:
-    """The cluster for a process that is stopped between the check of its step lock and its next config change."""
+    """The cluster for a process that is stopped between the check of its step lock and its next
+    config change.
+    """
 
     def __init__(self, cluster: SimulatedCluster, meanwhile: Any) -> None:
         self._cluster, self._meanwhile = cluster, meanwhile
@@ -102,7 +118,9 @@ class FrozenBeforeACall:
         return self._cluster.alter_configs(changes)
 
 
-def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_a_debt_and_paid(tmp_path: Path) -> None:
+def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_a_debt_and_paid(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     run.driver().open()
 
@@ -116,7 +134,7 @@ def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_a_debt_and_paid(
     with pytest.raises(RunConflictError, match="taken over"):
         run.driver(frozen).step()
     assert own_configs(run.cluster), "it came late, and nobody can take it back"
-    pay_debts(run.cluster, run.ledger.journal(run.run_id))
+    restore_pending(run.cluster, run.ledger.journal(run.run_id))
     assert own_configs(run.cluster) == {}
 
 
@@ -132,7 +150,9 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     for (resource, key), value in theirs.items():
         run.cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
     before, placement = own_configs(run.cluster), run.placement()
-    settings = tuple(SettingBefore(resource, key, value) for (resource, key), value in sorted(theirs.items()))
+    settings = tuple(
+        SettingBefore(resource, key, value) for (resource, key), value in sorted(theirs.items())
+    )
     fields = {name: getattr(run.plan, name) for name in run.plan.__dataclass_fields__}
     plan = type(run.plan)(**{**fields, "settings_before": settings})
     run.until_moving(run.driver())
@@ -145,7 +165,9 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     assert not run.cluster.list_reassignments()
 
 
-def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_paid_like_a_debt(tmp_path: Path) -> None:
+def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_paid_like_a_debt(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
@@ -159,11 +181,15 @@ def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_paid_l
             run.cluster.advance(driver.step() or 0)
     assert run.end(driver) is RunState.HALTED
     journal = run.ledger.journal(run.run_id)
-    pay_debts(run.cluster, journal)
+    restore_pending(run.cluster, journal)
     assert of_topic("orders") not in own_configs(run.cluster)
     run.cluster.thaw_broker(3)
-    assert own_configs(run.cluster)[of_topic("orders")], "the lists come back, and nobody asked for them any more"
-    paid, _ = pay_debts(run.cluster, journal)
+    assert own_configs(run.cluster)[of_topic("orders")], (
+        "the lists come back, and nobody asked for them any more"
+    )
+    paid, _ = restore_pending(run.cluster, journal)
     assert of_topic("orders") in {key.resource for key in paid}
     assert own_configs(run.cluster) == {}
-    assert pay_debts(run.cluster, journal) == ((), ()), "once every broker has answered, it is over"
+    assert restore_pending(run.cluster, journal) == ((), ()), (
+        "once every broker has answered, it is over"
+    )

@@ -1,4 +1,6 @@
-"""What people and the calendar say while a run is under way: pause, rate, cancel, freeze, windows, daily rates."""
+"""What people and the calendar say while a run is under way: pause, rate, cancel, freeze, windows,
+daily rates.
+"""
 
 from datetime import time, timedelta
 from pathlib import Path
@@ -15,7 +17,9 @@ from tests.runs import SimulatedRun, at_broker, own_configs, times_submitted
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
 
 
-def test_a_paused_run_finishes_what_is_in_flight_frees_its_settings_and_goes_on_when_resumed(tmp_path: Path) -> None:
+def test_a_paused_run_finishes_what_is_in_flight_frees_its_settings_and_goes_on_when_resumed(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
     driver = run.driver()
     run.until_moving(driver)
@@ -25,7 +29,7 @@ def test_a_paused_run_finishes_what_is_in_flight_frees_its_settings_and_goes_on_
     assert sum(times_submitted(run.cluster).values()) == 1
     assert not run.cluster.list_reassignments()
     assert own_configs(run.cluster) == {}, "throttles that nobody needs are released"
-    assert run.pulse().saying == "paused by bob: month end"
+    assert run.run_progress().saying == "paused by bob: month end"
     run.ask(Control.RESUME)
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
@@ -45,12 +49,14 @@ def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_pa
     for _ in range(15):
         run.cluster.advance(driver.step() or 0)
     assert sum(times_submitted(run.cluster).values()) == 1
-    assert "black friday" in run.pulse().saying
+    assert "black friday" in run.run_progress().saying
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
 
 
-def test_a_rate_asked_for_midway_is_followed_up_and_down_but_never_raises_a_strangers(tmp_path: Path) -> None:
+def test_a_rate_asked_for_midway_is_followed_up_and_down_but_never_raises_a_strangers(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     slow = ConfigChange(at_broker(1), LEADER_RATE, ConfigOperation.SET, "500000")
     run.cluster.alter_configs([slow])
@@ -69,7 +75,9 @@ def test_a_rate_asked_for_midway_is_followed_up_and_down_but_never_raises_a_stra
 
 
 @pytest.mark.parametrize("control", [Control.CANCEL, Control.UNDO])
-def test_a_cancelled_run_is_as_before_and_may_be_executed_again(tmp_path: Path, control: Control) -> None:
+def test_a_cancelled_run_is_as_before_and_may_be_executed_again(
+    tmp_path: Path, control: Control
+) -> None:
     run = SimulatedRun.make(tmp_path)
     before = run.placement()
     driver = run.driver()
@@ -94,7 +102,7 @@ def test_outside_a_window_nothing_is_submitted_and_no_throttle_is_left(tmp_path:
         run.cluster.advance(driver.step() or 0)
     assert not times_submitted(run.cluster)
     assert own_configs(run.cluster) == {}
-    assert "opens at 2026-01-31 22:00 UTC" in run.pulse().saying
+    assert "opens at 2026-01-31 22:00 UTC" in run.run_progress().saying
     run.cluster.advance(12 * 3600 - 5 - run.cluster.now)  # five seconds before it closes
     run.until_moving(driver)
     for _ in range(10):
@@ -106,7 +114,9 @@ def test_outside_a_window_nothing_is_submitted_and_no_throttle_is_left(tmp_path:
     assert run.run.state is RunState.RUNNING
 
 
-def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(tmp_path: Path) -> None:
+def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(
+    tmp_path: Path,
+) -> None:
     until_noon = DailyRate(time(8), time(12, 0, 10), 100_000)
     always = DailyRate(time(0), time(0), 50_000_000)
     run = SimulatedRun.make(tmp_path, limits=MovementPolicy(daily_rates=(until_noon, always)))
@@ -121,7 +131,9 @@ def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(tmp
     assert own_configs(run.cluster) == {}
 
 
-def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_execution(tmp_path: Path) -> None:
+def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_execution(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
     driver = run.driver()
     run.until_moving(driver)

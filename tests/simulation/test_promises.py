@@ -1,8 +1,10 @@
-"""Promises 2 to 10 under everything that may happen at once, for thousands of steps on the simulated cluster.
+"""Promises 2 to 10 under everything that may happen at once, for thousands of steps on the
+simulated cluster.
 
-Hypothesis interleaves looks of one or two processes that die or freeze anywhere, what people ask for, brokers that die,
-freeze and come back, lost and refused calls, and strangers; `tests/promises.py` watches. In the end all brokers are
-back, and whatever happened before, nothing of ours is left.
+Hypothesis interleaves looks of one or two processes that die or freeze anywhere, what people ask
+for, brokers that die, freeze and come back, lost and refused calls, and strangers;
+`tests/promises.py` watches. In the end all brokers are back, and whatever happened before, nothing
+of ours is left.
 
 `COUNTERPOISE_SOAK=200` runs 200 times as many examples, drawn anew each time.
 """
@@ -24,7 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, Orders, late_moves, pay_debts
+from counterpoise.execution import Driver, ExecutionOptions, late_moves, restore_pending
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
@@ -45,7 +47,13 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.run import ENDED_STATES, OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, RunState
+from counterpoise.model.run import (
+    ENDED_STATES,
+    OPEN_STATES,
+    TRANSITIONS,
+    UNDER_WAY_STATES,
+    RunState,
+)
 from tests.crashes import JOURNAL_WRITES, MUTATING, Countdown, Crash, CrashingProxy
 from tests.pictures import cluster, simulated
 from tests.plans import move, plan_by_hand
@@ -112,7 +120,11 @@ class Promises(RuleBasedStateMachine):
     def clock(self) -> Any:
         return START + timedelta(seconds=self.cluster.now)
 
-    @initialize(on_halt=st.sampled_from(InFlight), at_once=st.sampled_from([1, 3, 50]), set_before=st.booleans())
+    @initialize(
+        on_halt=st.sampled_from(InFlight),
+        at_once=st.sampled_from([1, 3, 50]),
+        set_before=st.booleans(),
+    )
     def begin(self, on_halt: InFlight, at_once: int, set_before: bool) -> None:
         self.limits = MovementPolicy(
             on_halt=on_halt,
@@ -127,7 +139,9 @@ class Promises(RuleBasedStateMachine):
                 (at_broker(1), LEADER_RATE, "333333"),
                 (at_broker(4), FOLLOWER_RATE, "90000000"),
             ):
-                self.cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
+                self.cluster.alter_configs(
+                    [ConfigChange(resource, key, ConfigOperation.SET, value)]
+                )
             self.watch = Watch(self.cluster)
         self._propose(self.plan)
         self.driver().open()
@@ -135,7 +149,9 @@ class Promises(RuleBasedStateMachine):
     def _propose(self, plan: RebalancePlan) -> None:
         self.plan = plan
         self.run_id = self.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
-        yes = Approval(self.run_id, plan.fingerprint, Decision.GRANTED, "bob", "test", self.clock(), RATE, None)
+        yes = Approval(
+            self.run_id, plan.fingerprint, Decision.GRANTED, "bob", "test", self.clock(), RATE, None
+        )
         self.ledger.record_decision(yes)
         self.watch.plans.append(plan)
         self.watch.highest_rate = max(self.watch.highest_rate, RATE)
@@ -146,19 +162,26 @@ class Promises(RuleBasedStateMachine):
     def state(self) -> RunState:
         return self.ledger.run(self.run_id).state
 
-    def driver(self, countdown: Countdown | None = None, meanwhile: Callable[[], None] | None = None) -> Driver:
+    def driver(
+        self, countdown: Countdown | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> Driver:
         admin: Any = self.watch.ours(meanwhile)
         ledger: Any = self.ledger
         if countdown is not None:
             admin = CrashingProxy(admin, MUTATING, countdown)
             ledger = CrashingProxy(self.ledger, ("change_state", "obeyed"), countdown)
             writes = (*JOURNAL_WRITES, "unanswered", "beat")
-            ledger.journal = lambda run_id: CrashingProxy(self.ledger.journal(run_id), writes, countdown)
-        orders = Orders(self.run_id, self.plan, RATE, self.limits)
+            ledger.journal = lambda run_id: CrashingProxy(
+                self.ledger.journal(run_id), writes, countdown
+            )
+        orders = ExecutionOptions(self.run_id, self.plan, RATE, self.limits)
         return Driver(admin, ledger, orders, self.clock, lambda _: None)
 
     def _repeat(self, step: Callable[[], float | None], times: int) -> bool:
-        """Whether it is over. What a process raises to its caller ends it, as a task of Airflow would end."""
+        """Whether it is over.
+
+        What a process raises to its caller ends it, as a task of Airflow would end.
+        """
         for _ in range(times):
             is_faultless = self._is_faultless()
             was = self.state
@@ -184,7 +207,9 @@ class Promises(RuleBasedStateMachine):
     def _is_faultless(self) -> bool:
         at = self.cluster.addressed_broker
         faults = [*self.cluster._failures.values(), *self.cluster._lost_answers.values()]
-        return not any(faults) and not self.watch.refusals and (at is None or self.cluster.answers(at))
+        return (
+            not any(faults) and not self.watch.refusals and (at is None or self.cluster.answers(at))
+        )
 
     def _check_end(self) -> None:
         in_flight = self.watch.ours_in_flight()
@@ -225,7 +250,9 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.state in UNDER_WAY_STATES)
     @rule(times=looks, seconds=st.sampled_from([31.0, 100.0]), settles=st.booleans())
     def freeze_a_process(self, times: int, seconds: float, settles: bool) -> None:
-        """One process is frozen right before a call; another one takes over; then the first wakes, and calls."""
+        """One process is frozen right before a call; another one takes over; then the first wakes,
+        and calls.
+        """
 
         def meanwhile() -> None:
             self._free_the_step()
@@ -261,7 +288,7 @@ class Promises(RuleBasedStateMachine):
             return
         for run in self.ledger.runs():
             if run.state in ENDED_STATES:
-                pay_debts(self.watch.ours(), self.ledger.journal(run.run_id))  # type: ignore[arg-type]
+                restore_pending(self.watch.ours(), self.ledger.journal(run.run_id))  # type: ignore[arg-type]
 
     # -- people
 
@@ -279,19 +306,32 @@ class Promises(RuleBasedStateMachine):
             self._ask(control)
 
     def _ask(self, control: Control, **more: Any) -> None:
-        asked = ControlRequest(self.plan.cluster, self.run_id, control, "carol", "because", self.clock())
+        asked = ControlRequest(
+            self.plan.cluster, self.run_id, control, "carol", "because", self.clock()
+        )
         self.ledger.request(replace(asked, **more))
 
-    @precondition(lambda self: self.state in ENDED_STATES and not self.watch.strayed and len(self.watch.plans) < 3)
+    @precondition(
+        lambda self: (
+            self.state in ENDED_STATES and not self.watch.strayed and len(self.watch.plans) < 3
+        )
+    )
     @meanwhile()
     def undo(self) -> None:
         """A plan back to where everything was, from where everything is."""
         if not self._is_faultless():
             return
         back = [
-            replace(m, replicas_before=p.replicas, replicas_after=m.replicas_before, leader_before=p.leader)
+            replace(
+                m,
+                replicas_before=p.replicas,
+                replicas_after=m.replicas_before,
+                leader_before=p.leader,
+            )
             for m in MOVES
-            if (p := self.cluster.partitions.get(m.topic_partition)) and p.leader is not None and not p.is_moving
+            if (p := self.cluster.partitions.get(m.topic_partition))
+            and p.leader is not None
+            and not p.is_moving
         ]
         back = [replace(m, topic_id=self.cluster.topic_ids[m.topic]) for m in back]
         self._pay()
@@ -332,7 +372,10 @@ class Promises(RuleBasedStateMachine):
         self.cluster.addressed_broker = broker_id
         self._lose(broker_id, "frozen")
 
-    @meanwhile(call=st.sampled_from((*MUTATING, "describe_topics", "describe_configs")), is_done=st.booleans())
+    @meanwhile(
+        call=st.sampled_from((*MUTATING, "describe_topics", "describe_configs")),
+        is_done=st.booleans(),
+    )
     def a_call_is_lost(self, call: str, is_done: bool) -> None:
         if call not in MUTATING:
             self.cluster.fail_next(call, ClusterUnreachableError((("simulated", "no route"),)))
@@ -348,7 +391,11 @@ class Promises(RuleBasedStateMachine):
     @meanwhile(tp=planned, lags=st.booleans())
     def leaders_and_followers_change(self, tp: TopicPartition, lags: bool) -> None:
         partition = self.cluster.partitions.get(tp)
-        followers = sorted(partition.isr & self.cluster.live_broker_ids - {partition.leader}) if partition else []
+        followers = (
+            sorted(partition.isr & self.cluster.live_broker_ids - {partition.leader})
+            if partition
+            else []
+        )
         if partition is None or partition.leader is None or not followers:
             return
         if not lags:
@@ -359,25 +406,39 @@ class Promises(RuleBasedStateMachine):
 
     # -- strangers
 
-    @meanwhile(tp=st.one_of(planned, st.just(TopicPartition("other", 0))), to=st.permutations([1, 2, 3, 4]))
+    @meanwhile(
+        tp=st.one_of(planned, st.just(TopicPartition("other", 0))), to=st.permutations([1, 2, 3, 4])
+    )
     def stranger_moves(self, tp: TopicPartition, to: list[int]) -> None:
         partition = self.cluster.partitions.get(tp)
         if partition is not None:
             self.watch.stranger_moves(tp, tuple(to[: len(partition.target)]))
 
-    @meanwhile(broker_id=brokers, key=st.sampled_from(RATE_KEYS), rate=st.sampled_from((None, *STRANGERS_RATES)))
+    @meanwhile(
+        broker_id=brokers,
+        key=st.sampled_from(RATE_KEYS),
+        rate=st.sampled_from((None, *STRANGERS_RATES)),
+    )
     def stranger_sets_or_deletes_a_rate(self, broker_id: int, key: str, rate: str | None) -> None:
         operation = ConfigOperation.SET if rate else ConfigOperation.DELETE
         self.watch.stranger_alters(ConfigChange(at_broker(broker_id), key, operation, rate or ""))
 
-    @meanwhile(topic=st.sampled_from(["orders", "stock"]), key=st.sampled_from(LIST_KEYS), deletes=st.booleans())
+    @meanwhile(
+        topic=st.sampled_from(["orders", "stock"]),
+        key=st.sampled_from(LIST_KEYS),
+        deletes=st.booleans(),
+    )
     def stranger_changes_a_list(self, topic: str, key: str, deletes: bool) -> None:
         operation = ConfigOperation.DELETE if deletes else ConfigOperation.APPEND
-        self.watch.stranger_alters(ConfigChange(of_topic(topic), key, operation, "" if deletes else "9:9"))
+        self.watch.stranger_alters(
+            ConfigChange(of_topic(topic), key, operation, "" if deletes else "9:9")
+        )
 
     @meanwhile(again=st.booleans())
     def stranger_changes_topics(self, again: bool) -> None:
-        self.cluster.partitions.setdefault(TopicPartition("orders", 9), fresh_partition(TopicPartition("other", 0)))
+        self.cluster.partitions.setdefault(
+            TopicPartition("orders", 9), fresh_partition(TopicPartition("other", 0))
+        )
         if "stock" in self.cluster.topic_ids:
             partitions = {tp: p for tp, p in self.cluster.partitions.items() if tp.topic == "stock"}
             self.cluster.delete_topic("stock")
@@ -433,7 +494,9 @@ class Promises(RuleBasedStateMachine):
         for _ in range(4):
             if self.state in UNDER_WAY_STATES:
                 over = self._repeat(self.driver().settle_step, 300)
-                assert over, f"promise 5: never settled: {self.ledger.journal(self.run_id).events()[-3:]}"
+                assert over, (
+                    f"promise 5: never settled: {self.ledger.journal(self.run_id).events()[-3:]}"
+                )
             self._settle_late()
         assert not self.watch.ours_in_flight()
         self._pay()
@@ -450,7 +513,10 @@ class Promises(RuleBasedStateMachine):
         assert over and self.state is RunState.DONE, f"promise 5: {self.ledger.run(self.run_id)}"
         for m in self.plan.moves:
             partition = self.cluster.partitions[m.topic_partition]
-            assert (partition.replicas, partition.leader) == (m.replicas_after, m.replicas_after[0]), "promise 2"
+            assert (partition.replicas, partition.leader) == (
+                m.replicas_after,
+                m.replicas_after[0],
+            ), "promise 2"
         self.watch.check_settings_as_before()
 
 

@@ -1,10 +1,17 @@
-"""The simulated cluster behaves as Kafka 4.3.1 was seen to behave; the oddities are what these tests are about."""
+"""The simulated cluster behaves as Kafka 4.3.1 was seen to behave; the oddities are what these
+tests are about.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError, UnknownOutcomeError
+from counterpoise.errors import (
+    BrokerSilentError,
+    ClusterError,
+    ClusterUnreachableError,
+    UnknownOutcomeError,
+)
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -21,16 +28,30 @@ from tests.pictures import simulated
 RACKS = "1=a 2=b 3=c 4=d"
 ORDERS = TopicPartition("orders", 0)
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
-LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-SET, DELETE, APPEND, SUBTRACT = (ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT"))
+LEADER_LIST, FOLLOWER_LIST = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT")
+)
 
 
 def broker(broker_id: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
 
 
-def change(cluster: SimulatedCluster, resource: ConfigResource, key: str, op: ConfigOperation, value: str = "") -> str:
+def change(
+    cluster: SimulatedCluster,
+    resource: ConfigResource,
+    key: str,
+    op: ConfigOperation,
+    value: str = "",
+) -> str:
     """The refusal, "" for none."""
     return cluster.alter_configs([ConfigChange(resource, key, op, value)]).errors.get(resource, "")
 
@@ -52,14 +73,19 @@ def leader_of(cluster: SimulatedCluster, key: TopicPartition = ORDERS) -> int | 
 def test_a_move_shows_the_union_target_first_and_ends_at_the_target() -> None:
     cluster = simulated("orders-0: 1 2 3 size=1000000000", racks=RACKS)
     assert cluster.alter_reassignments({ORDERS: (4, 2, 3)}).accepted == (ORDERS,)
-    assert cluster.list_reassignments() == {ORDERS: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))}
+    assert cluster.list_reassignments() == {
+        ORDERS: Reassignment((4, 2, 3, 1), adding=(4,), removing=(1,))
+    }
     assert cluster.list_reassignments()[ORDERS].target == (4, 2, 3)
     cluster.advance(5.0)  # of 10 s at 100 MB/s
     (log_dir,) = cluster.describe_log_dirs([4])
     assert log_dir.sizes[ORDERS] == 500_000_000
     cluster.advance(5.0)
     assert cluster.list_reassignments() == {}
-    assert (replicas_of(cluster), leader_of(cluster)) == ((4, 2, 3), 4)  # 1 is gone, so the first in line leads
+    assert (replicas_of(cluster), leader_of(cluster)) == (
+        (4, 2, 3),
+        4,
+    )  # 1 is gone, so the first in line leads
 
 
 def test_a_kept_leader_stays_until_it_is_asked_to_go() -> None:
@@ -92,7 +118,9 @@ def test_going_back_in_flight_hangs_until_it_is_cancelled() -> None:
     cluster.alter_reassignments({ORDERS: (1, 2, 3)})
     change(cluster, broker(4), FOLLOWER_RATE, DELETE)
     cluster.advance(3600.0)
-    assert cluster.list_reassignments() == {ORDERS: Reassignment((1, 2, 3, 4), adding=(4,), removing=(4,))}
+    assert cluster.list_reassignments() == {
+        ORDERS: Reassignment((1, 2, 3, 4), adding=(4,), removing=(4,))
+    }
     cluster.alter_reassignments({ORDERS: None})
     assert (replicas_of(cluster), cluster.list_reassignments()) == ((1, 2, 3), {})
 
@@ -118,7 +146,9 @@ def test_another_target_and_then_a_cancel_leave_one_replica_too_many() -> None:
 def test_refusals_name_the_reason_and_change_nothing(target: tuple[int, ...], word: str) -> None:
     cluster = simulated("orders-0: 1 2 3\norders-1: 1 2 3 size=1000000000", racks=RACKS)
     other = TopicPartition("orders", 1)
-    results = cluster.alter_reassignments({ORDERS: target, other: (4, 2, 3), TopicPartition("gone", 0): (1, 2, 3)})
+    results = cluster.alter_reassignments(
+        {ORDERS: target, other: (4, 2, 3), TopicPartition("gone", 0): (1, 2, 3)}
+    )
     assert word in results.errors[ORDERS]
     assert "UNKNOWN_TOPIC_OR_PARTITION" in results.errors[TopicPartition("gone", 0)]
     assert results.accepted == (other,)
@@ -129,13 +159,19 @@ def test_the_replication_factor_is_that_of_the_target_while_a_move_is_under_way(
     cluster = simulated("orders-0: 1 2 3 size=1000000000", racks="1 2 3 4 5")
     cluster.alter_reassignments({ORDERS: (4, 2, 3)})  # four replicas now
     assert cluster.alter_reassignments({ORDERS: (5, 2, 3)}).errors == {}  # retargeted
-    assert cluster.list_reassignments()[ORDERS] == Reassignment((5, 2, 3, 1, 4), adding=(5,), removing=(1, 4))
+    assert cluster.list_reassignments()[ORDERS] == Reassignment(
+        (5, 2, 3, 1, 4), adding=(5,), removing=(1, 4)
+    )
     assert "from 3 to 4" in cluster.alter_reassignments({ORDERS: (5, 2, 3, 1)}).errors[ORDERS]
 
 
 def test_a_rate_without_the_list_and_a_list_without_the_rate_slow_nothing() -> None:
     seconds = {}
-    for name, rate, listed in (("both", True, True), ("rate only", True, False), ("list only", False, True)):
+    for name, rate, listed in (
+        ("both", True, True),
+        ("rate only", True, False),
+        ("list only", False, True),
+    ):
         cluster = simulated("orders-0: 1 2 3 size=100000000", racks=RACKS)
         if rate:
             throttle(cluster, 4, FOLLOWER_RATE, 10_000_000)
@@ -150,7 +186,8 @@ def test_a_rate_without_the_list_and_a_list_without_the_rate_slow_nothing() -> N
 
 def test_the_slower_side_sets_the_pace_and_moves_share_a_rate() -> None:
     cluster = simulated(
-        "orders-0: 1 2 size=60000000\norders-1: 1 2 size=60000000\norders-2: 2 3 size=60000000", racks=RACKS
+        "orders-0: 1 2 size=60000000\norders-1: 1 2 size=60000000\norders-2: 2 3 size=60000000",
+        racks=RACKS,
     )
     throttle(cluster, 1, LEADER_RATE, 4_000_000)  # leads 0 and 1: 2 MB/s each
     throttle(cluster, 2, LEADER_RATE, 10_000_000)
@@ -196,7 +233,9 @@ def test_a_dead_broker_is_fenced_after_its_session_and_answers_nobody_before() -
     (topic,) = cluster.describe_topics(["orders"])
     assert (topic.partitions[0].leader, topic.partitions[0].isr) == (2, (2, 3))
     assert {d.broker_id for d in cluster.describe_log_dirs()} == {2, 3, 4}
-    assert "PREFERRED_LEADER_NOT_AVAILABLE" in cluster.elect_preferred_leaders([ORDERS]).errors[ORDERS]
+    assert (
+        "PREFERRED_LEADER_NOT_AVAILABLE" in cluster.elect_preferred_leaders([ORDERS]).errors[ORDERS]
+    )
     cluster.restart_broker(1)
     cluster.advance(1.0)
     (topic,) = cluster.describe_topics(["orders"])
@@ -239,7 +278,9 @@ def test_config_levels_and_operations() -> None:
     change(cluster, TOPIC, LEADER_LIST, APPEND, "0:2,0:3")
     assert told(TOPIC, LEADER_LIST) == ConfigValue("0:1,0:2,0:3", ConfigSource.DYNAMIC_TOPIC)
     change(cluster, TOPIC, LEADER_LIST, SUBTRACT, "0:1,0:2,0:3")
-    assert told(TOPIC, LEADER_LIST) == ConfigValue("", ConfigSource.DYNAMIC_TOPIC)  # set, though empty
+    assert told(TOPIC, LEADER_LIST) == ConfigValue(
+        "", ConfigSource.DYNAMIC_TOPIC
+    )  # set, though empty
     change(cluster, TOPIC, LEADER_LIST, DELETE)
     assert told(TOPIC, LEADER_LIST) == ConfigValue("", ConfigSource.DEFAULT)
     change(cluster, TOPIC, LEADER_LIST, SET, "*")
@@ -261,7 +302,10 @@ def test_a_stale_read_shows_what_was_before_the_last_change() -> None:
 
 def test_changes_of_one_resource_take_hold_together_or_not_at_all() -> None:
     cluster = simulated("orders-0: 1 2 3", racks=RACKS)
-    good, bad = ConfigChange(broker(1), LEADER_RATE, SET, "5"), ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5")
+    good, bad = (
+        ConfigChange(broker(1), LEADER_RATE, SET, "5"),
+        ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5"),
+    )
     other = ConfigChange(broker(2), LEADER_RATE, SET, "5")
     results = cluster.alter_configs([good, bad, other])
     assert (results.accepted, set(results.errors)) == ((broker(2),), {broker(1)})
@@ -287,14 +331,23 @@ def test_faults_a_lost_answer_is_applied_and_a_failed_call_is_not() -> None:
         cluster.describe_cluster()
 
 
-def test_a_frozen_broker_answers_nobody_copies_nothing_and_loses_its_partitions_with_its_session() -> None:
+def test_a_frozen_broker_answers_nobody_copies_nothing_and_loses_its_partitions_with_its_session() -> (
+    None
+):
     cluster = simulated("orders-0: 1 2 3 size=1000000000\nlonely-0: 1 size=5000", racks=RACKS)
     lonely = TopicPartition("lonely", 0)
     cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     cluster.freeze_broker(1)
     assert 1 in cluster.describe_cluster().live_broker_ids
-    assert set(cluster.describe_configs([broker(1), broker(2), TOPIC], [LEADER_RATE])) == {broker(2), TOPIC}
-    assert {d.broker_id for d in cluster.describe_log_dirs()} == set(cluster.describe_versions()) == {2, 3, 4}
+    assert set(cluster.describe_configs([broker(1), broker(2), TOPIC], [LEADER_RATE])) == {
+        broker(2),
+        TOPIC,
+    }
+    assert (
+        {d.broker_id for d in cluster.describe_log_dirs()}
+        == set(cluster.describe_versions())
+        == {2, 3, 4}
+    )
     assert cluster.list_offsets([ORDERS, lonely]) == {}
     assert change(cluster, TOPIC, LEADER_LIST, SET, "0:1") == ""  # by a broker that answers
     cluster.advance(8.0)
@@ -312,7 +365,9 @@ def test_a_frozen_broker_answers_nobody_copies_nothing_and_loses_its_partitions_
 def test_changes_that_a_frozen_broker_holds_come_when_it_is_thawed_in_their_order() -> None:
     cluster = simulated("orders-0: 1 2 3 size=1000000000", racks=RACKS)
     cluster.freeze_broker(2)
-    results = cluster.alter_configs([ConfigChange(broker(b), LEADER_RATE, SET, "5") for b in (1, 2)])
+    results = cluster.alter_configs(
+        [ConfigChange(broker(b), LEADER_RATE, SET, "5") for b in (1, 2)]
+    )
     assert results.accepted == (broker(1),)
     assert results.errors[broker(2)].startswith("no answer: ")
     cluster.addressed_broker = 2
@@ -323,13 +378,19 @@ def test_changes_that_a_frozen_broker_holds_come_when_it_is_thawed_in_their_orde
         cluster.alter_reassignments({ORDERS: None})
     with pytest.raises(UnknownOutcomeError):  # the broker's part is done by then
         cluster.alter_configs(
-            [ConfigChange(TOPIC, LEADER_LIST, SET, "0:1"), ConfigChange(broker(1), LEADER_RATE, DELETE)]
+            [
+                ConfigChange(TOPIC, LEADER_LIST, SET, "0:1"),
+                ConfigChange(broker(1), LEADER_RATE, DELETE),
+            ]
         )
     cluster.advance(20.0)  # its session has ended long ago
     assert "not live" in change(cluster, broker(2), LEADER_RATE, SET, "6")
     assert (cluster.list_reassignments(), replicas_of(cluster)) == ({}, (1, 2, 3))
     cluster.thaw_broker(2)
-    assert (cluster.list_reassignments(), replicas_of(cluster)) == ({}, (2, 3, 1))  # moved, and cancelled
+    assert (cluster.list_reassignments(), replicas_of(cluster)) == (
+        {},
+        (2, 3, 1),
+    )  # moved, and cancelled
     told = cluster.describe_configs([broker(1), broker(2), TOPIC], [LEADER_RATE, LEADER_LIST])
     assert told[broker(1)] == {}
     assert told[broker(2)] == {LEADER_RATE: ConfigValue("5", ConfigSource.DYNAMIC_BROKER)}
@@ -354,7 +415,9 @@ def test_a_frozen_broker_that_is_killed_takes_what_it_held_with_it() -> None:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("move"), st.permutations([1, 2, 3, 4, 5]).map(lambda ids: tuple(ids[:3]))),
+        st.tuples(
+            st.just("move"), st.permutations([1, 2, 3, 4, 5]).map(lambda ids: tuple(ids[:3]))
+        ),
         st.tuples(st.sampled_from(["cancel", "elect"]), st.none()),
         st.tuples(st.just("advance"), st.floats(0.0, 20.0)),
         st.tuples(st.sampled_from(["kill", "restart", "freeze", "thaw"]), st.integers(1, 5)),
@@ -364,7 +427,9 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_a_partition_stays_one_that_kafka_could_have(steps: list[tuple[str, object]]) -> None:
+def test_whatever_happens_a_partition_stays_one_that_kafka_could_have(
+    steps: list[tuple[str, object]],
+) -> None:
     cluster = simulated("orders-0: 1 2 3 size=1000000000", racks="1 2 3 4 5")
     for step, argument in steps:
         if step in ("kill", "restart", "freeze", "thaw"):

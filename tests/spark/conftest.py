@@ -19,7 +19,11 @@ sys.path.insert(0, str(JOBS))  # as spark-submit does: the jobs import one anoth
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
-    changed = {"JAVA_HOME": str(spark_java_home()), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    changed = {
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     session = (
@@ -43,7 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     finally:
         gateway = session.sparkContext._gateway
         session.stop()
-        # stop() leaves the JVM; it would end with this process, and other tests should not share memory with it.
+        # stop() leaves the JVM; it would end with this process, and other tests should not share
+        # memory with it.
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=30)

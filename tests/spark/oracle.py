@@ -1,4 +1,5 @@
-"""What the Spark jobs must find, worked out once more in plain Python, row by row, from the photos themselves.
+"""What the Spark jobs must find, worked out once more in plain Python, row by row, from the photos
+themselves.
 
 expected = tables_of(photos)          # every table of RESULT_TABLES, as lists of dicts
 """
@@ -21,7 +22,11 @@ def tables_of(photos: Sequence[Photo]) -> dict[str, list[Row]]:
     for photo in photos:
         previous = last.get(photo.cluster)
         for table, make in _TABLES.items():
-            head = {"cluster": photo.cluster, "snapshot_id": photo.snapshot_id, "observed_at": photo.observed_at}
+            head = {
+                "cluster": photo.cluster,
+                "snapshot_id": photo.snapshot_id,
+                "observed_at": photo.observed_at,
+            }
             made[table] += [head | row for row in make(photo, previous)]
         last[photo.cluster] = photo
     return dict(made)
@@ -105,7 +110,8 @@ def _snapshot_changes(now: Photo, previous: Photo | None) -> Iterator[Row]:
         "partitions": len(now.partitions),
         "offline_partitions": sum(row["leader"] is None for row in now.partitions),
         "under_replicated_partitions": sum(
-            len(row["isr"]) < len(set(row["replicas"]) - set(row["adding_replicas"])) for row in now.partitions
+            len(row["isr"]) < len(set(row["replicas"]) - set(row["adding_replicas"]))
+            for row in now.partitions
         ),
         "reassigning_partitions": sum(
             bool(row["adding_replicas"] or row["removing_replicas"]) for row in now.partitions
@@ -114,7 +120,9 @@ def _snapshot_changes(now: Photo, previous: Photo | None) -> Iterator[Row]:
         "failovers": kinds["failover"],
         "preferred_elections": kinds["preferred_election"],
         "leader_epochs": sum(row["leader_epochs"] or 0 for row in changes),
-        "replica_sets_changed": sum(set(o["replicas"]) != set(n["replicas"]) for o, n in _pairs(now, previous)),
+        "replica_sets_changed": sum(
+            set(o["replicas"]) != set(n["replicas"]) for o, n in _pairs(now, previous)
+        ),
         "topics_created": len(ids_now.keys() - ids_before.keys()) if is_compared else 0,
         "topics_deleted": len(ids_before.keys() - ids_now.keys()),
         "topics_recreated": sum(
@@ -159,7 +167,12 @@ def _how(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> tuple
     policy = now.topic(new["topic"])[1]
     if policy is not None and "compact" in policy:
         return "at_least", max(by_records, -1.0 if growth is None else growth)
-    if policy is not None and growth is not None and growth > 0 and old["earliest_offset"] == new["earliest_offset"]:
+    if (
+        policy is not None
+        and growth is not None
+        and growth > 0
+        and old["earliest_offset"] == new["earliest_offset"]
+    ):
         return "growth", float(growth)
     return "records", by_records
 
@@ -187,13 +200,23 @@ def _why_not(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> s
 
 
 def _growth(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> int | None:
-    """Of the leader's copy, when the same broker leads the same topic, and the two photos can be compared."""
+    """Of the leader's copy, when the same broker leads the same topic, and the two photos can be
+    compared.
+    """
     if previous is None or old is None or previous.cluster_id != now.cluster_id:
         return None
     seconds = _seconds(now, previous)
-    if seconds is None or not 0 < seconds <= DAY or now.topic(new["topic"])[0] != previous.topic(new["topic"])[0]:
+    if (
+        seconds is None
+        or not 0 < seconds <= DAY
+        or now.topic(new["topic"])[0] != previous.topic(new["topic"])[0]
+    ):
         return None
-    if new["leader"] is None or new["leader"] != old["leader"] or None in (new["size_bytes"], old["size_bytes"]):
+    if (
+        new["leader"] is None
+        or new["leader"] != old["leader"]
+        or None in (new["size_bytes"], old["size_bytes"])
+    ):
         return None
     return int(new["size_bytes"]) - int(old["size_bytes"])
 
@@ -204,7 +227,9 @@ def _broker_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
     for broker in now.brokers:
         mine = broker["broker_id"]
         led = [rates[_key(row)] for row in now.partitions if row["leader"] == mine]
-        follows = [r for r in now.partitions if mine in r["replicas"] and r["leader"] not in (mine, None)]
+        follows = [
+            r for r in now.partitions if mine in r["replicas"] and r["leader"] not in (mine, None)
+        ]
         followed = [] if broker.get("is_fenced") else [rates[_key(row)] for row in follows]
         yield {
             "broker_id": mine,
@@ -218,13 +243,18 @@ def _broker_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
 def _log_dir_load(now: Photo, _: Photo | None) -> Iterator[Row]:
     for row in now.log_dirs:
         if row.get("error") is None:
-            yield {key: row.get(key) for key in ("broker_id", "log_dir", "held_bytes", "total_bytes", "usable_bytes")}
+            yield {
+                key: row.get(key)
+                for key in ("broker_id", "log_dir", "held_bytes", "total_bytes", "usable_bytes")
+            }
 
 
 def _topic_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
     for topic, rows in _by_topic(_partition_load(now, previous)).items():
         rated = [row for row in rows if row["bytes_in_per_second"] is not None]
-        hottest = max(rated, key=lambda row: (row["bytes_in_per_second"], -row["partition"]), default=None)
+        hottest = max(
+            rated, key=lambda row: (row["bytes_in_per_second"], -row["partition"]), default=None
+        )
         yield {
             "topic": topic,
             "partition_count": len(rows),

@@ -1,4 +1,5 @@
-"""Histories of small clusters, as pictures: what the Spark jobs read, and what the oracle counts from.
+"""Histories of small clusters, as pictures: what the Spark jobs read, and what the oracle counts
+from.
 
 before = Photo("demo", hour=0, partitions=[part("orders", 0, [1, 2], leader=1)])
 after = Photo("demo", hour=1, partitions=[part("orders", 0, [1, 2], leader=2, epoch=1)])
@@ -19,11 +20,21 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.tables import SNAPSHOT_TABLES
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-BROKERS = ({"broker_id": 1, "rack": "a"}, {"broker_id": 2, "rack": "b"}, {"broker_id": 3, "rack": None})
+BROKERS = (
+    {"broker_id": 1, "rack": "a"},
+    {"broker_id": 2, "rack": "b"},
+    {"broker_id": 3, "rack": None},
+)
 
 
-def part(topic: str, number: int, replicas: Sequence[int], *, leader: int | None, **told: Any) -> dict[str, Any]:
-    """A partition. `told`: epoch, isr, adding, removing, size, offsets (earliest, latest); all copies have its size."""
+def part(
+    topic: str, number: int, replicas: Sequence[int], *, leader: int | None, **told: Any
+) -> dict[str, Any]:
+    """A partition.
+
+    `told`: epoch, isr, adding, removing, size, offsets (earliest, latest); all copies have its
+    size.
+    """
     earliest, latest = told.get("offsets", (None, None))
     return {
         "topic": topic,
@@ -42,16 +53,23 @@ def part(topic: str, number: int, replicas: Sequence[int], *, leader: int | None
 
 @dataclass(frozen=True)
 class Photo:
-    """One look at a cluster, `hour` hours after noon. Topics that are not told have id `<name>-id`, policy `delete`."""
+    """One look at a cluster, `hour` hours after noon.
+
+    Topics that are not told have id `<name>-id`, policy `delete`.
+    """
 
     cluster: str
     hour: float
     partitions: Sequence[dict[str, Any]]
     brokers: Sequence[dict[str, Any]] = BROKERS
-    topics: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # id and cleanup policy
+    topics: dict[str, tuple[str | None, str | None]] = field(
+        default_factory=dict
+    )  # id and cleanup policy
     cluster_id: str = "the-first"
     log_dirs: Sequence[dict[str, Any]] = ()
-    clock: float | None = None  # hours after noon by the clock of the one who looked; None: as `hour`
+    clock: float | None = (
+        None  # hours after noon by the clock of the one who looked; None: as `hour`
+    )
 
     @property
     def observed_at(self) -> datetime:
@@ -90,8 +108,13 @@ class Photo:
             "replicas": self.replicas,
             "log_dirs": self.log_dirs,
         }
-        tables = {name: pa.Table.from_pylist(rows.get(name, []), schema) for name, schema in SNAPSHOT_TABLES.items()}
-        return ClusterSnapshot(self.snapshot_id, self.cluster, self.cluster_id, self.observed_at, tables)
+        tables = {
+            name: pa.Table.from_pylist(rows.get(name, []), schema)
+            for name, schema in SNAPSHOT_TABLES.items()
+        }
+        return ClusterSnapshot(
+            self.snapshot_id, self.cluster, self.cluster_id, self.observed_at, tables
+        )
 
     def _topic_row(self, name: str) -> dict[str, Any]:
         topic_id, policy = self.topic(name)
@@ -106,7 +129,9 @@ class Photo:
 
 
 def write_history(store: Path, photos: Sequence[Photo]) -> list[dict[str, Any]]:
-    """The photos in a store; answers what `--snapshots` holds, each photo compared with its cluster's one before it."""
+    """The photos in a store; answers what `--snapshots` holds, each photo compared with its
+    cluster's one before it.
+    """
     manifests, last = [], dict[str, str]()
     for photo in photos:
         snapshot = photo.as_snapshot()
@@ -115,7 +140,9 @@ def write_history(store: Path, photos: Sequence[Photo]) -> list[dict[str, Any]]:
             pq.write_table(table, store / path)
         (row,) = manifest_of(snapshot)[1].to_pylist()
         row["observed_at"] = row["observed_at"].isoformat()
-        manifests.append(row | {"previous_snapshot_id": last.get(photo.cluster), "is_context": False})
+        manifests.append(
+            row | {"previous_snapshot_id": last.get(photo.cluster), "is_context": False}
+        )
         last[photo.cluster] = photo.snapshot_id
     return manifests
 
@@ -132,15 +159,25 @@ def compacted(store: Path, manifests: Sequence[dict[str, Any]]) -> list[dict[str
         for row in manifests:
             path = store / next(f["path"] for f in row["files"] if f["table"] == name)
             table = pq.read_table(path, partitioning=None)
-            parts.append(table.append_column("snapshot_id", pa.array([row["snapshot_id"]] * table.num_rows)))
+            parts.append(
+                table.append_column("snapshot_id", pa.array([row["snapshot_id"]] * table.num_rows))
+            )
             path.unlink()
         files[name] = f"history/{name}/many.parquet"
         pq.write_table(pa.concat_tables(parts), store / files[name], row_group_size=7)
-    return [row | {"files": [f | {"path": files[f["table"]]} for f in row["files"]]} for row in manifests]
+    return [
+        row | {"files": [f | {"path": files[f["table"]]} for f in row["files"]]}
+        for row in manifests
+    ]
 
 
 def result_rows(store: Path, table: str, *rounds: str) -> list[dict[str, Any]]:
     """All rows of a table of results, in an order that tells two of them apart."""
-    read = [pq.read_table(store / "results" / table / f"round={name}", partitioning=None) for name in rounds]
+    read = [
+        pq.read_table(store / "results" / table / f"round={name}", partitioning=None)
+        for name in rounds
+    ]
     keys = ("snapshot_id", "topic", "partition", "broker_id", "log_dir")
-    return sorted(pa.concat_tables(read).to_pylist(), key=lambda row: tuple(str(row.get(key)) for key in keys))
+    return sorted(
+        pa.concat_tables(read).to_pylist(), key=lambda row: tuple(str(row.get(key)) for key in keys)
+    )

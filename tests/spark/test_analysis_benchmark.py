@@ -1,4 +1,6 @@
-"""The analysis benchmark at its smallest: the histories that it makes, and a real standalone cluster."""
+"""The analysis benchmark at its smallest: the histories that it makes, and a real standalone
+cluster.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,13 +25,23 @@ def test_a_made_history_is_as_the_archive_would_write_it(tmp_path: Path) -> None
     assert [row["previous_snapshot_id"] for row in made] == [None, made[0]["snapshot_id"]]
     assert [row["is_context"] for row in newest_only(made)] == [True, False]
     for file in (file for row in made for file in row["files"]):
-        one, other = (pq.read_table(tmp_path / name / file["path"], partitioning=None) for name in ("one", "other"))
+        one, other = (
+            pq.read_table(tmp_path / name / file["path"], partitioning=None)
+            for name in ("one", "other")
+        )
         assert one == other
         assert one.schema.equals(SNAPSHOT_TABLES[file["table"]])
         assert one.num_rows == file["row_count"]
     partitions = pq.read_table(tmp_path / "one" / made[1]["files"][2]["path"], partitioning=None)
     assert partitions.num_rows == SMALL.partitions
-    assert len(set(zip(*(partitions[name].to_pylist() for name in ("topic", "partition")), strict=True))) == 1000
+    assert (
+        len(
+            set(
+                zip(*(partitions[name].to_pylist() for name in ("topic", "partition")), strict=True)
+            )
+        )
+        == 1000
+    )
     assert all(len(set(replicas)) == 3 for replicas in partitions["replicas"].to_pylist())
 
 
@@ -45,11 +57,15 @@ def test_a_standalone_cluster_makes_the_same_tables(capsys: pytest.CaptureFixtur
     ("answer", "alive"),
     [
         pytest.param((200, b'{"aliveworkers": 2}'), 2, id="all there"),
-        pytest.param((200, b"<!DOCTYPE html><html>Spark Master</html>"), 0, id="its front page only"),
+        pytest.param(
+            (200, b"<!DOCTYPE html><html>Spark Master</html>"), 0, id="its front page only"
+        ),
         pytest.param((404, b""), 0, id="no page yet"),
     ],
 )
-def test_a_master_that_is_not_all_there_has_no_workers(answer: tuple[int, bytes], alive: int) -> None:
+def test_a_master_that_is_not_all_there_has_no_workers(
+    answer: tuple[int, bytes], alive: int
+) -> None:
     with _answering(*answer) as page:
         assert alive_workers(page) == alive
     assert alive_workers(page) == 0

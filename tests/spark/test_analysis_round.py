@@ -1,4 +1,6 @@
-"""The Spark jobs against `oracle.py`, on every scenario and on clusters drawn at random, all in one round."""
+"""The Spark jobs against `oracle.py`, on every scenario and on clusters drawn at random, all in one
+round.
+"""
 
 import json
 import re
@@ -26,7 +28,9 @@ PHOTOS = [photo for photos in SCENARIOS.values() for photo in photos] + DRAWN
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def a_round(spark: SparkSession, store: Path, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
+def a_round(
+    spark: SparkSession, store: Path, name: str, manifests: Sequence[Mapping[str, Any]]
+) -> Round:
     assert spark.version  # started as the tests need it
     return open_round("tests", f"file://{store}", name, manifests)
 
@@ -102,18 +106,32 @@ def test_what_happened_to_a_leader(found: Rows, scenario: str, kind: str | None)
 @pytest.mark.parametrize(
     ("scenario", "counts"),
     {
-        "fenced": {"leaders_changed": 1, "failovers": 1, "leader_epochs": 1, "under_replicated_partitions": 1},
+        "fenced": {
+            "leaders_changed": 1,
+            "failovers": 1,
+            "leader_epochs": 1,
+            "under_replicated_partitions": 1,
+        },
         "out-of-sync": {"failovers": 1, "leader_epochs": 3},
         "returned": {"leaders_changed": 0, "leader_epochs": 2},
         "no-epochs": {"leaders_changed": 1, "leader_epochs": 0},
-        "reassigning": {"replica_sets_changed": 1, "reassigning_partitions": 1, "under_replicated_partitions": 0},
+        "reassigning": {
+            "replica_sets_changed": 1,
+            "reassigning_partitions": 1,
+            "under_replicated_partitions": 0,
+        },
         "reordered": {"replica_sets_changed": 0},
         "lost": {"offline_partitions": 1, "failovers": 0},
         "created": {"topics_created": 1, "topics_deleted": 0},
         "deleted": {"topics_created": 0, "topics_deleted": 1},
         "recreated": {"topics_created": 0, "topics_deleted": 0, "topics_recreated": 1},
         "id-learned": {"topics_recreated": 0, "leaders_changed": 0},
-        "rebuilt": {"is_rebuilt": True, "topics_created": 0, "topics_recreated": 0, "seconds": 3600.0},
+        "rebuilt": {
+            "is_rebuilt": True,
+            "topics_created": 0,
+            "topics_recreated": 0,
+            "seconds": 3600.0,
+        },
         "emptied": {"partitions": 0, "topics_deleted": 1, "offline_partitions": 0},
         "clock-back": {"seconds": -3600.0, "is_rebuilt": False},
     }.items(),
@@ -157,16 +175,23 @@ def test_where_bytes_in_come_from(found: Rows, scenario: str, how: str, rate: in
 
 
 def test_partitions_of_a_large_topic_are_not_taken_for_one_another(found: Rows) -> None:
-    rates = {row["partition"]: row["bytes_in_per_second"] for row in of(found["partition_load"], "many-partitions")}
+    rates = {
+        row["partition"]: row["bytes_in_per_second"]
+        for row in of(found["partition_load"], "many-partitions")
+    }
     assert rates == {n: n if n < 150 else None for n in range(200)}
 
 
 @pytest.mark.parametrize("job", ["partition_load", "leader_balance"])
-def test_a_history_from_its_beginning_is_brought_together_once(spark: SparkSession, tmp_path: Path, job: str) -> None:
+def test_a_history_from_its_beginning_is_brought_together_once(
+    spark: SparkSession, tmp_path: Path, job: str
+) -> None:
     """Both sides of the comparison come from one shuffle, though one of them needs fewer columns."""
     one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
     if job == "partition_load":
-        pairs = read_pairs(one, partition_load.LOAD_ASKS).transform(partition_load.with_load, one.snapshots)
+        pairs = read_pairs(one, partition_load.LOAD_ASKS).transform(
+            partition_load.with_load, one.snapshots
+        )
         compared = pairs.select(*partition_load.LOAD_COLUMNS).persist()
     else:
         pairs = read_pairs(one, leader_balance.CHANGE_ASKS)
@@ -175,18 +200,35 @@ def test_a_history_from_its_beginning_is_brought_together_once(spark: SparkSessi
     assert compared.count()  # the plan is final when it has been run
     plan = compared._jdf.queryExecution().executedPlan().toString()
     compared.unpersist()
-    assert re.search(r"ReusedExchange \[place#[^]]*\], Exchange hashpartitioning\(place#", plan), plan
+    assert re.search(r"ReusedExchange \[place#[^]]*\], Exchange hashpartitioning\(place#", plan), (
+        plan
+    )
 
 
 def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:
     brokers = {row["broker_id"]: row for row in of(found["broker_load"], "a-dead-follower")}
     assert [brokers[n]["leader_bytes_in_per_second"] for n in (1, 2, 3)] == [None, 20, None]
-    assert [brokers[n]["follower_bytes_in_per_second"] for n in (1, 2, 3)] == [None, None, 20]  # broker 1 is dead
+    assert [brokers[n]["follower_bytes_in_per_second"] for n in (1, 2, 3)] == [
+        None,
+        None,
+        20,
+    ]  # broker 1 is dead
     assert (brokers[2]["rates_known"], brokers[2]["rates_unknown"]) == (1, 0)
     (topic,) = of(found["topic_load"], "equally-hot")
-    assert (topic["hottest_partition"], topic["hottest_bytes_in_per_second"], topic["bytes_in_per_second"]) == (3, 2, 6)
-    dirs = {(row["broker_id"], row["log_dir"]): row["held_bytes"] for row in of(found["log_dir_load"], "growth")}
-    assert dirs == {(1, "/a"): 600, (1, "/b"): 70, (3, "/idle"): 0}  # the dir that is offline is left out
+    assert (
+        topic["hottest_partition"],
+        topic["hottest_bytes_in_per_second"],
+        topic["bytes_in_per_second"],
+    ) == (3, 2, 6)
+    dirs = {
+        (row["broker_id"], row["log_dir"]): row["held_bytes"]
+        for row in of(found["log_dir_load"], "growth")
+    }
+    assert dirs == {
+        (1, "/a"): 600,
+        (1, "/b"): 70,
+        (3, "/idle"): 0,
+    }  # the dir that is offline is left out
     (unknown,) = of(found["topic_load"], "reset")
     assert (unknown["bytes_in_per_second"], unknown["hottest_partition"]) == (None, None)
 
@@ -200,18 +242,28 @@ def test_topics_are_even_when_every_live_broker_leads_some(found: Rows) -> None:
     assert spread("a-dead-broker-leads-nothing")["even"] == (2, 1)
     assert spread("an-idle-broker")["even"] == (2, 0)
     assert spread("nobody-lives") == {"lost": (0, 0)}
-    idle = next(row for row in of(found["broker_balance"], "an-idle-broker") if row["broker_id"] == 4)
+    idle = next(
+        row for row in of(found["broker_balance"], "an-idle-broker") if row["broker_id"] == 4
+    )
     assert (idle["leaders"], idle["replicas"], idle["bytes"], idle["is_fenced"]) == (0, 0, 0, False)
 
 
 def test_a_first_snapshot_is_compared_with_nothing(found: Rows) -> None:
     first = SCENARIOS["created"][0].snapshot_id
     (changes,) = (row for row in found["snapshot_changes"] if row["snapshot_id"] == first)
-    assert (changes["previous_snapshot_id"], changes["seconds"], changes["topics_created"]) == (None, None, 0)
-    assert {row["how"] for row in found["partition_load"] if row["snapshot_id"] == first} == {"first"}
+    assert (changes["previous_snapshot_id"], changes["seconds"], changes["topics_created"]) == (
+        None,
+        None,
+        0,
+    )
+    assert {row["how"] for row in found["partition_load"] if row["snapshot_id"] == first} == {
+        "first"
+    }
 
 
-def test_one_round_for_each_snapshot_makes_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_round_for_each_snapshot_makes_the_same_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     photos = DRAWN[:4]
     listed = write_history(tmp_path, photos)
     rounds = [[listed[0]], *([as_context(before), now] for before, now in pairwise(listed))]
@@ -221,7 +273,9 @@ def test_one_round_for_each_snapshot_makes_the_same_rows(spark: SparkSession, tm
         assert result_rows(tmp_path, table, *map(str, range(len(rounds)))) == in_order(rows), table
 
 
-def test_compacted_files_read_the_same_and_each_job_alone_makes_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_compacted_files_read_the_same_and_each_job_alone_makes_its_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     photos: list[Photo] = [*DRAWN[:3], *SCENARIOS["fenced"]]
     listed = write_history(tmp_path, photos)
     many = [*compacted(tmp_path, listed[:3]), *listed[3:]]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
-from counterpoise.installation import FileConnections, Site
+from counterpoise.installation import FileConnections, Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import ClusterPolicy, HistoryPolicy
@@ -33,20 +33,28 @@ from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store
 
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
-POLICY = HistoryPolicy(keep_all=timedelta(days=4), keep_hourly=timedelta(days=6), keep_daily=timedelta(days=10))
+POLICY = HistoryPolicy(
+    keep_all=timedelta(days=4), keep_hourly=timedelta(days=6), keep_daily=timedelta(days=10)
+)
 # The store's times are the real ones, so the snapshots are of the days before today.
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 NOON = TODAY + timedelta(hours=12)
-LATE = TODAY + timedelta(days=2, minutes=-1)  # tomorrow, a day after any time today: the grace is over
+LATE = TODAY + timedelta(
+    days=2, minutes=-1
+)  # tomorrow, a day after any time today: the grace is over
 RunJob = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
 def compaction_job() -> Iterator[ModuleType]:
-    """The job's module, loaded from its file as spark-submit would, beside the module that the jobs share."""
+    """The job's module, loaded from its file as spark-submit would, beside the module that the jobs
+    share.
+    """
     sys.path.insert(0, str(JOBS))
     try:
-        spec = importlib.util.spec_from_file_location("history_compaction_job", JOBS / "history_compaction.py")
+        spec = importlib.util.spec_from_file_location(
+            "history_compaction_job", JOBS / "history_compaction.py"
+        )
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -59,8 +67,8 @@ def compaction_job() -> Iterator[ModuleType]:
 def run_once(
     spark: SparkSession, compaction_job: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Path, Sequence[str]], None]:
-    """Runs the job in the session. A file that it has made for one test is copied for the next: the same rows of the
-    same files of the same test world become the same file."""
+    """Runs the job in the session. A file that it has made for one test is copied for the next: the
+    same rows of the same files of the same test world become the same file."""
     made = tmp_path_factory.mktemp("made")
 
     def run(script: Path, arguments: Sequence[str], **_: Any) -> None:
@@ -89,14 +97,16 @@ def in_session(run_once: RunJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "run_job", run_once)
 
 
-def site_of(store: Store | str, now: datetime = NOON, *, master: str = "local[2]") -> Site:
+def site_of(store: Store | str, now: datetime = NOON, *, master: str = "local[2]") -> Installation:
     opened = Store(store) if isinstance(store, str) else store
     locations = Locations(Path("none"), Path("none"), opened.root_uri, "sqlite://", master, JOBS)
     cluster = ClusterSettings("demo", "demo", "demo", None, ClusterPolicy(history=POLICY))
     known = Settings("a test", {"demo": cluster})
-    site = Site(locations, FileConnections(Path("none"), {}), clock=lambda: now, known_clusters=known)
-    site.__dict__["archive"] = Archive(opened)
-    return site
+    installation = Installation(
+        locations, FileConnections(Path("none"), {}), clock=lambda: now, known_clusters=known
+    )
+    installation.__dict__["archive"] = Archive(opened)
+    return installation
 
 
 def snapshot(at: datetime, partitions: int = 3) -> ClusterSnapshot:
@@ -105,8 +115,13 @@ def snapshot(at: datetime, partitions: int = 3) -> ClusterSnapshot:
         "cluster_id": "id",
         "snapshot_id": history.snapshot_id_for("demo", at),
         "observed_at": (at + timedelta(seconds=9)).isoformat(),
-        "brokers": [{"id": 2, "rack": "b"}, {"id": 1, "rack": None, "log_dirs": [{"path": "/d", "total_bytes": 9}]}],
-        "partitions": [["pay", p, [1, 2], 1, 100 + at.hour, 5] for p in reversed(range(partitions))],
+        "brokers": [
+            {"id": 2, "rack": "b"},
+            {"id": 1, "rack": None, "log_dirs": [{"path": "/d", "total_bytes": 9}]},
+        ],
+        "partitions": [
+            ["pay", p, [1, 2], 1, 100 + at.hour, 5] for p in reversed(range(partitions))
+        ],
     }
     return from_document_text(json.dumps(document))
 
@@ -115,9 +130,15 @@ def at(days_ago: int, hour: int, minute: int = 0) -> datetime:
     return TODAY - timedelta(days=days_ago) + timedelta(hours=hour, minutes=minute)
 
 
-# Today, yesterday (not settled yet), a day of which all is kept, one by the hour, one by the day, one too old.
+# Today, yesterday (not settled yet), a day of which all is kept, one by the hour, one by the day,
+# one too old.
 TAKEN = [
-    *(snapshot(at(days_ago, hour, minute)) for days_ago in (8, 5, 4) for hour in (3, 4) for minute in (0, 30)),
+    *(
+        snapshot(at(days_ago, hour, minute))
+        for days_ago in (8, 5, 4)
+        for hour in (3, 4)
+        for minute in (0, 30)
+    ),
     *(snapshot(at(days_ago, hour)) for days_ago in (11, 2, 1, 0) for hour in (3, 4)),
 ]
 KEPT = {
@@ -134,8 +155,12 @@ def write_history(store: Store) -> None:
         Archive(store).write_snapshot(one)
 
 
-def write_round(store: Store, name: str, finished_at: datetime, snapshots: Sequence[ClusterSnapshot]) -> None:
-    """A round with a row of BROKER_BALANCE and two of PARTITION_LOAD per snapshot; the rates are the hour times 10."""
+def write_round(
+    store: Store, name: str, finished_at: datetime, snapshots: Sequence[ClusterSnapshot]
+) -> None:
+    """A round with a row of BROKER_BALANCE and two of PARTITION_LOAD per snapshot; the rates are
+    the hour times 10.
+    """
     heads = [(one.cluster, one.snapshot_id, one.observed_at) for one in snapshots]
     balance = [(*head, 1, None, False, 1, 1, 0, 1, 7) for head in heads]
     loads = [
@@ -143,10 +168,18 @@ def write_round(store: Store, name: str, finished_at: datetime, snapshots: Seque
         for head in heads
         for p in (0, 1)
     ]
-    for table, rows, schema in (("broker_balance", balance, BROKER_BALANCE), ("partition_load", loads, PARTITION_LOAD)):
+    for table, rows, schema in (
+        ("broker_balance", balance, BROKER_BALANCE),
+        ("partition_load", loads, PARTITION_LOAD),
+    ):
         columns = [list(column) for column in zip(*rows, strict=True)]
-        store.write_table(f"results/{table}/round={name}/part-{name}.parquet", pa.table(columns, schema=schema))
-    rows = [{"snapshot_id": one.snapshot_id, "cluster": one.cluster, "previous_snapshot_id": None} for one in snapshots]
+        store.write_table(
+            f"results/{table}/round={name}/part-{name}.parquet", pa.table(columns, schema=schema)
+        )
+    rows = [
+        {"snapshot_id": one.snapshot_id, "cluster": one.cluster, "previous_snapshot_id": None}
+        for one in snapshots
+    ]
     Results(store).finish_round(name, finished_at, rows)
 
 
@@ -155,7 +188,9 @@ def write_rounds(store: Store) -> None:
     for one in TAKEN:
         assert one.observed_at is not None
         write_round(store, one.snapshot_id, one.observed_at + timedelta(minutes=5), [one])
-    write_round(store, "again", at(1, 8), [one for one in TAKEN if one.snapshot_id.startswith(_day(2))][:1])
+    write_round(
+        store, "again", at(1, 8), [one for one in TAKEN if one.snapshot_id.startswith(_day(2))][:1]
+    )
 
 
 def _day(days_ago: int) -> str:
@@ -174,7 +209,10 @@ def contents(store: Store) -> dict[str, Any]:
 
 
 def expected() -> dict[str, Any]:
-    return {**{one.snapshot_id: one for one in TAKEN if one.snapshot_id in KEPT_IDS}, "analysed": sorted(KEPT_IDS)}
+    return {
+        **{one.snapshot_id: one for one in TAKEN if one.snapshot_id in KEPT_IDS},
+        "analysed": sorted(KEPT_IDS),
+    }
 
 
 @pytest.mark.usefixtures("in_session")
@@ -193,7 +231,9 @@ def test_what_survives_reads_as_before_and_lies_in_one_file_a_day(tmp_path: Path
         (manifest,) = store.list(history.manifests_folder("demo", at(days_ago, 0).date()))
         files = {f["path"] for row in store.read_table(manifest).to_pylist() for f in row["files"]}
         assert len(files) == 8
-    assert len(store.list(history.manifests_folder("demo", at(1, 0).date()))) == 2, "yesterday is left alone"
+    assert len(store.list(history.manifests_folder("demo", at(1, 0).date()))) == 2, (
+        "yesterday is left alone"
+    )
     # Whoever has read the old manifests still finds their files; a day later they are gone.
     replaced = TAKEN[4]
     assert set(history.history_files(replaced)) <= set(store.list("history"))
@@ -201,7 +241,9 @@ def test_what_survives_reads_as_before_and_lies_in_one_file_a_day(tmp_path: Path
     assert late.problems == ()
     assert not set(history.history_files(replaced)) & set(store.list("history"))
     assert store.list("work") == ()
-    assert not store.list(f"history/snapshots/cluster=demo/date={at(11, 0).date()}"), "nothing is left of that day"
+    assert not store.list(f"history/snapshots/cluster=demo/date={at(11, 0).date()}"), (
+        "nothing is left of that day"
+    )
 
 
 @pytest.mark.usefixtures("in_session")
@@ -213,12 +255,16 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     report = compact(site_of(store))
 
     assert report.problems == ()
-    assert report.results.days_of_loads == 2, "two of the settled days are no older than what is kept whole"
+    assert report.results.days_of_loads == 2, (
+        "two of the settled days are no older than what is kept whole"
+    )
     daily = store.read_table(f"{history.daily_folder('demo', at(2, 0).date())}/loads.parquet")
     assert daily.schema.equals(PARTITION_LOAD_DAILY)
     rate = {"samples": 2, "mean_bytes_in_per_second": 35, "max_bytes_in_per_second": 40}
     rate |= {"p50_bytes_in_per_second": 35, "p95_bytes_in_per_second": 40}
-    assert daily.to_pylist() == [{"cluster": "demo", "date": at(2, 0).date(), "topic": "pay", "partition": 0, **rate}]
+    assert daily.to_pylist() == [
+        {"cluster": "demo", "date": at(2, 0).date(), "topic": "pay", "partition": 0, **rate}
+    ]
     results = Results(store)
     (first, second) = sorted(i for i in KEPT_IDS if i.startswith(_day(2)))
     assert results.analysed[first].round_id == "again"
@@ -258,12 +304,16 @@ class Failing(Store):
 
 @pytest.mark.usefixtures("in_session")
 @pytest.mark.parametrize(
-    ("error", "step"), [(Killed(), 1), (StoreError("the disk is full"), 5)], ids=["killed", "disk full"]
+    ("error", "step"),
+    [(Killed(), 1), (StoreError("the disk is full"), 5)],
+    ids=["killed", "disk full"],
 )
 def test_broken_off_at_any_point_nothing_is_lost_and_the_next_run_ends_it(
     tmp_path: Path, error: BaseException, step: int
 ) -> None:
-    """The small world has three days, so that there are few points; a kill is tried at each of them."""
+    """The small world has three days, so that there are few points; a kill is tried at each of
+    them.
+    """
     before = tmp_path / "before"
     world = Store(str(before))
     few = [one for one in TAKEN if one.snapshot_id.startswith((_day(11), _day(5), _day(2)))]
@@ -284,11 +334,19 @@ def test_broken_off_at_any_point_nothing_is_lost_and_the_next_run_ends_it(
         if store.changes > 0:
             break
         found = contents(Store(str(place)))
-        assert wanted.items() <= {name: one for name, one in found.items() if name != "analysed"}.items(), point
+        assert (
+            wanted.items()
+            <= {name: one for name, one in found.items() if name != "analysed"}.items()
+        ), point
         assert set(wanted) <= set(found["analysed"]), point
         ended = _ended(place, None, wanted)
-        # Where only one file could not be written, the results were compacted before their snapshots went.
-        compared = (whole, ended) if isinstance(error, Killed) else (_of_history(whole), _of_history(ended))
+        # Where only one file could not be written, the results were compacted before their
+        # snapshots went.
+        compared = (
+            (whole, ended)
+            if isinstance(error, Killed)
+            else (_of_history(whole), _of_history(ended))
+        )
         assert compared[0] == compared[1], point
         shutil.rmtree(place)
         points, point = points + 1, point + step
@@ -338,7 +396,11 @@ def test_a_photograph_that_is_repeated_later_counts_and_joins_the_day(tmp_path: 
     again = snapshot(at(2, 3), partitions=5)
     assert again.observed_at is not None
     again = ClusterSnapshot(
-        "demo-" + f"{at(2, 3):%Y%m%dT%H%M%S}Z", "demo", "id", again.observed_at + timedelta(1), again.tables
+        "demo-" + f"{at(2, 3):%Y%m%dT%H%M%S}Z",
+        "demo",
+        "id",
+        again.observed_at + timedelta(1),
+        again.tables,
     )
     Archive(store).write_snapshot(again)
     assert Archive(store).read_snapshot("demo", again.snapshot_id) == again
@@ -361,12 +423,25 @@ def test_through_spark_submit_for_a_store_that_spark_cannot_reach(tmp_path: Path
     assert lines == ["history_compaction: 5 file(s) merged, 0 day(s) of loads made"]
     assert len(store.list(history.manifests_folder("demo"))) == 1
     assert {one.snapshot_id: one for one in TAKEN[-6:-4]} == {
-        one.snapshot_id: Archive(store).read_snapshot("demo", one.snapshot_id) for one in TAKEN[-6:-4]
+        one.snapshot_id: Archive(store).read_snapshot("demo", one.snapshot_id)
+        for one in TAKEN[-6:-4]
     }
 
 
-def test_a_plan_that_cannot_be_used_is_named_before_spark_starts(compaction_job: ModuleType, tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_used_is_named_before_spark_starts(
+    compaction_job: ModuleType, tmp_path: Path
+) -> None:
     listed = tmp_path / "plan.json"
-    for text in ("[]", '{"merges": []}', '{"merges": [{"table": "x", "files": []}], "daily": []}', "{"):
+    for text in (
+        "[]",
+        '{"merges": []}',
+        '{"merges": [{"table": "x", "files": []}], "daily": []}',
+        "{",
+    ):
         listed.write_text(text)
-        assert compaction_job.main(["--store", str(tmp_path), "--work", "work/1", "--plan", str(listed)]) == 2
+        assert (
+            compaction_job.main(
+                ["--store", str(tmp_path), "--work", "work/1", "--plan", str(listed)]
+            )
+            == 2
+        )

@@ -1,4 +1,6 @@
-"""A month of hourly snapshots of 36 brokers, through the jobs and into a report: each event where it happened."""
+"""A month of hourly snapshots of 36 brokers, through the jobs and into a report: each event where
+it happened.
+"""
 
 import json
 from collections import Counter
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.installation import FileConnections, Site
+from counterpoise.installation import FileConnections, Installation
 from counterpoise.model.result_tables import SERIES
 from counterpoise.settings import Locations, parse_settings
 from tests.month import (
@@ -31,7 +33,7 @@ HOURS = 720
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("month")
     environment = {
         "COUNTERPOISE_STORE": str(folder / "store"),
@@ -40,11 +42,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     }
     known = parse_settings("clusters: {month: {connection: none}}", where="clusters.yaml")
     locations = Locations.from_environment(environment)
-    with Site(locations, FileConnections(Path("none"), {}), known_clusters=known, clock=end_of_month) as site:
+    with Installation(
+        locations, FileConnections(Path("none"), {}), known_clusters=known, clock=end_of_month
+    ) as installation:
         for snapshot in month(HOURS):
-            site.archive.write_snapshot(snapshot)
-        assert pipeline.analyse(site, "the whole month", lambda line: None) == ["month"]
-        yield site
+            installation.archive.write_snapshot(snapshot)
+        assert pipeline.analyse(installation, "the whole month", lambda line: None) == ["month"]
+        yield installation
 
 
 def end_of_month() -> datetime:
@@ -52,9 +56,11 @@ def end_of_month() -> datetime:
 
 
 @pytest.fixture(scope="module")
-def report(site: Site) -> dict[str, Any]:
-    pipeline.report_balance(site, "month", period=timedelta(days=31))
-    document: dict[str, Any] = json.loads(site.archive.read_report("month/leader-balance.json"))
+def report(installation: Installation) -> dict[str, Any]:
+    pipeline.report_balance(installation, "month", period=timedelta(days=31))
+    document: dict[str, Any] = json.loads(
+        installation.archive.read_report("month/leader-balance.json")
+    )
     return document
 
 
@@ -62,16 +68,21 @@ def hour_of(moment: str) -> float:
     return (datetime.fromisoformat(moment) - BEGIN) / timedelta(hours=1)
 
 
-def test_every_snapshot_has_a_row_for_each_registered_broker(site: Site) -> None:
-    series = site.results.series("month")
+def test_every_snapshot_has_a_row_for_each_registered_broker(installation: Installation) -> None:
+    series = installation.results.series("month")
     assert series is not None
     assert series.schema == SERIES
     per_snapshot = Counter(series["snapshot_id"].to_pylist())
-    assert sorted(per_snapshot.values()) == [BROKERS_AT_FIRST] * JOINED + [BROKERS_AT_FIRST + 1] * (HOURS - JOINED)
+    assert sorted(per_snapshot.values()) == [BROKERS_AT_FIRST] * JOINED + [BROKERS_AT_FIRST + 1] * (
+        HOURS - JOINED
+    )
 
 
 def test_each_event_is_told_at_its_hour(report: dict[str, Any]) -> None:
-    found = [(event["kind"], hour_of(event["first_at"]), hour_of(event["last_at"])) for event in report["events"]]
+    found = [
+        (event["kind"], hour_of(event["first_at"]), hour_of(event["last_at"]))
+        for event in report["events"]
+    ]
     kinds = {kind: (first, last) for kind, first, last in found}
     assert kinds["joined"] == (JOINED, JOINED), found
     assert kinds["reassignment"] == (REBALANCED, REBALANCED + REBALANCE_HOURS - 1), found
@@ -82,8 +93,8 @@ def test_each_event_is_told_at_its_hour(report: dict[str, Any]) -> None:
     assert REBALANCED <= kinds["reached-share"][0] < REBALANCED + REBALANCE_HOURS, found
 
 
-def test_the_page_shows_them(site: Site, report: dict[str, Any]) -> None:
-    page = site.archive.read_report("month/leader-balance.html")
+def test_the_page_shows_them(installation: Installation, report: dict[str, Any]) -> None:
+    page = installation.archive.read_report("month/leader-balance.html")
     for hour in (JOINED, REBALANCED, FAILED, RETURNED, ELECTED):
         assert f"{BEGIN + timedelta(hours=hour):%Y-%m-%d %H:%M}" in page
     assert f"{NEW_BROKER}" in page
@@ -91,20 +102,20 @@ def test_the_page_shows_them(site: Site, report: dict[str, Any]) -> None:
     assert "<script" not in page
 
 
-def test_what_producers_write_is_found_again(site: Site) -> None:
+def test_what_producers_write_is_found_again(installation: Installation) -> None:
     """By the job, from offsets and sizes: the partitions' own rates, which never changed."""
-    last = max(site.results.of_cluster("month"))
-    load = site.results.table("partition_load", {last})
+    last = max(installation.results.of_cluster("month"))
+    load = installation.results.table("partition_load", {last})
     sizes = {(row["topic"], row["partition"]): row["size_bytes"] for row in load.to_pylist()}
     for row in load.to_pylist():
         expected = sizes[row["topic"], row["partition"]] / (HOURS * 3600)
         assert row["bytes_in_per_second"] == pytest.approx(expected, rel=0.001)
 
 
-def test_a_second_round_finds_nothing_to_do(site: Site) -> None:
-    assert pipeline.analyse(site, "again", lambda line: None) == []
+def test_a_second_round_finds_nothing_to_do(installation: Installation) -> None:
+    assert pipeline.analyse(installation, "again", lambda line: None) == []
 
 
-def test_the_view_made_anew_is_the_same(site: Site) -> None:
-    before = site.results.series("month")
-    assert pipeline.rebuild_series(site, "month").equals(before)
+def test_the_view_made_anew_is_the_same(installation: Installation) -> None:
+    before = installation.results.series("month")
+    assert pipeline.rebuild_series(installation, "month").equals(before)

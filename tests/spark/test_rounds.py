@@ -1,4 +1,6 @@
-"""What the Spark jobs share: the list of snapshots, files of one and of many, and what is said of unusable ones."""
+"""What the Spark jobs share: the list of snapshots, files of one and of many, and what is said of
+unusable ones.
+"""
 
 import json
 import re
@@ -21,7 +23,10 @@ from tests.spark.oracle import tables_of
 from tests.spark.photos import Photo, compacted, part, result_rows, write_history
 
 JOBS = Path(rounds.__file__).parent
-HISTORY = [Photo("demo", hour, [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))]) for hour in range(3)]
+HISTORY = [
+    Photo("demo", hour, [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))])
+    for hour in range(3)
+]
 
 
 def file_of(manifest: dict[str, Any], table: str) -> str:
@@ -37,14 +42,23 @@ def arguments(store: Path, manifests: list[dict[str, Any]]) -> list[str]:
     return ["--store", str(store), "--round", "r1", "--snapshots", str(store / "list.json")]
 
 
-@pytest.mark.parametrize("make", [lambda _, rows: rows, compacted], ids=["single files", "a compacted file"])
+@pytest.mark.parametrize(
+    "make", [lambda _, rows: rows, compacted], ids=["single files", "a compacted file"]
+)
 def test_reads_exactly_the_named_rows(
-    spark: SparkSession, tmp_path: Path, make: Callable[[Path, list[dict[str, Any]]], list[dict[str, Any]]]
+    spark: SparkSession,
+    tmp_path: Path,
+    make: Callable[[Path, list[dict[str, Any]]], list[dict[str, Any]]],
 ) -> None:
     store = tmp_path / "a store"
-    listed = make(store, write_history(store, HISTORY))  # the second snapshot lies beside the others, or among them
+    listed = make(
+        store, write_history(store, HISTORY)
+    )  # the second snapshot lies beside the others, or among them
     read = rounds.read_table(spark, f"file://{store}", "partitions", numbered(listed[2], listed[0]))
-    assert sorted((row.snapshot, row.topic) for row in read.collect()) == [(0, "orders"), (1, "orders")]
+    assert sorted((row.snapshot, row.topic) for row in read.collect()) == [
+        (0, "orders"),
+        (1, "orders"),
+    ]
 
 
 def test_a_snapshot_in_a_compacted_file_too_is_read_from_the_file_that_its_manifest_names(
@@ -58,17 +72,28 @@ def test_a_snapshot_in_a_compacted_file_too_is_read_from_the_file_that_its_manif
     assert [row.snapshot for row in read.sort("snapshot").collect()] == [0, 0, 0, 1, 1, 1]
 
 
-def test_an_old_snapshot_has_nulls_and_empty_tables_for_what_came_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_old_snapshot_has_nulls_and_empty_tables_for_what_came_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (row,) = write_history(tmp_path, HISTORY[:1])
     topics = tmp_path / file_of(row, "topics")
-    pq.write_table(pq.read_table(topics, partitioning=None).drop_columns(["cleanup_policy"]), topics)
-    old = row | {"schema_version": 1, "files": [file for file in row["files"] if file["table"] != "log_dirs"]}
+    pq.write_table(
+        pq.read_table(topics, partitioning=None).drop_columns(["cleanup_policy"]), topics
+    )
+    old = row | {
+        "schema_version": 1,
+        "files": [file for file in row["files"] if file["table"] != "log_dirs"],
+    }
 
     read = rounds.read_table(spark, f"file://{tmp_path}", "topics", numbered(old))
     assert [found.cleanup_policy for found in read.collect()] == [None]
     assert rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(old)).count() == 0
-    with pytest.raises(rounds.JobInputError, match=r"demo-20260131T120000Z names no file for the table 'log_dirs'"):
-        rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(old | {"schema_version": 2}))
+    with pytest.raises(
+        rounds.JobInputError, match=r"demo-20260131T120000Z names no file for the table 'log_dirs'"
+    ):
+        rounds.read_table(
+            spark, f"file://{tmp_path}", "log_dirs", numbered(old | {"schema_version": 2})
+        )
 
 
 def test_a_file_that_is_not_there_is_named(
@@ -77,15 +102,21 @@ def test_a_file_that_is_not_there_is_named(
     listed = write_history(tmp_path, HISTORY[:1])
     (tmp_path / file_of(listed[0], "partitions")).unlink()
     assert leader_balance.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
-    assert re.search(r"^leader_balance: .*PATH_NOT_FOUND.*/partitions/cluster=demo/", capsys.readouterr().err)
+    assert re.search(
+        r"^leader_balance: .*PATH_NOT_FOUND.*/partitions/cluster=demo/", capsys.readouterr().err
+    )
 
 
-def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corrupt_file_is_named(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     listed = write_history(tmp_path, HISTORY[:1])
     (tmp_path / file_of(listed[0], "partitions")).write_bytes(b"PAR1 this is no such file PAR1")
     assert partition_load.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(r"^partition_load: .*/partitions/cluster=demo/.*20260131T120000Z\.parquet", line)
+    assert re.search(
+        r"^partition_load: .*/partitions/cluster=demo/.*20260131T120000Z\.parquet", line
+    )
 
 
 def test_a_missing_column_is_named_with_its_file(
@@ -108,7 +139,9 @@ def test_a_column_of_another_type_is_named(
     path = tmp_path / file_of(listed[0], "partitions")
     table = pq.read_table(path, partitioning=None)
     other = pa.array(["one"] * table.num_rows)
-    pq.write_table(table.set_column(table.schema.get_field_index("size_bytes"), "size_bytes", other), path)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("size_bytes"), "size_bytes", other), path
+    )
     assert leader_balance.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
     (line,) = capsys.readouterr().err.splitlines()
     assert "size_bytes" in line
@@ -121,7 +154,9 @@ def test_what_is_kept_is_computed_at_once_and_needs_no_file_any_more(
 ) -> None:
     manifests = write_history(tmp_path, HISTORY)
     round_ = rounds.Round(spark, f"file://{tmp_path}", "r1", manifests)
-    monkeypatch.setattr(rounds, "_MOST_ROWS_KEPT_AS_THEY_ARE", round_.row_count if as_they_are else 0)
+    monkeypatch.setattr(
+        rounds, "_MOST_ROWS_KEPT_AS_THEY_ARE", round_.row_count if as_they_are else 0
+    )
     monkeypatch.setattr(rounds, "_ROWS_PER_TASK_KEPT", 2)
     kept = round_.keep(round_.read("partitions").repartition(5))
     for manifest in manifests:
@@ -133,9 +168,15 @@ def test_what_is_kept_is_computed_at_once_and_needs_no_file_any_more(
 
 def test_a_retry_replaces_the_round(spark: SparkSession, tmp_path: Path) -> None:
     listed = write_history(tmp_path, HISTORY)
-    leader_balance.write_leader_balance(rounds.open_round("tests", f"file://{tmp_path}", "r1", listed[:1]))
-    leader_balance.write_leader_balance(rounds.open_round("tests", f"file://{tmp_path}", "r1", listed))
-    table = pq.read_table(tmp_path / "results" / "broker_balance" / "round=r1", schema=BROKER_BALANCE)
+    leader_balance.write_leader_balance(
+        rounds.open_round("tests", f"file://{tmp_path}", "r1", listed[:1])
+    )
+    leader_balance.write_leader_balance(
+        rounds.open_round("tests", f"file://{tmp_path}", "r1", listed)
+    )
+    table = pq.read_table(
+        tmp_path / "results" / "broker_balance" / "round=r1", schema=BROKER_BALANCE
+    )
     assert table.num_rows == 3 * 3
 
 
@@ -177,17 +218,31 @@ def test_a_list_that_cannot_be_used_is_explained(tmp_path: Path, text: str, comp
 def test_pairs_must_be_in_the_list_and_of_one_cluster(tmp_path: Path) -> None:
     listed = write_history(tmp_path, [*HISTORY[:2], Photo("other", 0, [])])
     path = tmp_path / "list.json"
-    for rows in (listed[1:], [listed[0], listed[2] | {"previous_snapshot_id": listed[0]["snapshot_id"]}]):
+    for rows in (
+        listed[1:],
+        [listed[0], listed[2] | {"previous_snapshot_id": listed[0]["snapshot_id"]}],
+    ):
         path.write_text(json.dumps(rows))
-        with pytest.raises(rounds.JobInputError, match="to be compared with demo-20260131T120000Z, which is not in"):
+        with pytest.raises(
+            rounds.JobInputError, match="to be compared with demo-20260131T120000Z, which is not in"
+        ):
             rounds.load_manifests(path)
     path.write_text(json.dumps([listed[0], listed[0]]))
     with pytest.raises(rounds.JobInputError, match="listed twice: demo-20260131T120000Z"):
         rounds.load_manifests(path)
 
 
-def test_bad_arguments_are_named_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--store", str(tmp_path), "--round", "../r1", "--snapshots", str(tmp_path / "list.json")]
+def test_bad_arguments_are_named_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "--store",
+        str(tmp_path),
+        "--round",
+        "../r1",
+        "--snapshots",
+        str(tmp_path / "list.json"),
+    ]
     assert leader_balance.main(words) == rounds.UNUSABLE
     assert "--round '../r1': use letters" in capsys.readouterr().err
 

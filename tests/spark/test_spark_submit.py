@@ -35,7 +35,9 @@ def test_a_failing_job_says_why_and_passes_its_settings_on(tmp_path: Path) -> No
         "from counterpoise.model.tables import BROKERS\nraise SystemExit('the reason')\n"
     )
     lines: list[str] = []
-    with pytest.raises(SparkJobError, match=r"(?s)failing\.py ended with exit status 1\n.*the reason") as failure:
+    with pytest.raises(
+        SparkJobError, match=r"(?s)failing\.py ended with exit status 1\n.*the reason"
+    ) as failure:
         run_job(script, ["one word"], log=lines.append)
     assert failure.value.exit_status == 1
     assert lines[:2] == ["argument one word", "ip 127.0.0.1"]

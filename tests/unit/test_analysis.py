@@ -33,7 +33,11 @@ def analysed(*tables: pa.Table, topic_table: pa.Table = NO_TOPICS) -> LeaderBala
 
 def even(leaders: Sequence[int], preferred: Sequence[int] | None = None) -> LeaderBalance:
     pairs = zip(leaders, preferred or leaders, strict=True)
-    return analysed(rows(0, [Broker(i, leaders=led, preferred=first) for i, (led, first) in enumerate(pairs, 1)]))
+    return analysed(
+        rows(
+            0, [Broker(i, leaders=led, preferred=first) for i, (led, first) in enumerate(pairs, 1)]
+        )
+    )
 
 
 def test_measures_are_over_live_brokers_zeros_included() -> None:
@@ -41,11 +45,17 @@ def test_measures_are_over_live_brokers_zeros_included() -> None:
     latest = balance.latest
 
     led = np.array([9, 4, 5, 0])
-    assert (latest.leaders.minimum, latest.leaders.maximum, latest.leaders.max_minus_min) == (0, 9, 9)
+    assert (latest.leaders.minimum, latest.leaders.maximum, latest.leaders.max_minus_min) == (
+        0,
+        9,
+        9,
+    )
     assert latest.leaders.coefficient_of_variation == pytest.approx(led.std() / led.mean())
     assert latest.leaders.max_over_mean == pytest.approx(9 / 4.5)
     assert latest.bytes.total == 3000
-    assert latest.share_not_preferred == pytest.approx(5 / 20)  # the dead broker's two partitions count
+    assert latest.share_not_preferred == pytest.approx(
+        5 / 20
+    )  # the dead broker's two partitions count
     assert latest.live_broker_ids == (1, 2, 3, 4)
     assert [(b.broker_id, b.rack, b.is_fenced, b.replicas) for b in balance.brokers[3:]] == [
         (4, None, False, 0),
@@ -79,23 +89,38 @@ def test_every_measure_of_every_snapshot_is_what_numpy_says() -> None:
             assert_even(rack.leaders, [frame["leaders"][i] for i in inside])
             assert_even(rack.replicas, [frame["replicas"][i] for i in inside])
         all_partitions = sum(frame["preferred_leaders"][i] for i in of)
-        assert point.share_not_preferred == sum(frame["leaders_not_preferred"][i] for i in of) / all_partitions
+        assert (
+            point.share_not_preferred
+            == sum(frame["leaders_not_preferred"][i] for i in of) / all_partitions
+        )
         assert point.changes is not None
         assert point.changes.leaders_changed == frame["leaders_changed"][of[0]]
-        assert point.changes.epochs_unseen == frame["leader_epochs"][of[0]] - frame["leaders_changed"][of[0]]
+        assert (
+            point.changes.epochs_unseen
+            == frame["leader_epochs"][of[0]] - frame["leaders_changed"][of[0]]
+        )
 
 
 def assert_even(measure: Evenness | None, values: Sequence[int]) -> None:
     assert measure is not None
     numbers = np.array(values, dtype=float)
-    assert (measure.minimum, measure.maximum, measure.total) == (min(values), max(values), sum(values))
+    assert (measure.minimum, measure.maximum, measure.total) == (
+        min(values),
+        max(values),
+        sum(values),
+    )
     assert measure.broker_count == len(values)
     assert measure.coefficient_of_variation == pytest.approx(numbers.std() / numbers.mean())
     assert measure.max_over_mean == pytest.approx(numbers.max() / numbers.mean())
 
 
 def test_bytes_in_is_not_known_while_that_of_one_live_broker_is_not() -> None:
-    known = [Broker(1, bytes_in=500), Broker(2, bytes_in=100), Broker(3, leaders=0), Broker(4, is_fenced=True)]
+    known = [
+        Broker(1, bytes_in=500),
+        Broker(2, bytes_in=100),
+        Broker(3, leaders=0),
+        Broker(4, is_fenced=True),
+    ]
     inflow = analysed(rows(0, known)).latest.bytes_in  # who leads nothing takes in nothing
     assert inflow is not None
     assert (inflow.broker_count, inflow.total, inflow.minimum) == (3, 600, 0)
@@ -135,7 +160,12 @@ def test_a_period_takes_its_beginning_and_not_its_end_and_none_is_no_data() -> N
 
 def test_a_single_snapshot_has_figures_and_nothing_over_time() -> None:
     balance = analysed(rows(0, THREE))
-    assert (len(balance.series), balance.events, balance.heat_maps, balance.breaks) == (1, (), (), ())
+    assert (len(balance.series), balance.events, balance.heat_maps, balance.breaks) == (
+        1,
+        (),
+        (),
+        (),
+    )
     assert balance.churn.snapshots == 0
 
 
@@ -146,7 +176,11 @@ def test_racks_sum_their_live_brokers_the_nameless_last() -> None:
         ("b", 1, 4, 18, 1100),
         (None, 1, 0, 0, 0),
     ]
-    assert [(r.rack, r.leaders.max_minus_min) for r in balance.latest.racks] == [("a", 4), ("b", 0), (None, 0)]
+    assert [(r.rack, r.leaders.max_minus_min) for r in balance.latest.racks] == [
+        ("a", 4),
+        ("b", 0),
+        (None, 0),
+    ]
 
 
 def test_topics_lean_by_what_whole_partitions_do_not_excuse() -> None:
@@ -159,7 +193,10 @@ def test_topics_lean_by_what_whole_partitions_do_not_excuse() -> None:
     ]
     old = topics(0, [("old", 9, 9, 0, 1)])
     balance = analysed(rows(1, THREE), topic_table=pa.concat_tables([topics(1, found), old]))
-    assert [(topic.topic, topic.excess) for topic in balance.topics] == [("worst", 7), ("off-by-one", 2)]
+    assert [(topic.topic, topic.excess) for topic in balance.topics] == [
+        ("worst", 7),
+        ("off-by-one", 2),
+    ]
     assert (balance.topic_count, balance.leaning_topic_count) == (5, 2)
 
 
@@ -182,7 +219,9 @@ def test_many_snapshots_become_means_over_buckets_and_many_brokers_the_farthest(
     assert heat.bucket_seconds == 4 * 3600
     assert len(heat.columns) <= 200 and len(heat.broker_ids) == 60 and heat.is_cut
     assert heat.broker_ids == tuple(sorted(heat.broker_ids))
-    assert all(start.hour % 4 == 0 and end - start == timedelta(hours=4) for start, end in heat.columns)
+    assert all(
+        start.hour % 4 == 0 and end - start == timedelta(hours=4) for start, end in heat.columns
+    )
     assert told.new_broker in heat.broker_ids  # which was farthest from its share for weeks
     start, end = heat.columns[50]
     inside = [p for p in balance.series if start <= p.observed_at < end]
@@ -201,13 +240,19 @@ def test_an_idle_broker_asks_for_add_brokers() -> None:
     wanted = wanted_goal(analysed(rows(0, [*THREE, IDLE, nothing])), BalancePolicy())
     assert wanted is not None
     assert (wanted.goal, wanted.broker_ids) == (Goal.ADD_BROKERS, (4,))
-    assert wanted.reason == "broker 4 is live but holds no replica, while 54 replicas lie on the other 3 brokers"
+    assert (
+        wanted.reason
+        == "broker 4 is live but holds no replica, while 54 replicas lie on the other 3 brokers"
+    )
 
 
 def test_brokers_without_anything_to_hold_ask_for_nothing() -> None:
     empty = [Broker(i, leaders=0, replicas=0) for i in (1, 2, 3)]
     assert wanted_goal(analysed(rows(0, empty)), BalancePolicy()) is None
-    assert wanted_goal(analysed(rows(0, [*empty, Broker(4, leaders=1, replicas=1)])), BalancePolicy()) is None
+    assert (
+        wanted_goal(analysed(rows(0, [*empty, Broker(4, leaders=1, replicas=1)])), BalancePolicy())
+        is None
+    )
 
 
 @pytest.mark.parametrize(

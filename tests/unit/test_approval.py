@@ -1,4 +1,6 @@
-"""Two people for a plan that lowers a replication factor: what counts as two, and what the words say until then."""
+"""Two people for a plan that lowers a replication factor: what counts as two, and what the words
+say until then.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,13 +26,19 @@ def word(
     rate: int = 1_000_000,
     expires_at: datetime = NOW + timedelta(hours=1),
 ) -> Approval:
-    return Approval("run", fingerprint, decision, by, "why", NOW - timedelta(hours=2), rate, expires_at)
+    return Approval(
+        "run", fingerprint, decision, by, "why", NOW - timedelta(hours=2), rate, expires_at
+    )
 
 
 def test_two_people_are_needed_where_replicas_are_given_up_and_one_elsewhere() -> None:
     snapshot = cluster("orders-0: 1 2\nstock-0: 1", racks="1 2 3")
-    raised = plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, move("stock-0", "1", "1 2"), replication_factor=2)
-    mixed = plan_by_hand(snapshot, Goal.REPLICATION_FACTOR, *raised.moves, move("orders-0", "1 2", "1"))
+    raised = plan_by_hand(
+        snapshot, Goal.REPLICATION_FACTOR, move("stock-0", "1", "1 2"), replication_factor=2
+    )
+    mixed = plan_by_hand(
+        snapshot, Goal.REPLICATION_FACTOR, *raised.moves, move("orders-0", "1 2", "1")
+    )
     assert (people_needed(raised), people_needed(mixed)) == (1, 2)
 
 

@@ -23,16 +23,18 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     kafka = healthy()
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
 
-    def walked(_site: object, _name: str) -> Walk:
+    def walked(_installation: object, _name: str) -> Walk:
         return walk(photograph(kafka))
 
     monkeypatch.setattr(installation, "connect_by_discovery", lambda _settings: kafka)
-    monkeypatch.setattr(installation.Site, "walk", walked)
+    monkeypatch.setattr(installation.Installation, "walk", walked)
     return kafka
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster) -> CommandLine:
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
     shell = CommandLine.in_folder(tmp_path, capsys)
     shell.configure("kafka.invalid:9092", extra=RACKS)
     return shell
@@ -71,7 +73,9 @@ def test_the_next_audit_says_what_changed(shell: CommandLine, kafka: SimulatedCl
     out = shell.type("audit", "--cluster", "demo").out
     assert "1 gone" in out
     assert "idle-broker" in out and "new" in out
-    assert "a plan would help: counterpoise plan --cluster demo --goal add-brokers --brokers 4" in out
+    assert (
+        "a plan would help: counterpoise plan --cluster demo --goal add-brokers --brokers 4" in out
+    )
 
 
 def test_json_is_one_document_with_the_words_of_the_rules(shell: CommandLine) -> None:
@@ -99,7 +103,9 @@ def test_a_cluster_that_no_file_names_is_audited_by_its_addresses(shell: Command
     assert (shell.folder / "store/reports/kafka-picture-id/audit.html").exists()
 
 
-def test_trouble_has_one_message_and_its_code(shell: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_has_one_message_and_its_code(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_settings: object) -> SimulatedCluster:
         raise ClusterUnreachableError((("kafka.invalid:9092", "no such host"),))
 
@@ -110,7 +116,9 @@ def test_trouble_has_one_message_and_its_code(shell: CommandLine, monkeypatch: p
     assert shell.type("audit", "--cluster", "other").code == 2
     assert shell.type("audit").code == 2
     assert shell.type("audit", "--cluster", "demo", "--fail-at", "never").code == 2
-    shell.configure("kafka.invalid:9092", extra=RACKS + "        waivers: [{rule: no-such, reason: x}]\n")
+    shell.configure(
+        "kafka.invalid:9092", extra=RACKS + "        waivers: [{rule: no-such, reason: x}]\n"
+    )
     unknown = shell.type("audit", "--cluster", "demo")
     assert unknown.code == 2 and 'no rule "no-such"' in unknown.err
 

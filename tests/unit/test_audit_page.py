@@ -1,4 +1,6 @@
-"""The audit's page: the worst first, all figures shown, hostile names stay names, nothing is fetched or run."""
+"""The audit's page: the worst first, all figures shown, hostile names stay names, nothing is
+fetched or run.
+"""
 
 import json
 import re
@@ -17,10 +19,20 @@ from tests.unit.test_load_pages import BREAKOUT, Page
 
 TEXTS = {
     "idle": RuleText(
-        "idle", "balance", "An idle broker", "It costs.", "Use it.", "https://kafka.apache.org/#x", {"n": 3}
+        "idle",
+        "balance",
+        "An idle broker",
+        "It costs.",
+        "Use it.",
+        "https://kafka.apache.org/#x",
+        {"n": 3},
     ),
-    "bad": RuleText("bad", "replication", "One replica", "It is lost.", "Add some.", "docs/audit-rules.md"),
-    "calm": RuleText("calm", "disk", "A full disk", "It ends.", "Empty it.", "https://kafka.apache.org/#y"),
+    "bad": RuleText(
+        "bad", "replication", "One replica", "It is lost.", "Add some.", "docs/audit-rules.md"
+    ),
+    "calm": RuleText(
+        "calm", "disk", "A full disk", "It ends.", "Empty it.", "https://kafka.apache.org/#y"
+    ),
 }
 DAY = timedelta(days=1)
 
@@ -28,7 +40,9 @@ DAY = timedelta(days=1)
 def found(rule: str, severity: Severity, subject: str = "cluster", **changes: object) -> Seen:
     finding = Finding(rule, severity, subject, f"seen at {subject}")
     seen = {name: value for name, value in changes.items() if name in ("is_new", "waived_by")}
-    finding = replace(finding, **{name: value for name, value in changes.items() if name not in seen})  # type: ignore[arg-type]
+    finding = replace(
+        finding, **{name: value for name, value in changes.items() if name not in seen}
+    )  # type: ignore[arg-type]
     return Seen(finding, NOW - DAY, bool(seen.get("is_new")), seen.get("waived_by"))  # type: ignore[arg-type]
 
 
@@ -45,15 +59,31 @@ def test_the_worst_comes_first_with_its_words_and_rows() -> None:
     rows = Evidence(("partition", "leader"), (("0", "1"), ("1", "none")), 412)
     shown = page(
         report(
-            found("bad", Severity.CRITICAL, "topic orders", evidence=rows, fix=("line one", "line two")),
+            found(
+                "bad",
+                Severity.CRITICAL,
+                "topic orders",
+                evidence=rows,
+                fix=("line one", "line two"),
+            ),
             found("idle", Severity.WARNING, "broker 4"),
             found("calm", Severity.UNKNOWN),
         )
     )
     assert "1 critical finding, 1 warning." in shown.text
-    at = [shown.text.index(words) for words in ("seen at topic orders", "seen at broker 4", "seen at cluster")]
+    at = [
+        shown.text.index(words)
+        for words in ("seen at topic orders", "seen at broker 4", "seen at cluster")
+    ]
     assert at == sorted(at)
-    for words in ("It is lost.", "Add some.", "docs/audit-rules.md", "and 410 more", "line one line two", "none"):
+    for words in (
+        "It is lost.",
+        "Add some.",
+        "docs/audit-rules.md",
+        "and 410 more",
+        "line one line two",
+        "none",
+    ):
         assert words in shown.text
     assert "Looked at and found nothing: 1 rules A full disk" in shown.text
 
@@ -74,7 +104,10 @@ def test_what_changed() -> None:
         previous_at=NOW - DAY,
     )
     shown = page(given)
-    assert re.search(r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9", shown.text)
+    assert re.search(
+        r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9",
+        shown.text,
+    )
     same = page(replace(given, found=(found("idle", Severity.WARNING),), gone=()))
     assert "New, gone 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
     assert "Nothing is new, and nothing is gone." in same.text
@@ -101,7 +134,11 @@ def test_waived_findings_are_folded_with_their_reasons_and_count_nowhere() -> No
 def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
     plan = WantedPlan(Goal.ADD_BROKERS, (4, 5))
     shown = page(report(found("idle", Severity.WARNING, "broker 4", plan=plan)))
-    (link,) = [str(a["href"]) for tag, a in shown.elements if tag == "a" and "kafka_rebalance" in str(a["href"])]
+    (link,) = [
+        str(a["href"])
+        for tag, a in shown.elements
+        if tag == "a" and "kafka_rebalance" in str(a["href"])
+    ]
     parts = urlsplit(link)
     assert parts.path == "../../../dags/kafka_rebalance", "from <prefix>/reports/demo/audit.html"
     query = parse_qs(parts.query)
@@ -112,18 +149,32 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
 
 
 def test_the_wish_in_a_link_is_one_that_the_form_reads() -> None:
-    from counterpoise.model.wish import read_wish
+    from counterpoise.model.rebalance_request import read_rebalance_request
 
     plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
-    wish = read_wish(plan.wish)
-    assert (wish.goal, wish.scope.topics, wish.replication_factor) == (Goal.REPLICATION_FACTOR, ("orders",), 3)
-    assert plan.command("it's").startswith("counterpoise plan --cluster 'it'\"'\"'s' --goal replication-factor")
+    rebalance_request = read_rebalance_request(plan.rebalance_request)
+    assert (
+        rebalance_request.goal,
+        rebalance_request.scope.topics,
+        rebalance_request.replication_factor,
+    ) == (Goal.REPLICATION_FACTOR, ("orders",), 3)
+    assert plan.command("it's").startswith(
+        "counterpoise plan --cluster 'it'\"'\"'s' --goal replication-factor"
+    )
 
 
 def hostile() -> AuditReport:
     rows = Evidence((BREAKOUT,), ((BREAKOUT,),), 1)
     return report(
-        found("bad", Severity.CRITICAL, BREAKOUT, evidence=rows, fix=(BREAKOUT,), seen=BREAKOUT, is_new=True),
+        found(
+            "bad",
+            Severity.CRITICAL,
+            BREAKOUT,
+            evidence=rows,
+            fix=(BREAKOUT,),
+            seen=BREAKOUT,
+            is_new=True,
+        ),
         found("made-up", Severity.INFO, BREAKOUT, waived_by=Waiver("made-up", BREAKOUT)),
         gone=(Finding(BREAKOUT, Severity.INFO, BREAKOUT, BREAKOUT),),
         not_asked=(BREAKOUT,),
@@ -134,12 +185,18 @@ def hostile() -> AuditReport:
 def test_hostile_names_stay_names() -> None:
     shown = page(hostile())
     assert not shown.tags & {"script", "img", "iframe", "link", "object", "form", "base"}
-    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on")]
+    assert not [
+        name for _, attributes in shown.elements for name in attributes if name.startswith("on")
+    ]
     assert shown.text.count("<script>alert(1)</script>") >= 8
-    outside = [a for tag, a in shown.elements if tag == "a" and str(a["href"]).startswith(("http", "//"))]
+    outside = [
+        a for tag, a in shown.elements if tag == "a" and str(a["href"]).startswith(("http", "//"))
+    ]
     assert all(str(a["href"]).startswith("https://kafka.apache.org/") for a in outside)
     markdown = audit_markdown(hostile(), TEXTS)
-    assert not [line for line in markdown.splitlines() if "<script>" in line and not line.startswith("    ")]
+    assert not [
+        line for line in markdown.splitlines() if "<script>" in line and not line.startswith("    ")
+    ]
 
 
 def test_markdown_and_json_have_the_same_findings() -> None:
@@ -149,7 +206,10 @@ def test_markdown_and_json_have_the_same_findings() -> None:
         not_asked=("groups: denied",),
     )
     markdown = audit_markdown(given, TEXTS)
-    assert "| critical | One replica | topic orders | seen at topic orders | since 2026-11-21 |" in markdown
+    assert (
+        "| critical | One replica | topic orders | seen at topic orders | since 2026-11-21 |"
+        in markdown
+    )
     assert "    counterpoise plan --cluster demo --goal repair" in markdown
     assert "## Could not be asked\n\n- groups: denied" in markdown
     document = json.loads(audit_json(given, TEXTS))
@@ -162,7 +222,9 @@ def test_the_same_audit_gives_the_same_text() -> None:
 
 
 @pytest.mark.parametrize(("checks", "shown"), [(None, False), ("data-docs/index.html", True)])
-def test_checks_of_the_data_are_linked_where_there_are_some(checks: str | None, shown: bool) -> None:
+def test_checks_of_the_data_are_linked_where_there_are_some(
+    checks: str | None, shown: bool
+) -> None:
     found_page = Page(audit_report(report(), TEXTS, data_checks=checks))
     assert (("a", {"href": checks}) in found_page.elements) is shown
 

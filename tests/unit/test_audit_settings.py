@@ -1,4 +1,6 @@
-"""The section `audit` of a policy: read strictly, each complaint with its line; the report's lines can be pasted."""
+"""The section `audit` of a policy: read strictly, each complaint with its line; the report's lines
+can be pasted.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -34,7 +36,12 @@ def test_everything_that_can_be_said() -> None:
     assert audit_of(lines) == AuditPolicy(
         thresholds={"leaders-uneven": {"most_percent_of_mean": 120}},
         waivers=(
-            Waiver("replication-factor-1", "scratch data", ("topic scratch-*",), datetime(2027, 1, 31, tzinfo=UTC)),
+            Waiver(
+                "replication-factor-1",
+                "scratch data",
+                ("topic scratch-*",),
+                datetime(2027, 1, 31, tzinfo=UTC),
+            ),
             Waiver("quorum-static", "no time"),
         ),
         controller_racks={3001: "a", 3002: "b"},
@@ -44,14 +51,19 @@ def test_everything_that_can_be_said() -> None:
 
 def test_nothing_said_is_the_default_and_the_example_is_sound() -> None:
     assert audit_of("        thresholds: {}\n") == AuditPolicy()
-    assert read_settings(ROOT / "config/clusters.yaml").clusters["example"].policy.audit == AuditPolicy()
+    assert (
+        read_settings(ROOT / "config/clusters.yaml").clusters["example"].policy.audit
+        == AuditPolicy()
+    )
 
 
 def test_what_the_example_has_as_comments_is_sound_too() -> None:
     text = (ROOT / "config/clusters.yaml").read_text()
     begin = text.index("      audit:")
     section = text[begin : text.index("# fleet:")]
-    uncommented = section.replace("thresholds: {}", "thresholds:").replace("waivers: []", "waivers:")
+    uncommented = section.replace("thresholds: {}", "thresholds:").replace(
+        "waivers: []", "waivers:"
+    )
     lines = [re.sub(r"^        # ", "        ", line) for line in uncommented.splitlines()[1:]]
     policy = audit_of("\n".join(lines))
     assert policy.fails_at is Severity.CRITICAL
@@ -64,24 +76,41 @@ def test_what_the_example_has_as_comments_is_sound_too() -> None:
     [
         ("        fails_at: unknown\n", "line 6: fails_at: 'unknown' is not worse than anything"),
         ("        fails_at: bad\n", "line 6: fails_at: 'bad' is unknown; there are:"),
-        ("        controller_racks: {x: a}\n", "line 6: controller_racks: 'x' must be the node id of a controller"),
+        (
+            "        controller_racks: {x: a}\n",
+            "line 6: controller_racks: 'x' must be the node id of a controller",
+        ),
         ("        controller_racks: {3001: }\n", "line 6: 3001 must be text"),
         ("        thresholds:\n          a: {b: 1.5}\n", "line 7: b: '1.5' must be a whole number"),
         ("        thresholds:\n          a: 3\n", "line 7: a must be a mapping"),
         ("        waivers: {}\n", "line 6: waivers must be a list"),
         ("        waivers:\n          - {rule: a}\n", 'line 7: an entry of waivers needs "reason"'),
         ("        waivers:\n          - {rule: a, reason: ' '}\n", "line 7: reason is empty"),
-        ("        waivers:\n          - {rule: a, reason: b, until: soon}\n", "line 7: until: 'soon' is no time"),
-        ("        waivers:\n          - {rule: a, reason: b, subjects: []}\n", "line 7: subjects: write subjects"),
-        ("        waivers:\n          - {rule: a, reason: b, subjects: x}\n", "line 7: subjects must be a list"),
-        ("        waivers:\n          - {rule: a, reason: b, subject: x}\n", "line 7: unknown key 'subject'"),
+        (
+            "        waivers:\n          - {rule: a, reason: b, until: soon}\n",
+            "line 7: until: 'soon' is no time",
+        ),
+        (
+            "        waivers:\n          - {rule: a, reason: b, subjects: []}\n",
+            "line 7: subjects: write subjects",
+        ),
+        (
+            "        waivers:\n          - {rule: a, reason: b, subjects: x}\n",
+            "line 7: subjects must be a list",
+        ),
+        (
+            "        waivers:\n          - {rule: a, reason: b, subject: x}\n",
+            "line 7: unknown key 'subject'",
+        ),
         ("        waiver: []\n", "line 6: unknown key 'waiver' in audit"),
     ],
 )
 def test_each_complaint_has_its_line(lines: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         audit_of(lines)
-    assert [found for found in caught.value.complaints if found.startswith(complaint)], caught.value.complaints
+    assert [found for found in caught.value.complaints if found.startswith(complaint)], (
+        caught.value.complaints
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +120,11 @@ def test_the_lines_of_the_report_can_be_pasted(subject: str) -> None:
     lines = policy_lines("leaders-uneven", [subject], {"most_percent_of_mean": 110})
     pasted = lines.replace("YYYY-MM-DD", "2027-01-31")
     document = "\n".join(f"      {line}" for line in pasted.splitlines())
-    policy = parse_settings(HEAD.removesuffix("      audit:\n") + document, where="pasted").clusters["demo"].policy
+    policy = (
+        parse_settings(HEAD.removesuffix("      audit:\n") + document, where="pasted")
+        .clusters["demo"]
+        .policy
+    )
     assert policy.audit.waivers[0].subjects == (subject,)
     assert policy.audit.thresholds == {"leaders-uneven": {"most_percent_of_mean": 110}}
 
@@ -99,4 +132,11 @@ def test_the_lines_of_the_report_can_be_pasted(subject: str) -> None:
 def test_of_many_subjects_some_are_named_and_the_rest_counted() -> None:
     lines = policy_lines("replication-factor-1", [f"topic t{number}" for number in range(400)], {})
     assert "and 390 more" in lines
-    assert len(yaml.safe_load(lines.replace("YYYY-MM-DD", "2027-01-31"))["audit"]["waivers"][0]["subjects"]) == 10
+    assert (
+        len(
+            yaml.safe_load(lines.replace("YYYY-MM-DD", "2027-01-31"))["audit"]["waivers"][0][
+                "subjects"
+            ]
+        )
+        == 10
+    )

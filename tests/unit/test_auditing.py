@@ -1,4 +1,6 @@
-"""An audit as a whole, on the simulated cluster: what is kept, what it is compared with, what the history adds."""
+"""An audit as a whole, on the simulated cluster: what is kept, what it is compared with, what the
+history adds.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,7 +13,7 @@ import pytest
 
 from counterpoise import pipeline, queries
 from counterpoise.errors import ClusterUnreachableError, InputError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -46,7 +48,7 @@ class Place:
     yaml: str = YAML
     refused: set[str] = field(default_factory=set)  # bootstrap addresses that do not answer
 
-    def site(self) -> Site:
+    def installation(self) -> Installation:
         return site_over(
             self.folder,
             self.connect,
@@ -65,17 +67,20 @@ class Place:
 
     def audit(self, hours: float = 0) -> AuditReport:
         self.now = NOW + hours * HOUR
-        with self.site() as site:
-            return pipeline.audit(site, "demo", self.now)
+        with self.installation() as installation:
+            return pipeline.audit(installation, "demo", self.now)
 
     def remember(self, *hours: float, kafka: SimulatedCluster | None = None) -> None:
         """Snapshots of the history, so many hours from now."""
-        with self.site() as site:
+        with self.installation() as installation:
             for hour in hours:
                 at = NOW + hour * HOUR
                 name = f"demo-{at:%Y%m%dT%H%M%S}Z"
                 cluster = kafka or self.kafka
-                keep(site, take_snapshot(cluster, cluster="demo", snapshot_id=name, observed_at=at))
+                keep(
+                    installation,
+                    take_snapshot(cluster, cluster="demo", snapshot_id=name, observed_at=at),
+                )
 
 
 @pytest.fixture
@@ -87,7 +92,9 @@ def rules_of(report: AuditReport, least: Severity = Severity.INFO) -> set[str]:
     return {one.finding.rule for one in report.found if one.finding.severity.rank >= least.rank}
 
 
-def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_why(place: Place) -> None:
+def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_why(
+    place: Place,
+) -> None:
     report = place.audit()
     assert rules_of(report) == set()
     assert report.found == ()
@@ -133,19 +140,27 @@ def test_an_audit_cut_short_is_passed_over(place: Place, caplog: pytest.LogCaptu
 
 def test_the_report_is_written_for_people_and_for_machines(place: Place) -> None:
     report = place.audit()
-    with place.site() as site:
-        assert "Audit of demo" in queries.audit_report(site, "demo")
-        assert queries.audit_report(site, "demo", suffix="md").startswith("# Audit of demo")
-        assert from_json(queries.audit_report(site, "demo", suffix="json"), where="it") == report
-        assert set(queries.list_reports(site)) == {"demo/audit.html", "demo/audit-2026-11-22.html"}
-        assert pipeline.audit_page(site, "demo").endswith("/reports/demo/audit.html")
+    with place.installation() as installation:
+        assert "Audit of demo" in queries.audit_report(installation, "demo")
+        assert queries.audit_report(installation, "demo", suffix="md").startswith("# Audit of demo")
+        assert (
+            from_json(queries.audit_report(installation, "demo", suffix="json"), where="it")
+            == report
+        )
+        assert set(queries.list_reports(installation)) == {
+            "demo/audit.html",
+            "demo/audit-2026-11-22.html",
+        }
+        assert pipeline.audit_page(installation, "demo").endswith("/reports/demo/audit.html")
 
 
 def test_documents_come_back_whole(place: Place) -> None:
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     place.kafka.add_broker(4, "a")
     report = place.audit()
-    assert any(one.finding.plan for one in report.found) and any(one.finding.evidence for one in report.found)
+    assert any(one.finding.plan for one in report.found) and any(
+        one.finding.evidence for one in report.found
+    )
     assert from_json(to_json(report), where="it") == report
 
 
@@ -177,7 +192,9 @@ def test_nobody_connects_twice_by_one_connection(
     place.yaml = YAML.replace("operator_connection: operator", f"operator_connection: {operator}")
     made: list[ConnectionSettings] = []
     connect = place.connect
-    monkeypatch.setattr(place, "connect", lambda settings: made.append(settings) or connect(settings))
+    monkeypatch.setattr(
+        place, "connect", lambda settings: made.append(settings) or connect(settings)
+    )
     assert "rights-refused" in place.audit().passed
     assert len(made) == connections
 
@@ -189,13 +206,15 @@ def test_names_that_no_rule_has_are_an_error_before_anything_is_asked(place: Pla
     assert place.kafka.calls == []
 
 
-@pytest.mark.parametrize(("fails_at", "fails"), [("", False), ("critical", False), ("warning", True), ("info", True)])
+@pytest.mark.parametrize(
+    ("fails_at", "fails"), [("", False), ("critical", False), ("warning", True), ("info", True)]
+)
 def test_the_policy_says_what_fails_a_run(place: Place, fails_at: str, fails: bool) -> None:
     place.yaml = YAML + (f"        fails_at: {fails_at}\n" if fails_at else "")
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     report = place.audit()
-    with place.site() as site:
-        failure = pipeline.failure_of(site, report)
+    with place.installation() as installation:
+        failure = pipeline.failure_of(installation, report)
     assert (failure is not None) is fails
     if failure:
         assert "demo: 1 finding as bad as" in failure
@@ -203,13 +222,15 @@ def test_the_policy_says_what_fails_a_run(place: Place, fails_at: str, fails: bo
 
 
 def test_what_is_waived_fails_nothing(place: Place) -> None:
-    waiver = '        waivers: [{rule: leftover-throttle, subjects: ["broker *"], reason: "a test"}]\n'
+    waiver = (
+        '        waivers: [{rule: leftover-throttle, subjects: ["broker *"], reason: "a test"}]\n'
+    )
     place.yaml = f"{YAML}        fails_at: info\n{waiver}"
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     report = place.audit()
     assert rules_of(report) == {"leftover-throttle"}
-    with place.site() as site:
-        assert pipeline.failure_of(site, report) is None
+    with place.installation() as installation:
+        assert pipeline.failure_of(installation, report) is None
 
 
 # -- what the history adds
@@ -217,8 +238,8 @@ def test_what_is_waived_fails_nothing(place: Place) -> None:
 
 def test_the_interval_is_what_was_usual_lately(place: Place) -> None:
     place.remember(-9, -8, -7, -2, -1)
-    with place.site() as site:
-        manifests = site.archive.manifests(["demo"])
+    with place.installation() as installation:
+        manifests = installation.archive.manifests(["demo"])
     assert usual_interval(manifests) == HOUR
     assert usual_interval(manifests.slice(0, 2)) is None
 
@@ -230,16 +251,19 @@ def test_silence_of_a_real_history(place: Place) -> None:
     assert "snapshots-silent" not in rules_of(place.audit())
 
 
-def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(place: Place) -> None:
+def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(
+    place: Place,
+) -> None:
     still = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a")
     place.remember(-200, -100, kafka=still)
     place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a")
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-90, -30, -25, -2, -0.3, -0.2, -0.1)
-    with place.site() as site:
-        past = past_facts(site, photograph(place.kafka))
+    with place.installation() as installation:
+        past = past_facts(installation, photograph(place.kafka))
     assert past is not None
-    # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48 ... hours old.
+    # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48
+    # ... hours old.
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 90 * HOUR}
     assert [one.observed_at for one in past.recent] == [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
 
@@ -251,8 +275,8 @@ def test_a_move_to_another_place_began_later(place: Place) -> None:
     place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b")
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-2)
-    with place.site() as site:
-        past = past_facts(site, photograph(place.kafka))
+    with place.installation() as installation:
+        past = past_facts(installation, photograph(place.kafka))
     assert past is not None
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 2 * HOUR}
 
@@ -277,29 +301,37 @@ def _series(broker_replicas: Callable[[int], dict[int, int]], hours: range) -> p
     return pa.Table.from_pylist(rows, schema=SERIES)
 
 
-def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_one(place: Place) -> None:
+def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_one(
+    place: Place,
+) -> None:
     place.kafka = healthy(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b")
     place.remember(-1)
     series = _series(lambda hour: {1: 9, 4: 3 if hour == -4 else 0}, range(-6, 0))
-    with place.site() as site:
-        site.results.write_series("demo", series)
-        past = past_facts(site, photograph(place.kafka))
+    with place.installation() as installation:
+        installation.results.write_series("demo", series)
+        past = past_facts(installation, photograph(place.kafka))
     assert past is not None
-    assert past.idle_since == {4: NOW - 3 * HOUR}, "broker 5 is in no snapshot: nothing is known of it"
+    assert past.idle_since == {4: NOW - 3 * HOUR}, (
+        "broker 5 is in no snapshot: nothing is known of it"
+    )
 
 
 def test_a_cluster_of_the_same_name_has_another_past(place: Place) -> None:
     place.remember(-1)
-    with place.site() as site:
-        assert past_facts(site, replace(photograph(place.kafka), cluster_id="another")) is None
+    with place.installation() as installation:
+        assert (
+            past_facts(installation, replace(photograph(place.kafka), cluster_id="another")) is None
+        )
 
 
-def test_a_snapshot_that_cannot_be_read_hides_no_other(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_snapshot_that_cannot_be_read_hides_no_other(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     place.remember(-2, -1)
     (broken,) = (place.folder / "store/history/partitions").rglob("demo-20261122T110000Z.parquet")
     broken.write_bytes(b"PAR1")
-    with place.site() as site:
-        past = past_facts(site, photograph(place.kafka))
+    with place.installation() as installation:
+        past = past_facts(installation, photograph(place.kafka))
     assert past is not None
     assert [one.snapshot_id for one in past.recent] == ["demo-20261122T100000Z"]
     assert "demo-20261122T110000Z cannot be read" in caplog.text

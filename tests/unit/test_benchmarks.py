@@ -1,4 +1,6 @@
-"""The planning benchmark measures what it says: clusters, judge, targets, and Kafka's own planner beside ours."""
+"""The planning benchmark measures what it says: clusters, judge, targets, and Kafka's own planner
+beside ours.
+"""
 
 import json
 import os
@@ -71,11 +73,21 @@ def chance_plan(document: dict[str, Any], seed: int) -> dict[str, Any]:
     brokers = [broker["id"] for broker in document["brokers"]]
     rows = chance.choices(document["partitions"], k=len(document["partitions"]) // 3)
     entries = [
-        {"topic": row[0], "partition": row[1], "replicas": chance.choices([*brokers, 99], k=chance.choice([2, 3]))}
+        {
+            "topic": row[0],
+            "partition": row[1],
+            "replicas": chance.choices([*brokers, 99], k=chance.choice([2, 3])),
+        }
         for row in rows
     ]
-    entries += [{"topic": row[0], "partition": row[1], "replicas": row[2]} for row in document["partitions"][:5]]
-    return {"version": 1, "partitions": [*entries, {"topic": "unknown", "partition": 0, "replicas": [1]}]}
+    entries += [
+        {"topic": row[0], "partition": row[1], "replicas": row[2]}
+        for row in document["partitions"][:5]
+    ]
+    return {
+        "version": 1,
+        "partitions": [*entries, {"topic": "unknown", "partition": 0, "replicas": [1]}],
+    }
 
 
 # -- the command
@@ -99,12 +111,17 @@ def test_an_unknown_cluster_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     assert "unknown: z-none; there are a-tiny" in capsys.readouterr().err
 
 
-def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(tmp_path: Path) -> None:
+def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(
+    tmp_path: Path,
+) -> None:
     clusters.write_cluster(tmp_path, own_cluster("b-small"))
     snapshot = clusters.read_snapshot(tmp_path)
     mixed = child.shuffled(snapshot)
     assert mixed.partitions["partition"] != snapshot.partitions["partition"]
-    assert mixed.partitions.sort_by([("topic", "ascending"), ("partition", "ascending")]) == snapshot.partitions
+    assert (
+        mixed.partitions.sort_by([("topic", "ascending"), ("partition", "ascending")])
+        == snapshot.partitions
+    )
     several = {"d-large": {"hash seed 0": "a", "rows shuffled": "b"}}
     assert missed(extras=Extras(digests=several)) == [
         "d-large: 2 different plan(s) from the same input: hash seed 0, rows shuffled (1)"
@@ -115,7 +132,9 @@ def test_the_peak_is_that_of_the_child_alone() -> None:
     """A child of a fat parent starts as a copy of it, which getrusage counts."""
     ballast = bytearray(os.urandom(1)) * (600 << 20)
     code = "from benchmarks.child import peak_bytes; print(peak_bytes())"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert 20 << 20 < int(done.stdout) < len(ballast)
 
 
@@ -123,9 +142,21 @@ def test_the_peak_is_that_of_the_child_alone() -> None:
 
 
 def test_good_figures_meet_every_target() -> None:
-    rows = [row("b-small"), row("c-medium"), row("d-large"), row("f-drain"), row("g-huge", cpu_seconds=2.6)]
+    rows = [
+        row("b-small"),
+        row("c-medium"),
+        row("d-large"),
+        row("f-drain"),
+        row("g-huge", cpu_seconds=2.6),
+    ]
     rows.append(
-        row("e-leaders", replicas_over_bound=None, bytes_over_bound=None, copied_replicas=0, copied_percent=0.0)
+        row(
+            "e-leaders",
+            replicas_over_bound=None,
+            bytes_over_bound=None,
+            copied_replicas=0,
+            copied_percent=0.0,
+        )
     )
     assert missed(*rows, extras=Extras(command_seconds=15.0, command_peak_bytes=2**30)) == []
 
@@ -142,7 +173,11 @@ def test_good_figures_meet_every_target() -> None:
         ("e-leaders", {"bytes_over_bound": None, "copied_percent": 0.1}, "bytes none copied"),
         ("d-large", {"several_new": 1}, "1 partitions with several new replicas"),
         ("b-small", {"none_kept": 1}, "1 partitions that keep no old replica"),
-        ("b-small", {"leaders_spread": 2, "leaders_could_be_more_even": True}, "leaders max - min 2"),
+        (
+            "b-small",
+            {"leaders_spread": 2, "leaders_could_be_more_even": True},
+            "leaders max - min 2",
+        ),
         ("f-drain", {"rack_violations": 1}, "1 rack violations"),
         ("f-drain", {"errors": 2}, "2 errors"),
         ("c-medium", {"cpu_seconds": 1.1}, "make_plan 1.10 CPU s (at most 1)"),
@@ -175,7 +210,9 @@ def test_a_missed_aim_is_said_and_is_no_missed_target() -> None:
 
 
 def ran(by: str, seconds: float) -> Timed:
-    return Timed(by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, most_over_rate=1.0)
+    return Timed(
+        by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, most_over_rate=1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,11 +226,16 @@ def ran(by: str, seconds: float) -> Timed:
 def test_a_run_through_airflow_is_held_against_the_ideal_and_against_the_command_line(
     seconds: float, is_met: tuple[bool, bool]
 ) -> None:
-    airflows = ThroughAirflow(ran("through Airflow", seconds), 10.0, seconds - 9, {"execute": seconds - 5})
+    airflows = ThroughAirflow(
+        ran("through Airflow", seconds), 10.0, seconds - 9, {"execute": seconds - 5}
+    )
     found = airflow_checks(ran("counterpoise", 120.0), airflows)
     assert tuple(check.is_met for check in found) == is_met
     assert f"{seconds:.1f} s, at most 125.0 s: 1.05 x 100.0 s (the busiest link's" in found[0].text
-    assert f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 looks" in found[1].text
+    assert (
+        f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 looks"
+        in found[1].text
+    )
 
 
 def test_the_last_byte_is_the_first_moment_at_which_all_is_there() -> None:
@@ -204,7 +246,11 @@ def test_the_last_byte_is_the_first_moment_at_which_all_is_there() -> None:
 
 
 def test_a_table_is_aligned_or_markdown() -> None:
-    rows = [HEADINGS, cells(row("a-tiny")), cells(row("g-huge", peak_bytes=None, bytes_over_bound=None))]
+    rows = [
+        HEADINGS,
+        cells(row("a-tiny")),
+        cells(row("g-huge", peak_bytes=None, bytes_over_bound=None)),
+    ]
     text = table(rows, is_markdown=False).splitlines()
     assert len(text) == 3
     assert text[1].startswith("a-tiny   counterpoise")
@@ -216,7 +262,10 @@ def test_a_table_is_aligned_or_markdown() -> None:
 
 
 def test_the_median_is_taken_of_each_figure_on_its_own() -> None:
-    runs = [replace(GOOD, cpu_seconds=s, errors=e, peak_bytes=None) for s, e in [(1.0, 9), (3.0, 7), (2.0, 8)]]
+    runs = [
+        replace(GOOD, cpu_seconds=s, errors=e, peak_bytes=None)
+        for s, e in [(1.0, 9), (3.0, 7), (2.0, 8)]
+    ]
     assert median(runs) == replace(GOOD, cpu_seconds=2.0, errors=8, peak_bytes=None)
 
 
@@ -256,7 +305,9 @@ def test_both_judges_say_the_same_of_good_and_of_bad_plans(name: str) -> None:
     plans = [json.loads(to_reassignment_json(made)), chance_plan(document, 1), {"partitions": []}]
     for plan in plans:
         for other in {goal, Goal.REBALANCE}:
-            assert own_judge.judge(document, plan, other, named) == theirs(document, plan, other, named)
+            assert own_judge.judge(document, plan, other, named) == theirs(
+                document, plan, other, named
+            )
 
 
 def test_both_judges_say_the_same_without_racks_and_with_several_replication_factors() -> None:
@@ -292,8 +343,16 @@ def test_could_lead_more_evenly_agrees_with_trying_every_leader(seed: int) -> No
 
 
 def test_topics_with_uneven_replicas_are_counted() -> None:
-    rows = [["a", 0, [1, 2], 1, 0], ["a", 1, [1, 3], 1, 0], ["b", 0, [1, 2], 1, 0], ["b", 1, [3, 1], 3, 0]]
-    document = {"brokers": [{"id": b} for b in (1, 2, 3)], "partitions": [*rows, ["c", 0, [1], 1, 0]]}
+    rows = [
+        ["a", 0, [1, 2], 1, 0],
+        ["a", 1, [1, 3], 1, 0],
+        ["b", 0, [1, 2], 1, 0],
+        ["b", 1, [3, 1], 3, 0],
+    ]
+    document = {
+        "brokers": [{"id": b} for b in (1, 2, 3)],
+        "partitions": [*rows, ["c", 0, [1], 1, 0]],
+    }
     case = own_judge.Case.of(document, "leaders", (), 0.1)
     assert own_judge.topics_with_uneven_replicas(case, case.before) == 0
     assert own_judge.topics_with_uneven_replicas(case, {**case.before, ("b", 2): (1,)}) == 1
@@ -309,7 +368,9 @@ needs_kafka = pytest.mark.skipif(
 
 
 @needs_kafka
-def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     def launch(**options: Any) -> tuple[int, str, "subprocess.Popen[bytes]"]:
@@ -325,7 +386,9 @@ def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(monk
     assert len(runs) == 2
     for run in runs:
         assert run.cpu_seconds >= 0
-        wanted = {(e["topic"], e["partition"]): e["replicas"] for e in run.reassignment["partitions"]}
+        wanted = {
+            (e["topic"], e["partition"]): e["replicas"] for e in run.reassignment["partitions"]
+        }
         assert wanted.keys() == {(row[0], row[1]) for row in document["partitions"]}
         assert {len(set(replicas)) for replicas in wanted.values()} == {3}
         assert {len({racks[b] for b in replicas}) for replicas in wanted.values()} == {3}

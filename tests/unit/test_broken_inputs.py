@@ -1,4 +1,6 @@
-"""Broken inputs of every kind: one clear message each, never a traceback, nothing written, no secret shown."""
+"""Broken inputs of every kind: one clear message each, never a traceback, nothing written, no
+secret shown.
+"""
 
 import json
 from dataclasses import replace
@@ -30,7 +32,11 @@ def _names(case: Broken) -> str:
 
 def _there(folder: Path) -> dict[str, bytes]:
     """Every file with what is in it. A ledger that was only looked into is no trace."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("ledger.db"))
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith("ledger.db")
+    )
     return {str(path): path.read_bytes() for path in files}
 
 
@@ -40,20 +46,27 @@ def _is_plain(text: str) -> bool:
 
 @pytest.mark.parametrize("case", CASES, ids=_names)
 def test_a_broken_input_gets_one_clear_message(
-    case: Broken, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    case: Broken,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = CommandLine.in_folder(tmp_path, capsys)
     shell.environment.update(case.environment)
     monkeypatch.chdir(tmp_path)
     for name, content in case.files.items():
-        (tmp_path / name).write_bytes(content.encode(errors="surrogatepass") if isinstance(content, str) else content)
+        (tmp_path / name).write_bytes(
+            content.encode(errors="surrogatepass") if isinstance(content, str) else content
+        )
     before = _there(tmp_path)
     typed = shell.type(*case.words)
     assert typed.code == case.code, typed.err or typed.out
     for said in case.says:
         assert said in typed.err
     told = typed.err.splitlines()
-    assert sum(line.startswith(("counterpoise", "usage:")) for line in told) in (1, 2), "one message"
+    assert sum(line.startswith(("counterpoise", "usage:")) for line in told) in (1, 2), (
+        "one message"
+    )
     assert "Traceback" not in typed.err
     assert SECRET not in typed.out + typed.err
     assert _is_plain(typed.err) and _is_plain(typed.out)
@@ -93,7 +106,9 @@ def test_a_hostile_name_is_shown_without_what_moves_a_cursor(
 def archive(tmp_path: Path) -> Archive:
     """With one snapshot, and one audit."""
     taken = replace(
-        from_document_text(documents.TEXT), snapshot_id=SNAPSHOT_ID, observed_at=datetime(2026, 11, 21, 15, tzinfo=UTC)
+        from_document_text(documents.TEXT),
+        snapshot_id=SNAPSHOT_ID,
+        observed_at=datetime(2026, 11, 21, 15, tzinfo=UTC),
     )
     archive = Archive(Store(str(tmp_path)))
     archive.write_snapshot(taken)
@@ -112,7 +127,9 @@ def test_the_history_is_sound_before_it_is_broken(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("case", STORES, ids=lambda case: case.id)
-def test_a_broken_history_is_told_with_its_file(case: BrokenStore, archive: Archive, tmp_path: Path) -> None:
+def test_a_broken_history_is_told_with_its_file(
+    case: BrokenStore, archive: Archive, tmp_path: Path
+) -> None:
     case.breaks(tmp_path)
     before = _there(tmp_path)
     with pytest.raises(CounterpoiseError) as caught:

@@ -26,7 +26,10 @@ def test_without_windows_it_is_always_open() -> None:
 @pytest.mark.parametrize(
     ("now", "opens"),
     [
-        ("2026-01-30T20:59:59", "2026-01-30T21:00:00"),  # a Friday; 22:00 in Berlin is 21:00 UTC in winter
+        (
+            "2026-01-30T20:59:59",
+            "2026-01-30T21:00:00",
+        ),  # a Friday; 22:00 in Berlin is 21:00 UTC in winter
         ("2026-01-30T21:00:00", None),
         ("2026-01-31T02:59:59", None),  # Saturday morning still belongs to Friday's window
         ("2026-01-31T03:00:00", "2026-02-02T21:00:00"),
@@ -44,7 +47,9 @@ def test_of_several_windows_the_first_to_open_counts() -> None:
 
 @pytest.mark.parametrize("night", ["2026-03-29", "2026-10-25"])
 def test_a_window_opens_when_it_said_it_would_also_when_clocks_change(night: str) -> None:
-    policy = in_berlin(MaintenanceWindow("30 2 * * *", timedelta(hours=1)))  # 02:30 does not exist, or comes twice
+    policy = in_berlin(
+        MaintenanceWindow("30 2 * * *", timedelta(hours=1))
+    )  # 02:30 does not exist, or comes twice
     start = at(f"{night}T00:00") - timedelta(hours=6)
     minutes = [start + timedelta(minutes=count) for count in range(0, 24 * 60, 5)]
     for now in minutes:
@@ -65,7 +70,9 @@ def test_a_window_opens_when_it_said_it_would_also_when_clocks_change(night: str
         ("", "five fields"),
     ],
 )
-def test_a_window_that_never_opens_is_told_apart_from_one_that_nobody_can_read(starts: str, says: str) -> None:
+def test_a_window_that_never_opens_is_told_apart_from_one_that_nobody_can_read(
+    starts: str, says: str
+) -> None:
     with pytest.raises(InputError, match=f"^starts: .*{says}"):
         check_window(MaintenanceWindow(starts, timedelta(hours=1)), where="starts")
     check_window(MaintenanceWindow("0 0 29 2 *", timedelta(hours=1)), where="starts")
@@ -73,9 +80,19 @@ def test_a_window_that_never_opens_is_told_apart_from_one_that_nobody_can_read(s
 
 @pytest.mark.parametrize(
     ("now", "rate"),
-    [("06:59", None), ("07:00", 5), ("11:30", 3), ("18:59", 5), ("19:00", None), ("22:00", 9), ("23:30", 9)],
+    [
+        ("06:59", None),
+        ("07:00", 5),
+        ("11:30", 3),
+        ("18:59", 5),
+        ("19:00", None),
+        ("22:00", 9),
+        ("23:30", 9),
+    ],
 )
-def test_the_lowest_daily_rate_in_force_counts_past_midnight_too(now: str, rate: int | None) -> None:
+def test_the_lowest_daily_rate_in_force_counts_past_midnight_too(
+    now: str, rate: int | None
+) -> None:
     rates = (
         DailyRate(time(8), time(20), 5),
         DailyRate(time(12), time(13), 3),

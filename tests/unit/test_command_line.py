@@ -15,7 +15,11 @@ from tests.command_line import CommandLine
 from tests.pictures import cluster
 
 DOCUMENT = to_document(
-    cluster("\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)), racks="1=a 2=b 3=c 4=d", name="demo")
+    cluster(
+        "\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)),
+        racks="1=a 2=b 3=c 4=d",
+        name="demo",
+    )
 )
 
 
@@ -27,7 +31,17 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 def plan(shell: CommandLine, *more: str) -> Path:
     path = shell.folder / "plan.json"
-    words = ["plan", "--state", shell.folder / "state.json", "--goal", "add-brokers", "--brokers", "4", "--out", path]
+    words = [
+        "plan",
+        "--state",
+        shell.folder / "state.json",
+        "--goal",
+        "add-brokers",
+        "--brokers",
+        "4",
+        "--out",
+        path,
+    ]
     assert shell.type(*words, *more).code == 0
     return path
 
@@ -44,7 +58,9 @@ def test_a_plan_needs_no_cluster_no_configuration_and_no_ledger(shell: CommandLi
 
 def test_the_same_state_gives_the_same_bytes(shell: CommandLine) -> None:
     first = plan(shell).read_bytes()
-    shell.folder.joinpath("state.json").write_text(json.dumps(DOCUMENT | {"partitions": DOCUMENT["partitions"][::-1]}))
+    shell.folder.joinpath("state.json").write_text(
+        json.dumps(DOCUMENT | {"partitions": DOCUMENT["partitions"][::-1]})
+    )
     assert plan(shell).read_bytes() == first
 
 
@@ -52,9 +68,18 @@ def test_show_tells_what_a_person_has_to_know(shell: CommandLine) -> None:
     shown = shell.type("show", plan(shell), "--rate", "1kB/s").out
     pictured, *_ = shown.split("before → after (best possible)")
     assert "▓▓│" in pictured and "█ stays" in pictured, "the picture comes first"
-    for expected in ("8 → 2 (2)", "per broker", "any plan, at least", "takes about", "evens replicas", "sha256:"):
+    for expected in (
+        "8 → 2 (2)",
+        "per broker",
+        "any plan, at least",
+        "takes about",
+        "evens replicas",
+        "sha256:",
+    ):
         assert expected in shown
-    figures = json.loads(shell.type("show", shell.folder / "plan.json", "--rate", "1kB/s", "--json").out)
+    figures = json.loads(
+        shell.type("show", shell.folder / "plan.json", "--rate", "1kB/s", "--json").out
+    )
     assert figures["copied_replicas"] == figures["lower_bound"]["replicas"] == 6
     assert figures["over_lower_bound"]["replicas"] == 1.0
     assert figures["moves_by_why"]["replicas"]["replicas"] == 6
@@ -73,10 +98,15 @@ def test_a_narrow_terminal_gets_a_table_per_few_measures(shell: CommandLine) -> 
 
 
 def test_a_wish_goes_into_the_plan_and_is_shown(shell: CommandLine) -> None:
-    shown = shell.type("show", plan(shell, "--topics", "orders*,o?ders", "--bytes-tolerance", "20")).out
+    shown = shell.type(
+        "show", plan(shell, "--topics", "orders*,o?ders", "--bytes-tolerance", "20")
+    ).out
     assert "only topics orders*, o?ders" in shown
     assert "warning: made for a bytes tolerance of 20 %, as asked; the policy says 10 %" in shown
-    assert json.loads((shell.folder / "plan.json").read_text())["scope"]["topics"] == ["orders*", "o?ders"]
+    assert json.loads((shell.folder / "plan.json").read_text())["scope"]["topics"] == [
+        "orders*",
+        "o?ders",
+    ]
 
 
 def test_nothing_to_move_is_an_answer_with_exit_code_1_and_both_files(shell: CommandLine) -> None:
@@ -99,10 +129,18 @@ def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
     imported = shell.folder / "imported.json"
     state = shell.folder / "state.json"
     assert shell.type("import", forth, "--state", state, "--out", imported).code == 0
-    planned = [(m["topic"], m["partition"], m["replicas_after"]) for m in json.loads(path.read_text())["moves"]]
-    again = [(m["topic"], m["partition"], m["replicas_after"]) for m in json.loads(imported.read_text())["moves"]]
+    planned = [
+        (m["topic"], m["partition"], m["replicas_after"])
+        for m in json.loads(path.read_text())["moves"]
+    ]
+    again = [
+        (m["topic"], m["partition"], m["replicas_after"])
+        for m in json.loads(imported.read_text())["moves"]
+    ]
     assert again == planned
-    assert shell.type("import", back, "--state", state, "--out", imported).code == 1, "the undo changes nothing here"
+    assert shell.type("import", back, "--state", state, "--out", imported).code == 1, (
+        "the undo changes nothing here"
+    )
 
 
 COMMANDS = (
@@ -121,31 +159,133 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["plan", "--state", "state.json", "--goal", "balance", "--out", "p"], "'balance' is unknown; there are: add-"),
-        (["plan", "--state", "state.json", "--goal", "add-brokers", "--out", "p"], "needs the brokers"),
-        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "x", "--out", "p"], "ids like 7,8"),
-        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "9", "--out", "p"], "not registered"),
-        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "4,4", "--out", "p"], "twice"),
-        (["plan", "--state", "state.json", "--goal", "leaders", "--brokers", "", "--out", "p"], "--brokers '': write"),
-        (["plan", "--state", "state.json", "--goal", "leaders", "--topics", "a b", "--out", "p"], "'a b' is no topic"),
-        (["plan", "--state", "state.json", "--goal", "leaders", "--max-bytes", "5", "--out", "p"], "5 B or 5 GB?"),
         (
-            ["plan", "--state", "state.json", "--goal", "leaders", "--leader-weight", "x", "--out", "p"],
+            ["plan", "--state", "state.json", "--goal", "balance", "--out", "p"],
+            "'balance' is unknown; there are: add-",
+        ),
+        (
+            ["plan", "--state", "state.json", "--goal", "add-brokers", "--out", "p"],
+            "needs the brokers",
+        ),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "add-brokers",
+                "--brokers",
+                "x",
+                "--out",
+                "p",
+            ],
+            "ids like 7,8",
+        ),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "add-brokers",
+                "--brokers",
+                "9",
+                "--out",
+                "p",
+            ],
+            "not registered",
+        ),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "add-brokers",
+                "--brokers",
+                "4,4",
+                "--out",
+                "p",
+            ],
+            "twice",
+        ),
+        (
+            ["plan", "--state", "state.json", "--goal", "leaders", "--brokers", "", "--out", "p"],
+            "--brokers '': write",
+        ),
+        (
+            ["plan", "--state", "state.json", "--goal", "leaders", "--topics", "a b", "--out", "p"],
+            "'a b' is no topic",
+        ),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "leaders",
+                "--max-bytes",
+                "5",
+                "--out",
+                "p",
+            ],
+            "5 B or 5 GB?",
+        ),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "leaders",
+                "--leader-weight",
+                "x",
+                "--out",
+                "p",
+            ],
             "count, bytes-in",
         ),
-        (["plan", "--state", "none.json", "--goal", "leaders", "--out", "p"], "none.json: cannot be read (No such"),
+        (
+            ["plan", "--state", "none.json", "--goal", "leaders", "--out", "p"],
+            "none.json: cannot be read (No such",
+        ),
         (["plan", "--state", "cut.json", "--goal", "leaders", "--out", "p"], "cut.json: not JSON"),
-        (["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"], "cut.json.gz: cannot be read"),
+        (
+            ["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"],
+            "cut.json.gz: cannot be read",
+        ),
         (["plan", "--state", "bad.json", "--goal", "leaders", "--out", "p"], "2 problem(s)"),
         (["show", "state.json"], "not a plan"),
         (["show", "edited.json"], "edited after it was made"),
         (["show", "good.json", "--rate", "10"], "10 B/s or 10 MB/s"),
-        (["approve", "edited.json", "--rate", "1MB/s", "--reason", "x"], "edited after it was made"),
-        (["show", "good.json", "--rate", "0MB/s"], "--rate: 0MB/s is 0 bytes per second; it must lie between"),
+        (
+            ["approve", "edited.json", "--rate", "1MB/s", "--reason", "x"],
+            "edited after it was made",
+        ),
+        (
+            ["show", "good.json", "--rate", "0MB/s"],
+            "--rate: 0MB/s is 0 bytes per second; it must lie between",
+        ),
         (["show", "good.json", "--rate", "-5MB/s"], "--rate: '-5MB/s' is not a rate"),
         (["show", "good.json", "--rate", "999999GB/s"], "must lie between"),
-        (["plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "-4", "--out", "p"], "ids like 7,8"),
-        (["stop", "--from-plan", "good.json", "--cluster", "demo"], "clusters.yaml: cannot be read"),
+        (
+            [
+                "plan",
+                "--state",
+                "state.json",
+                "--goal",
+                "add-brokers",
+                "--brokers",
+                "-4",
+                "--out",
+                "p",
+            ],
+            "ids like 7,8",
+        ),
+        (
+            ["stop", "--from-plan", "good.json", "--cluster", "demo"],
+            "clusters.yaml: cannot be read",
+        ),
         (["watch"], "one of the arguments --cluster --all is required"),
         (["execute", "edited.json"], "edited after it was made"),
         (["execute", "good.json"], "clusters.yaml: cannot be read"),
@@ -164,8 +304,13 @@ def test_what_a_person_can_get_wrong(
     Path("edited.json").write_text(good.replace('"topic":"orders"', '"topic":"others"'))
     Path("cut.json").write_text(json.dumps(DOCUMENT)[:-30])
     Path("cut.json.gz").write_bytes(b"\x1f\x8b\x08")
-    Path("bad.json").write_text('{"brokers": [{"id": 1}], "partitions": [["a", 0, [], 1], ["b", 0, [1], 1, -4]]}')
-    unknown = [{"topic": "x", "partition": 0, "replicas": [1]}, {"topic": "orders", "partition": 0, "replicas": [1]}]
+    Path("bad.json").write_text(
+        '{"brokers": [{"id": 1}], "partitions": [["a", 0, [], 1], ["b", 0, [1], 1, -4]]}'
+    )
+    unknown = [
+        {"topic": "x", "partition": 0, "replicas": [1]},
+        {"topic": "orders", "partition": 0, "replicas": [1]},
+    ]
     Path("unknown.json").write_text(json.dumps({"version": 1, "partitions": unknown}))
     before = sorted(p.name for p in shell.folder.iterdir())
     typed = shell.type(*words)
@@ -183,7 +328,15 @@ def test_nobody_answers_is_exit_code_3_with_each_address_and_its_reason(shell: C
 
 
 def test_a_place_that_cannot_be_written_is_exit_code_3(shell: CommandLine) -> None:
-    words = ["plan", "--state", shell.folder / "state.json", "--goal", "add-brokers", "--brokers", "4"]
+    words = [
+        "plan",
+        "--state",
+        shell.folder / "state.json",
+        "--goal",
+        "add-brokers",
+        "--brokers",
+        "4",
+    ]
     typed = shell.type(*words, "--out", shell.folder / "state.json" / "plan.json")
     assert typed.code == 3
     assert "cannot be written" in typed.err
@@ -212,7 +365,10 @@ def test_a_rate_that_can_never_do_is_refused_with_the_figures(shell: CommandLine
     words = ("--reason", "x", "--no-preflight")
     typed = shell.type("approve", path, "--rate", "6MB/s", *words)
     assert typed.code == 1
-    assert "write 6.0 MB/s to the partitions that broker 4 receives at once; take at least 7.5 MB/s" in typed.err
+    assert (
+        "write 6.0 MB/s to the partitions that broker 4 receives at once; take at least 7.5 MB/s"
+        in typed.err
+    )
     assert json.loads(shell.type("status", "--json").out) == []
     assert "7.5 MB/s" in shell.type("show", path, "--rate", "6MB/s").out
     limits = "    policy: {movement: {max_moves_in_flight_per_broker: 2, link_capacity: 125MB/s}}\n"
@@ -223,26 +379,37 @@ def test_a_rate_that_can_never_do_is_refused_with_the_figures(shell: CommandLine
     assert "suggested rate: 87.0 MB/s" in shell.type("show", path).out
     figures = json.loads(shell.type("show", path, "--json").out)
     assert figures["suggested_rate_bytes_per_second"] == 87_000_000
-    assert figures["busiest_inflow"] == {"broker_id": 4, "sends": False, "bytes_per_second": 2_000_000}
+    assert figures["busiest_inflow"] == {
+        "broker_id": 4,
+        "sends": False,
+        "bytes_per_second": 2_000_000,
+    }
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_warning_and_no_refusal(shell: CommandLine) -> None:
     shell.configure("127.0.0.1:1")
     typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
     assert typed.code == 0
-    assert "warning: nobody could be asked what the operator may do: no bootstrap address answered" in typed.out
+    assert (
+        "warning: nobody could be asked what the operator may do: no bootstrap address answered"
+        in typed.out
+    )
 
 
 def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:
     (shell.folder / "state.json").write_text(json.dumps(DOCUMENT | {"cluster_id": ""}))
     shell.configure("127.0.0.1:1")
-    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x", "--no-preflight")
+    typed = shell.type(
+        "approve", plan(shell), "--rate", "10MB/s", "--reason", "x", "--no-preflight"
+    )
     assert typed.code == 1
     assert "no cluster_id" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []
 
 
-def test_an_imported_plan_warns_of_worse_racks_and_may_not_break_other_rules(shell: CommandLine) -> None:
+def test_an_imported_plan_warns_of_worse_racks_and_may_not_break_other_rules(
+    shell: CommandLine,
+) -> None:
     same_rack = cluster("a-0: 1 2 size=5", racks="1=a 2=b 3=a", name="demo")
     (shell.folder / "state.json").write_text(json.dumps(to_document(same_rack)))
     (shell.folder / "r.json").write_text(

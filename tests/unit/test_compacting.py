@@ -1,4 +1,7 @@
-"""Compaction from the command line, and readers beside it. What it does to files is in tests/spark."""
+"""Compaction from the command line, and readers beside it.
+
+What it does to files is in tests/spark.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -32,14 +35,18 @@ def snapshot(at: datetime) -> ClusterSnapshot:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    (tmp_path / "clusters.yaml").write_text("clusters: {demo: {connection: x}, other: {connection: x}}\n")
+    (tmp_path / "clusters.yaml").write_text(
+        "clusters: {demo: {connection: x}, other: {connection: x}}\n"
+    )
     monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
     monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path}/ledger.db")
     return Store(str(tmp_path / "store"))
 
 
-def test_the_command_drops_what_is_too_old_and_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_drops_what_is_too_old_and_says_so(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     for year in (2019, 2020):
         Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
 
@@ -52,7 +59,9 @@ def test_the_command_drops_what_is_too_old_and_says_so(store: Store, capsys: pyt
     assert main(["compact", "--cluster", "nowhere"]) == 2
 
 
-def test_what_could_not_be_done_is_told_and_the_rest_is_done(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_could_not_be_done_is_told_and_the_rest_is_done(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     for year in (2019, 2020):
         Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
     store.write_text("history/snapshots/cluster=other/date=2020-01-01/broken.parquet", "no Parquet")
@@ -72,18 +81,29 @@ def audit_files(store: Store, *times: datetime) -> None:
         store.write_text(f"reports/demo/audit-{at.date()}.html", "<p>then</p>")
 
 
-def test_audits_go_as_snapshots_do_and_the_newest_stays(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audits_go_as_snapshots_do_and_the_newest_stays(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     now = datetime.now(UTC)
-    long_ago, month = now - timedelta(days=740), (now - timedelta(days=30)).replace(hour=12, minute=0, second=0)
-    audit_files(store, long_ago - timedelta(days=1), long_ago, month, month + timedelta(minutes=20), now)
+    long_ago, month = (
+        now - timedelta(days=740),
+        (now - timedelta(days=30)).replace(hour=12, minute=0, second=0),
+    )
+    audit_files(
+        store, long_ago - timedelta(days=1), long_ago, month, month + timedelta(minutes=20), now
+    )
     for name in ("audit.html", "audit-of-somebody.html", "leader-balance-2020-01-01.html"):
         store.write_text(f"reports/demo/{name}", "<p>stays</p>")
     store.write_text("audits/demo/notes.json", "{}")
 
     assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
 
-    assert capsys.readouterr().out.startswith("demo: 0 day(s) compacted, 0 snapshot(s) dropped, 5 file(s) deleted\n")
-    assert sorted(Archive(store).audits("demo")) == [history.snapshot_id_for("demo", at) for at in (month, now)]
+    assert capsys.readouterr().out.startswith(
+        "demo: 0 day(s) compacted, 0 snapshot(s) dropped, 5 file(s) deleted\n"
+    )
+    assert sorted(Archive(store).audits("demo")) == [
+        history.snapshot_id_for("demo", at) for at in (month, now)
+    ]
     assert sorted(Archive(store).audit_pages("demo")) == [month.date(), now.date()]
     assert len(store.list("reports/demo")) == 5
     assert store.info("audits/demo/notes.json") is not None
@@ -92,7 +112,9 @@ def test_audits_go_as_snapshots_do_and_the_newest_stays(store: Store, capsys: py
 def test_the_newest_audit_stays_however_old_it_is(store: Store) -> None:
     audit_files(store, AT.replace(year=2019), AT.replace(year=2020))
     assert main(["compact"]) == 0
-    assert list(Archive(store).audits("demo")) == [history.snapshot_id_for("demo", AT.replace(year=2020))]
+    assert list(Archive(store).audits("demo")) == [
+        history.snapshot_id_for("demo", AT.replace(year=2020))
+    ]
     assert list(Archive(store).audit_pages("demo")) == [AT.replace(year=2020).date()]
 
 
@@ -106,7 +128,10 @@ class Overtaken(Store):
             self.overtakes -= 1
             paths = self.list(history.manifests_folder("demo"))
             rows = pa.concat_tables([super(Overtaken, self).read_table(one) for one in paths])
-            self.write_table(history.compacted_path(history.MANIFESTS, "demo", AT.date(), f"{self.overtakes}"), rows)
+            self.write_table(
+                history.compacted_path(history.MANIFESTS, "demo", AT.date(), f"{self.overtakes}"),
+                rows,
+            )
             for one in paths:
                 self.delete(one)
         return super().read_table(path, snapshot_id=snapshot_id)
@@ -124,7 +149,9 @@ def test_a_reader_that_is_overtaken_by_a_compaction_finds_every_snapshot(tmp_pat
     assert Archive(store).clusters() == ("demo",)
     assert Archive(store).read_snapshot("demo", taken[1].snapshot_id) == taken[1]
     with pytest.raises(StoreError, match="no compacted day with this snapshot"):
-        Archive(store).read_snapshot("demo", history.snapshot_id_for("demo", AT + timedelta(hours=9)))
+        Archive(store).read_snapshot(
+            "demo", history.snapshot_id_for("demo", AT + timedelta(hours=9))
+        )
     store.overtakes = 100
     with pytest.raises(StoreError, match="change faster than they can be read"):
         Archive(store).manifests(["demo"])

@@ -1,4 +1,6 @@
-"""What people ask of runs and clusters, through the command line: a row of the ledger, or one clear message."""
+"""What people ask of runs and clusters, through the command line: a row of the ledger, or one clear
+message.
+"""
 
 import json
 import sqlite3
@@ -14,13 +16,17 @@ from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.document import to_document
-from counterpoise.model.pulse import Link, Pulse
 from counterpoise.model.run import Progress, RunState
+from counterpoise.model.run_progress import Link, RunProgress
 from tests.command_line import CommandLine
 from tests.pictures import cluster
 
 DOCUMENT = to_document(
-    cluster("\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)), racks="1=a 2=b 3=c 4=d", name="demo")
+    cluster(
+        "\n".join(f"orders-{p}: 1 2 3 size={100 + p}" for p in range(8)),
+        racks="1=a 2=b 3=c 4=d",
+        name="demo",
+    )
 )
 APPROVERS = "    policy: {approval: {approvers: [alice]}}\n"
 WHY = ("--why", "month end")
@@ -80,12 +86,19 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         assert typed.code == 0, typed.err
         assert "the next look at the run obeys" in typed.out
     found = asked(shell, run_id)
-    assert [r.control for r in found] == [Control.PAUSE, Control.RESUME, Control.RATE, Control.CANCEL]
+    assert [r.control for r in found] == [
+        Control.PAUSE,
+        Control.RESUME,
+        Control.RATE,
+        Control.CANCEL,
+    ]
     assert {r.why for r in found} == {"month end"} and {r.by for r in found} == {"alice", "bob"}
     assert found[2].rate_bytes_per_second == 30_000_000
     shown = shell.type("status", run_id).out
     assert "rate 30.0 MB/s, asked by alice: month end" in shown
-    assert [r["control"] for r in json.loads(shell.type("status", run_id, "--json").out)["requests"]][-1] == "cancel"
+    assert [
+        r["control"] for r in json.loads(shell.type("status", run_id, "--json").out)["requests"]
+    ][-1] == "cancel"
 
 
 @pytest.mark.parametrize(
@@ -96,17 +109,33 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         (["rate", "RUN", "999999GB/s"], 2, "must lie between"),
         (["rate", "RUN", "10"], 2, "10 B/s or 10 MB/s"),
         (["rate", "RUN", "100Mbit/s"], 2, "12.5MB/s"),
-        (["rate", "RUN", "6MB/s"], 1, "producers write 6.0 MB/s to the partitions that broker 4 receives at once"),
-        (["rate", "RUN", "30MB/s", "--by", "bob"], 1, "bob may not approve here; the policy names alice"),
+        (
+            ["rate", "RUN", "6MB/s"],
+            1,
+            "producers write 6.0 MB/s to the partitions that broker 4 receives at once",
+        ),
+        (
+            ["rate", "RUN", "30MB/s", "--by", "bob"],
+            1,
+            "bob may not approve here; the policy names alice",
+        ),
         (["undo", "RUN", "--out", "u.json", "--by", "bob"], 1, "bob may not approve here"),
         (["resume", "RUN"], 1, "is not paused"),
         (["pause", "RUN", "--why", " "], 2, "why: must not be empty"),
         (["pause", "RUN", "--by", ""], 2, "by: must not be empty"),
-        (["pause", "nope"], 2, "run 'nope' is not in the ledger; `counterpoise status` lists the runs"),
+        (
+            ["pause", "nope"],
+            2,
+            "run 'nope' is not in the ledger; `counterpoise status` lists the runs",
+        ),
         (["cancel", "state.json"], 2, "not a plan"),
         (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
         (["freeze", "demo", "--until", "2020-01-01T00:00"], 2, "until: 2020-01-01T00:00 is past"),
-        (["freeze", "demo", "--until", "2999-01-01T00:00Z"], 2, "until: 2999-01-01T00:00Z is more than"),
+        (
+            ["freeze", "demo", "--until", "2999-01-01T00:00Z"],
+            2,
+            "until: 2999-01-01T00:00Z is more than",
+        ),
         (["freeze", "demo", "--until", "soon"], 2, "until: 'soon' is no time; write it like"),
         (["freeze", "demo", "--until", "99999999999d"], 2, "is longer than"),
         (["freeze", "demo", "--until", "0h"], 2, "is not a duration"),
@@ -119,7 +148,9 @@ def test_what_cannot_be_asked_gets_one_message_and_leaves_no_trace(
 ) -> None:
     _, run_id = in_state(shell, RunState.RUNNING)
     monkeypatch.chdir(shell.folder)
-    defaults = [w for pair in (("--why", "x"), ("--by", "alice")) if pair[0] not in words for w in pair]
+    defaults = [
+        w for pair in (("--why", "x"), ("--by", "alice")) if pair[0] not in words for w in pair
+    ]
     before = sorted(shell.folder.iterdir())
     typed = shell.type(*(run_id if word == "RUN" else word for word in words), *defaults)
     assert typed.code == code, typed.err
@@ -143,7 +174,12 @@ def test_only_a_run_under_way_can_be_asked_for_anything(
     shell: CommandLine, states: tuple[RunState, ...], says: str
 ) -> None:
     _, run_id = in_state(shell, *states)
-    for words in (["pause", run_id], ["resume", run_id], ["rate", run_id, "30MB/s"], ["cancel", run_id]):
+    for words in (
+        ["pause", run_id],
+        ["resume", run_id],
+        ["rate", run_id, "30MB/s"],
+        ["cancel", run_id],
+    ):
         typed = shell.type(*words, *WHY, "--by", "alice")
         assert typed.code == 1
         assert says.format(words[0]) in typed.err
@@ -188,19 +224,34 @@ def test_a_plan_without_a_run_is_told_as_such(shell: CommandLine) -> None:
 
 def test_a_freeze_is_shown_until_it_is_over(shell: CommandLine) -> None:
     end = datetime.now(UTC) + timedelta(days=2)
-    typed = shell.type("freeze", "demo", "--until", f"{end:%Y-%m-%dT%H:%M}+00:00", *WHY, "--by", "bob")
+    typed = shell.type(
+        "freeze", "demo", "--until", f"{end:%Y-%m-%dT%H:%M}+00:00", *WHY, "--by", "bob"
+    )
     assert typed.code == 0
     assert f"frozen until {end:%Y-%m-%d %H:%M} UTC" in typed.out
-    assert f"cluster demo is frozen until {end:%Y-%m-%d %H:%M} UTC by bob: month end" in shell.type("status").out
+    assert (
+        f"cluster demo is frozen until {end:%Y-%m-%d %H:%M} UTC by bob: month end"
+        in shell.type("status").out
+    )
     assert shell.type("unfreeze", "demo", *WHY).code == 0
     assert "frozen" not in shell.type("status").out
     assert [r.control for r in asked(shell, None)] == [Control.FREEZE, Control.UNFREEZE]
 
 
-def a_pulse(copied: int) -> Pulse:
+def a_pulse(copied: int) -> RunProgress:
     now = datetime.now(UTC)
-    links = (Link(4, False, 6, 600 - copied, 50, 600 - copied, now), Link(1, True, 6, 600 - copied, 50, 0, now))
-    return Pulse(now, Progress(1, 8, 6, copied, 600, 0), 100, "paused by bob: month end", links, seconds_left=125)
+    links = (
+        Link(4, False, 6, 600 - copied, 50, 600 - copied, now),
+        Link(1, True, 6, 600 - copied, 50, 0, now),
+    )
+    return RunProgress(
+        now,
+        Progress(1, 8, 6, copied, 600, 0),
+        100,
+        "paused by bob: month end",
+        links,
+        seconds_left=125,
+    )
 
 
 def test_following_a_run_prints_a_line_per_change_until_it_ends(
@@ -209,12 +260,12 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
         journal = ledger.journal(run_id)
-        journal.beat(a_pulse(150))
+        journal.update_progress(a_pulse(150))
         changes: Iterator[Callable[[], None]] = iter(
             [
                 lambda: None,
                 lambda: None,  # nothing new: no line
-                lambda: journal.beat(replace(a_pulse(300), brake=1, saying="")),
+                lambda: journal.update_progress(replace(a_pulse(300), brake=1, saying="")),
                 lambda: ledger.change_state(run_id, RunState.SETTLING),
                 lambda: ledger.change_state(run_id, RunState.HALTED, "cancel by bob: month end"),
             ]
@@ -227,7 +278,9 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
         "running, 25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, at most 100 B/s per broker, "
         "2 min 5 s left; paused by bob: month end"
     )
-    assert second.startswith("running, 50 %") and second.endswith("slowed down 1 step for the sake of clients")
+    assert second.startswith("running, 50 %") and second.endswith(
+        "slowed down 1 step for the sake of clients"
+    )
     assert last == f"run {run_id} is halted: cancel by bob: month end"
     assert len(typed.out.splitlines()) == 5
     typed = shell.type("status", "--follow")
@@ -235,7 +288,9 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     assert "no run is under way" in typed.err
 
 
-def test_a_ledger_that_comes_back_is_waited_for(shell: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_comes_back_is_waited_for(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, run_id = in_state(shell, RunState.RUNNING, RunState.SETTLING)
 
     def away() -> None:
@@ -247,7 +302,9 @@ def test_a_ledger_that_comes_back_is_waited_for(shell: CommandLine, monkeypatch:
         with closing(sqlite3.connect(shell.folder / "ledger.db")) as database:
             database.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
-    events: Iterator[Callable[[], None]] = iter([lambda: None, away, lambda: rename_table("away", "runs")])
+    events: Iterator[Callable[[], None]] = iter(
+        [lambda: None, away, lambda: rename_table("away", "runs")]
+    )
     monkeypatch.setattr(repeating, "sleep", lambda _: next(events)())
     typed = shell.type("status", run_id, "--follow")
     assert typed.code == 0

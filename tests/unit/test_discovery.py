@@ -1,4 +1,7 @@
-"""What discovery says about addresses where no Kafka answers; real sockets. See the integration tests, too."""
+"""What discovery says about addresses where no Kafka answers; real sockets.
+
+See the integration tests, too.
+"""
 
 import socket
 from collections.abc import Iterator
@@ -19,7 +22,9 @@ def serve() -> Iterator[Serve]:
 
 
 def reasons(*addresses: str, **settings: str) -> list[str]:
-    extra = {"bootstrap.servers": ",".join(addresses)} | {k.replace("_", "."): v for k, v in settings.items()}
+    extra = {"bootstrap.servers": ",".join(addresses)} | {
+        k.replace("_", "."): v for k, v in settings.items()
+    }
     with pytest.raises(ClusterUnreachableError) as caught:
         discover(connect(ConnectionSettings.parse(extra)))
     assert [address for address, _ in caught.value.attempts] == list(addresses)

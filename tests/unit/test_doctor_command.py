@@ -10,7 +10,7 @@ from rich.console import Console
 
 from counterpoise.cli.walks import in_words, print_examination, summary
 from counterpoise.discovery.diagnosis import diagnose
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import BrokerDescription
@@ -71,7 +71,11 @@ def test_usage_is_2(command: CommandLine, words: tuple[str, ...], said: str) -> 
 
 def test_a_connection_that_cannot_be_used_is_2_and_shows_no_secret(command: CommandLine) -> None:
     command.configure("a:9092")
-    given = {"bootstrap.servers": "a:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.password": "hush-hush"}
+    given = {
+        "bootstrap.servers": "a:9092",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.password": "hush-hush",
+    }
     (command.folder / "connections.yaml").write_text(json.dumps({"kafka": given}))
     typed = command.type("doctor", "--cluster", "demo")
     assert typed.code == 2
@@ -85,7 +89,9 @@ HOSTILE = "[red]kafka\x1b[2J\n\x07.example"
 def hostile_examination() -> Examination:
     told = MetadataAnswer(HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),))
     certificate = Certificate(HOSTILE, HOSTILE, (HOSTILE,), NOW, matches_host=False)
-    fine = EndpointWalk("a:9092", (Step(StepName.METADATA, True, HOSTILE, 1),), ("::1",), certificate, told)
+    fine = EndpointWalk(
+        "a:9092", (Step(StepName.METADATA, True, HOSTILE, 1),), ("::1",), certificate, told
+    )
     broken = EndpointWalk(f"{HOSTILE}:9092", (Step(StepName.RESOLVE, False, HOSTILE, 1),))
     walk = Walk("SSL", (fine,), {1: broken})
     seen = ClusterSight(told.brokers, (), not_told=(HOSTILE,))
@@ -102,15 +108,21 @@ def test_text_from_outside_is_shown_as_text_only() -> None:
 
 
 def test_a_change_is_told_in_one_sentence() -> None:
-    def change(before: int | None, after: int | None, in_sync: bool, silent: float | None = None) -> str:
-        return in_words(LeaderChange(TopicPartition("orders", 1), before, after, in_sync, 0.25, silent))
+    def change(
+        before: int | None, after: int | None, in_sync: bool, silent: float | None = None
+    ) -> str:
+        return in_words(
+            LeaderChange(TopicPartition("orders", 1), before, after, in_sync, 0.25, silent)
+        )
 
     assert change(3, 1, True, 4.2) == (
         "orders-1: leader 3 -> 1, an in-sync replica; 0.2 s after the last look with the old leader, "
         "4.2 s after broker 3 last answered"
     )
     assert "NOT in sync: records may be lost" in change(3, 1, False)
-    assert change(3, None, False).startswith("orders-1: leader 3 -> none; it can be neither written nor read")
+    assert change(3, None, False).startswith(
+        "orders-1: leader 3 -> none; it can be neither written nor read"
+    )
     assert change(None, 1, False) == "orders-1: leader none -> 1, where there was none"
 
 
@@ -127,7 +139,11 @@ def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
 
     known = parse_settings("clusters:\n  demo:\n    connection: kafka\n", where="a test")
     locations = Locations.from_environment({"COUNTERPOISE_STORE": str(tmp_path)})
-    with Site(locations, Connection(), known_clusters=known, walk_to=walk_to) as site:
-        assert site.walk("demo").answered_by is not None
-        assert "endpoint-unreachable" in {finding.rule for finding in examine(site, "demo").findings}
+    with Installation(
+        locations, Connection(), known_clusters=known, walk_to=walk_to
+    ) as installation:
+        assert installation.walk("demo").answered_by is not None
+        assert "endpoint-unreachable" in {
+            finding.rule for finding in examine(installation, "demo").findings
+        }
     assert asked == [("a:9092", "b:9092")] * 2

@@ -40,7 +40,11 @@ def test_a_document_comes_back_as_it_was() -> None:
         "observed_at": "2026-01-31T12:00:00+00:00",
         "topics": [
             {"name": "orders", "id": "topic-id", "internal": False, "min_insync_replicas": 2}
-            | {"cleanup_policy": "compact,delete", "retention_ms": 86_400_000, "retention_bytes": -1}
+            | {
+                "cleanup_policy": "compact,delete",
+                "retention_ms": 86_400_000,
+                "retention_bytes": -1,
+            }
         ],
         "moving": [["orders", 1, [3], [1]]],
         "throttles": [
@@ -62,7 +66,11 @@ def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:
         {"path": "/b", "total_bytes": 2000, "usable_bytes": 2000},
         {"path": "/c", "error": "disk failed"},
     ]
-    brokers = [{"id": 2, "disk_total_bytes": 77, "disk_usable_bytes": 7}, {"id": 1, "log_dirs": dirs[::-1]}, {"id": 3}]
+    brokers = [
+        {"id": 2, "disk_total_bytes": 77, "disk_usable_bytes": 7},
+        {"id": 1, "log_dirs": dirs[::-1]},
+        {"id": 3},
+    ]
     taken = from_document_text(json.dumps(GOOD | {"brokers": brokers}))
     assert taken.brokers["disk_total_bytes"].to_pylist() == [3000, 77, None]
     assert taken.brokers["disk_usable_bytes"].to_pylist() == [2400, 7, None]
@@ -74,8 +82,13 @@ def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:
 
 
 def test_file_systems_without_an_end_are_not_too_large_to_read() -> None:
-    dirs = [{"path": path, "total_bytes": 2**63 - 1, "usable_bytes": free} for path, free in (("/a", 2**62), ("/b", 0))]
-    taken = from_document_text(json.dumps(GOOD | {"brokers": [{"id": 1, "log_dirs": dirs}, {"id": 2}]}))
+    dirs = [
+        {"path": path, "total_bytes": 2**63 - 1, "usable_bytes": free}
+        for path, free in (("/a", 2**62), ("/b", 0))
+    ]
+    taken = from_document_text(
+        json.dumps(GOOD | {"brokers": [{"id": 1, "log_dirs": dirs}, {"id": 2}]})
+    )
     assert taken.brokers["disk_total_bytes"].to_pylist() == [2**63 - 1, None]
 
 
@@ -86,7 +99,9 @@ def test_row_order_does_not_matter() -> None:
     assert first.brokers == second.brokers
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"brokers": [', "[1, 2]", '"text"', "null", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"brokers": [', "[1, 2]", '"text"', "null", "[" * 100_000]
+)
 def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"x\.json: (not JSON|must be a JSON object)"):
         from_document_text(text, where="x.json")
@@ -102,8 +117,14 @@ def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
         (log_dirs("/data"), "log_dirs must be a list"),
         (log_dirs([{"total_bytes": 1}]), "broker 1: each of its log_dirs needs a path"),
         (log_dirs([{"path": "/a"}, {"path": "/a"}]), "broker 1: log dir /a is listed twice"),
-        (log_dirs([{"path": "/a", "held_bytes": -1}]), "/a: total_bytes, usable_bytes and held_bytes must be whole"),
-        (log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]), "6 is more than total_bytes 5"),
+        (
+            log_dirs([{"path": "/a", "held_bytes": -1}]),
+            "/a: total_bytes, usable_bytes and held_bytes must be whole",
+        ),
+        (
+            log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]),
+            "6 is more than total_bytes 5",
+        ),
         (log_dirs([{"path": "/a", "error": 7}]), "log dir /a: error must be text"),
         ({"partitions": {}}, '"partitions" must be a list'),
         ({"partitions": [["orders", 0, [1], 1]] * 2}, "orders-0 is listed twice"),
@@ -137,9 +158,15 @@ def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
         ([["broker", "1", "follower.replication.throttled.rate"]], r"throttles[0]: must be"),
         ([["broker", 1, "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
         ([["broker", "x", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
-        ([["topic", "orders", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
+        (
+            [["topic", "orders", "follower.replication.throttled.rate", "5"]],
+            r"throttles[0]: must be",
+        ),
         ([["disk", "1", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
-        ([["broker", "1", "leader.replication.throttled.rate", v] for v in "56"], r"throttles[1]: broker 1 leader"),
+        (
+            [["broker", "1", "leader.replication.throttled.rate", v] for v in "56"],
+            r"throttles[1]: broker 1 leader",
+        ),
     ],
 )
 def test_malformed_throttles_are_refused(told: object, says: str) -> None:

@@ -29,7 +29,9 @@ def told_by(*snapshots: Sequence[Broker]) -> list[tuple[str, str, tuple[int, ...
 
 def counted(kind: EventKind, *changes: dict[str, Any]) -> list[ClusterEvent]:
     """Events of a kind, of snapshots an hour apart with these columns of SNAPSHOT_CHANGES."""
-    events = balance_of(*(rows(hour, ONE_TWO, **columns) for hour, columns in enumerate(changes))).events
+    events = balance_of(
+        *(rows(hour, ONE_TWO, **columns) for hour, columns in enumerate(changes))
+    ).events
     return [event for event in events if event.kind is kind]
 
 
@@ -56,7 +58,9 @@ def test_each_event_of_a_long_story_is_at_its_snapshot(brokers: int, snapshots: 
 
 def test_brokers_join_die_return_and_leave() -> None:
     dead = [Broker(1, "a", is_fenced=True), Broker(2, "b")]
-    assert told_by(ONE_TWO, [*ONE_TWO, Broker(3, replicas=0)], dead, dead, ONE_TWO, ONE_TWO[:1]) == [
+    assert told_by(
+        ONE_TWO, [*ONE_TWO, Broker(3, replicas=0)], dead, dead, ONE_TWO, ONE_TWO[:1]
+    ) == [
         ("joined", "demo-1", (3,)),
         ("died", "demo-2", (1,)),
         ("left", "demo-2", (3,)),
@@ -67,8 +71,14 @@ def test_brokers_join_die_return_and_leave() -> None:
 
 def test_a_broker_that_left_returns_and_one_first_seen_fenced_joins_when_it_lives() -> None:
     fenced = Broker(3, is_fenced=True, replicas=0)
-    found = told_by(ONE_TWO, ONE_TWO[:1], ONE_TWO, [*ONE_TWO, fenced], [*ONE_TWO, Broker(3, replicas=0)])
-    assert found == [("left", "demo-1", (2,)), ("returned", "demo-2", (2,)), ("joined", "demo-4", (3,))]
+    found = told_by(
+        ONE_TWO, ONE_TWO[:1], ONE_TWO, [*ONE_TWO, fenced], [*ONE_TWO, Broker(3, replicas=0)]
+    )
+    assert found == [
+        ("left", "demo-1", (2,)),
+        ("returned", "demo-2", (2,)),
+        ("joined", "demo-4", (3,)),
+    ]
     assert told_by([*ONE_TWO, fenced], [*ONE_TWO, Broker(3)]) == [("returned", "demo-1", (3,))]
 
 
@@ -79,13 +89,27 @@ def test_a_joined_broker_reaches_its_share_at_nine_tenths_of_the_mean() -> None:
 
     start = [Broker(1, replicas=100), Broker(2, replicas=100)]
     balance = balance_of(
-        *(rows(h, brokers) for h, brokers in enumerate([start, *map(with_third, (0, 40, 85, 86, 90))]))
+        *(
+            rows(h, brokers)
+            for h, brokers in enumerate([start, *map(with_third, (0, 40, 85, 86, 90))])
+        )
     )
     reached = [event for event in balance.events if event.kind is EventKind.REACHED_SHARE]
     # 85 is 0.895 of (200 + 85) / 3, and 86 is 0.902 of (200 + 86) / 3.
-    assert [(e.snapshot_id, e.broker_ids, e.seconds) for e in reached] == [("demo-4", (3,), 3 * 3600.0)]
-    kinds = [kind for kind, _, _ in told_by(start, with_third(0), with_third(50, is_fenced=True), with_third(100))]
-    assert kinds == ["joined", "died", "returned"]  # it was not there all the time: no duration to tell
+    assert [(e.snapshot_id, e.broker_ids, e.seconds) for e in reached] == [
+        ("demo-4", (3,), 3 * 3600.0)
+    ]
+    kinds = [
+        kind
+        for kind, _, _ in told_by(
+            start, with_third(0), with_third(50, is_fenced=True), with_third(100)
+        )
+    ]
+    assert kinds == [
+        "joined",
+        "died",
+        "returned",
+    ]  # it was not there all the time: no duration to tell
 
 
 def test_brokers_that_joined_together_are_one_event() -> None:
@@ -115,7 +139,10 @@ def test_neighbouring_snapshots_of_a_reassignment_are_one_event() -> None:
 
 
 def test_failovers_count_and_elections_only_in_numbers() -> None:
-    assert [(hours(e), e.count) for e in counted(EventKind.FAILOVER, {}, {"failovers": 1}, {}, {"failovers": 9})] == [
+    assert [
+        (hours(e), e.count)
+        for e in counted(EventKind.FAILOVER, {}, {"failovers": 1}, {}, {"failovers": 9})
+    ] == [
         ((1, 1), 1),
         ((3, 3), 9),
     ]
@@ -128,8 +155,12 @@ def test_failovers_count_and_elections_only_in_numbers() -> None:
 
 def test_topics_in_bulk_are_events_and_a_few_are_not() -> None:
     changes = [{}, {"topics_deleted": 4}, {}, {"topics_deleted": 5, "topics_recreated": 6}]
-    assert [(e.snapshot_id, e.count) for e in counted(EventKind.TOPICS_DELETED, *changes)] == [("demo-3", 5)]
-    assert [(e.snapshot_id, e.count) for e in counted(EventKind.TOPICS_RECREATED, *changes)] == [("demo-3", 6)]
+    assert [(e.snapshot_id, e.count) for e in counted(EventKind.TOPICS_DELETED, *changes)] == [
+        ("demo-3", 5)
+    ]
+    assert [(e.snapshot_id, e.count) for e in counted(EventKind.TOPICS_RECREATED, *changes)] == [
+        ("demo-3", 6)
+    ]
 
 
 def test_a_renamed_rack_is_one_event_with_its_brokers() -> None:
@@ -159,7 +190,9 @@ def test_nothing_is_compared_with_another_cluster_of_the_same_name() -> None:
     ]
     assert balance.breaks == (2,)
     assert balance.churn.failovers == 2
-    by_id = balance_of(rows(0, ONE_TWO), rows(1, other, **new))  # nobody said so, but the id differs
+    by_id = balance_of(
+        rows(0, ONE_TWO), rows(1, other, **new)
+    )  # nobody said so, but the id differs
     assert [(e.kind, e.snapshot_id) for e in by_id.events] == [(EventKind.REBUILT, "demo-1")]
 
 
@@ -170,7 +203,12 @@ def at_hours(*times: float) -> LeaderBalance:
 def test_a_gap_is_more_than_two_and_a_half_usual_intervals() -> None:
     balance = at_hours(0, 1, 2, 3, 5.5, 6.5, 9.5, 10.5)
     (gap,) = balance.events
-    assert (gap.kind, hours(gap), gap.seconds, gap.count) == (EventKind.GAP, (6.5, 9.5), 3 * 3600, 2)
+    assert (gap.kind, hours(gap), gap.seconds, gap.count) == (
+        EventKind.GAP,
+        (6.5, 9.5),
+        3 * 3600,
+        2,
+    )
     assert balance.breaks == (6,)
     assert at_hours(0, 9).breaks == ()  # two snapshots say nothing of what is usual
 
@@ -185,8 +223,12 @@ def test_churn_is_summed_and_says_what_it_does_not_know() -> None:
         rows(0, ONE_TWO),
         rows(1, ONE_TWO, leaders_changed=4, failovers=3, preferred_elections=1, leader_epochs=7),
         rows(2, ONE_TWO, compared=False),
-        rows(3, ONE_TWO, leaders_changed=2, leader_epochs=1, replica_sets_changed=6, topics_created=1),
-        rows(9, ONE_TWO, leaders_changed=1, leader_epochs=1),  # compared with the one of hour 8, which is gone
+        rows(
+            3, ONE_TWO, leaders_changed=2, leader_epochs=1, replica_sets_changed=6, topics_created=1
+        ),
+        rows(
+            9, ONE_TWO, leaders_changed=1, leader_epochs=1
+        ),  # compared with the one of hour 8, which is gone
     ).churn
     assert (churn.leaders_changed, churn.failovers, churn.preferred_elections) == (7, 3, 1)
     assert (churn.epochs_unseen, churn.replica_sets_changed, churn.topics_created) == (3, 6, 1)

@@ -98,7 +98,11 @@ def test_a_cluster_without_a_concern_is_well() -> None:
         ({"age": None, "balance": None}, Concern.SILENT, "no snapshot was ever taken"),
         ({"age": timedelta(hours=30)}, Concern.SILENT, "no snapshot for 1 d 6 h"),
         ({"balance": None}, Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet"),
-        ({"balance": balance(offline_partitions=1)}, Concern.OFFLINE, "1 partition without a leader"),
+        (
+            {"balance": balance(offline_partitions=1)},
+            Concern.OFFLINE,
+            "1 partition without a leader",
+        ),
         (
             {"load": load(9, 9, full_in=(0.0, 12.7, 40))},
             Concern.DISK,
@@ -106,12 +110,20 @@ def test_a_cluster_without_a_concern_is_well() -> None:
         ),
         ({"load": load(9, 9, full_in=(6.2, None))}, Concern.DISK, "broker 1's disk full in 6 days"),
         (
-            {"balance": balance(Broker(1), Broker(2, is_fenced=True), under_replicated_partitions=18)},
+            {
+                "balance": balance(
+                    Broker(1), Broker(2, is_fenced=True), under_replicated_partitions=18
+                )
+            },
             Concern.DEAD,
             "dead broker 2; 18 partitions under-replicated",
         ),
         (
-            {"balance": balance(Broker(1), *(Broker(at, leaders=0, replicas=0) for at in (4, 5, 6, 7)))},
+            {
+                "balance": balance(
+                    Broker(1), *(Broker(at, leaders=0, replicas=0) for at in (4, 5, 6, 7))
+                )
+            },
             Concern.IDLE,
             "4 idle brokers: 4, 5, 6, …",
         ),
@@ -137,10 +149,16 @@ def test_a_cluster_without_a_concern_is_well() -> None:
             "25 % of partitions not led as preferred",
         ),
         ({"load": load(100, 800, 300)}, Concern.BUSY, "broker 2 takes in 2.0 × its share"),
-        ({"left_out": (LeftOut("demo-1", "no file"),)}, Concern.LEFT_OUT, "1 snapshot could not be analysed"),
+        (
+            {"left_out": (LeftOut("demo-1", "no file"),)},
+            Concern.LEFT_OUT,
+            "1 snapshot could not be analysed",
+        ),
     ],
 )
-def test_every_concern_is_told_in_a_few_words(changes: dict[str, Any], concern: Concern, told: str) -> None:
+def test_every_concern_is_told_in_a_few_words(
+    changes: dict[str, Any], concern: Concern, told: str
+) -> None:
     row = only(**changes)
     assert row.worst is not None
     assert (row.worst.concern, row.worst.words) == (concern, told)
@@ -151,11 +169,16 @@ def test_silence_is_measured_by_how_often_a_cluster_was_photographed() -> None:
     hourly = balance(snapshots=6)
     assert words(only(balance=hourly, age=timedelta(minutes=149))) == []
     assert words(only(balance=hourly, age=timedelta(minutes=151))) == ["no snapshot for 2 h 31 min"]
-    assert words(only(balance=balance(), age=timedelta(hours=23))) == []  # a single one tells nothing
+    assert (
+        words(only(balance=balance(), age=timedelta(hours=23))) == []
+    )  # a single one tells nothing
 
 
 def test_brokers_of_a_cluster_without_replicas_are_not_idle() -> None:
-    assert words(only(balance=balance(*(Broker(at, leaders=0, replicas=0, bytes=0) for at in (1, 2))))) == []
+    assert (
+        words(only(balance=balance(*(Broker(at, leaders=0, replicas=0, bytes=0) for at in (1, 2)))))
+        == []
+    )
 
 
 def test_the_worst_comes_first_by_gravity_then_amount_then_number_then_name() -> None:
@@ -166,7 +189,11 @@ def test_the_worst_comes_first_by_gravity_then_amount_then_number_then_name() ->
         state("b-well"),
         state("a-well"),
         state("uneven", balance=balance(Broker(1, leaders=9), Broker(2, leaders=3)), wanted=uneven),
-        state("more-uneven", balance=balance(Broker(1, leaders=11), Broker(2, leaders=1)), wanted=uneven),
+        state(
+            "more-uneven",
+            balance=balance(Broker(1, leaders=11), Broker(2, leaders=1)),
+            wanted=uneven,
+        ),
         state("idle-and-busy", balance=idle, load=load(10, 0)),
         state("idle", balance=idle),
         state("two-idle", balance=two_idle),

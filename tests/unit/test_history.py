@@ -22,13 +22,20 @@ from counterpoise.model.document import from_document_text
 BEFORE_MIDNIGHT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 
 
-def snapshot(scheduled_at: datetime = BEFORE_MIDNIGHT, cluster: str = "pay.eu-1") -> ClusterSnapshot:
+def snapshot(
+    scheduled_at: datetime = BEFORE_MIDNIGHT, cluster: str = "pay.eu-1"
+) -> ClusterSnapshot:
     document = {
         "cluster": cluster,
         "cluster_id": "Kafka-Id",
         "snapshot_id": snapshot_id_for(cluster, scheduled_at),
-        "observed_at": (scheduled_at + timedelta(minutes=3)).isoformat(),  # the look itself was after midnight
-        "brokers": [{"id": 1, "rack": "a", "log_dirs": [{"path": "/data", "total_bytes": 9}]}, {"id": 2}],
+        "observed_at": (
+            scheduled_at + timedelta(minutes=3)
+        ).isoformat(),  # the look itself was after midnight
+        "brokers": [
+            {"id": 1, "rack": "a", "log_dirs": [{"path": "/data", "total_bytes": 9}]},
+            {"id": 2},
+        ],
         "partitions": [["orders", 0, [1, 2], 1, 100, 5]],
     }
     return from_document_text(json.dumps(document))
@@ -36,9 +43,13 @@ def snapshot(scheduled_at: datetime = BEFORE_MIDNIGHT, cluster: str = "pay.eu-1"
 
 def test_names_come_from_the_scheduled_time_whatever_the_clock_says() -> None:
     path, _ = manifest_of(snapshot())
-    assert path == "history/snapshots/cluster=pay.eu-1/date=2026-11-20/pay.eu-1-20261120T235900Z.parquet"
-    assert "history/replicas/cluster=pay.eu-1/date=2026-11-20/pay.eu-1-20261120T235900Z.parquet" in history_files(
-        snapshot()
+    assert (
+        path
+        == "history/snapshots/cluster=pay.eu-1/date=2026-11-20/pay.eu-1-20261120T235900Z.parquet"
+    )
+    assert (
+        "history/replicas/cluster=pay.eu-1/date=2026-11-20/pay.eu-1-20261120T235900Z.parquet"
+        in history_files(snapshot())
     )
 
 
@@ -55,7 +66,8 @@ def test_a_cluster_name_never_leaves_its_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "snapshot_id", ["document-0123456789abcdef", "demo", "demo-20261341T000000Z", "../x-20261120T000000Z"]
+    "snapshot_id",
+    ["document-0123456789abcdef", "demo", "demo-20261341T000000Z", "../x-20261120T000000Z"],
 )
 def test_an_id_of_another_kind_has_no_path(snapshot_id: str) -> None:
     with pytest.raises(InputError, match="not of the history"):
@@ -82,10 +94,14 @@ def test_a_column_that_came_later_reads_as_nulls_and_a_lost_one_is_named() -> No
     one = snapshot()
     row = manifest_of(one)[1].to_pylist()[0]
 
-    older = from_tables(row, {**one.tables, "brokers": one.brokers.drop_columns(["disk_usable_bytes"])})
+    older = from_tables(
+        row, {**one.tables, "brokers": one.brokers.drop_columns(["disk_usable_bytes"])}
+    )
     assert older.brokers["disk_usable_bytes"].to_pylist() == [None, None]
 
-    with pytest.raises(HistoryError, match=r"history/replicas/.*\.parquet lacks the column\(s\) position"):
+    with pytest.raises(
+        HistoryError, match=r"history/replicas/.*\.parquet lacks the column\(s\) position"
+    ):
         from_tables(row, {**one.tables, "replicas": one.replicas.drop_columns(["position"])})
 
 
@@ -112,7 +128,8 @@ def test_a_file_of_many_snapshots_gives_the_rows_of_the_one() -> None:
 
     def shared(name: str) -> pa.Table:
         parts = [
-            (s.tables[name], pa.array([s.snapshot_id] * s.tables[name].num_rows, pa.string())) for s in (other, one)
+            (s.tables[name], pa.array([s.snapshot_id] * s.tables[name].num_rows, pa.string()))
+            for s in (other, one)
         ]
         return pa.concat_tables([table.append_column("snapshot_id", ids) for table, ids in parts])
 

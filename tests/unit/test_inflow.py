@@ -1,4 +1,6 @@
-"""Inflow from two photographs: what offsets and sizes tell, and every case in which they tell nothing."""
+"""Inflow from two photographs: what offsets and sizes tell, and every case in which they tell
+nothing.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,9 @@ PICTURE = "orders-0: 1 2 size=1000\norders-1: 2 1 size=6000"
 def photograph(
     *ends: tuple[int | None, int | None], at: float = 0, picture: str = PICTURE, **ids: str
 ) -> ClusterSnapshot:
-    """The picture at `at` seconds past noon, with the earliest and latest offset of each of its partitions."""
+    """The picture at `at` seconds past noon, with the earliest and latest offset of each of its
+    partitions.
+    """
     taken = cluster(picture, racks="1 2", **ids)
     rows = taken.partitions.to_pylist()
     for row, (earliest, latest) in zip(rows, ends, strict=True):
@@ -29,8 +33,12 @@ def photograph(
 
 
 def with_topic_id(snapshot: ClusterSnapshot, topic_id: str | None) -> ClusterSnapshot:
-    rows: list[dict[str, Any]] = [row | {"topic_id": topic_id} for row in snapshot.topics.to_pylist()]
-    return replace(snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(rows, schema=TOPICS)})
+    rows: list[dict[str, Any]] = [
+        row | {"topic_id": topic_id} for row in snapshot.topics.to_pylist()
+    ]
+    return replace(
+        snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(rows, schema=TOPICS)}
+    )
 
 
 def test_records_between_the_photographs_count_with_the_average_size_of_those_kept() -> None:
@@ -41,7 +49,10 @@ def test_records_between_the_photographs_count_with_the_average_size_of_those_ke
 
 def test_each_partition_keeps_its_place_whatever_the_order_and_new_ones_are_unknown() -> None:
     earlier = photograph((0, 200), picture="orders-1: 2 1 size=10")
-    assert observed_inflow(earlier, photograph((0, 9), (100, 500), at=10)).to_pylist() == [None, 450]
+    assert observed_inflow(earlier, photograph((0, 9), (100, 500), at=10)).to_pylist() == [
+        None,
+        450,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,14 +71,19 @@ def test_what_cannot_be_told_is_null_and_nothing_new_is_zero(
     earlier: tuple[int | None, int | None], later: tuple[int | None, int | None], says: int | None
 ) -> None:
     picture = "orders-0: 1 2 size=1000"
-    inflow = observed_inflow(photograph(earlier, picture=picture), photograph(later, at=5, picture=picture))
+    inflow = observed_inflow(
+        photograph(earlier, picture=picture), photograph(later, at=5, picture=picture)
+    )
     assert inflow.to_pylist() == [says]
 
 
 def test_without_a_size_nothing_is_told() -> None:
     picture = "orders-0: 1 2"
     assert (
-        observed_inflow(photograph((0, 1), picture=picture), photograph((0, 2), at=5, picture=picture)).null_count == 1
+        observed_inflow(
+            photograph((0, 1), picture=picture), photograph((0, 2), at=5, picture=picture)
+        ).null_count
+        == 1
     )
 
 
@@ -89,7 +105,7 @@ def test_inflow_fills_what_is_not_known_and_nothing_else() -> None:
     snapshot = cluster("orders-0: 1 2 rate=7\norders-1: 2 1\nstock-0: 1", racks="1 2")
     filled = with_inflow(snapshot, pa.array([1, 2, None], pa.int64()))
     assert filled.partitions["bytes_in_per_second"].to_pylist() == [7, 2, None]
-    assert filled.partitions.drop_columns(["bytes_in_per_second"]) == snapshot.partitions.drop_columns(
+    assert filled.partitions.drop_columns(
         ["bytes_in_per_second"]
-    )
+    ) == snapshot.partitions.drop_columns(["bytes_in_per_second"])
     assert snapshot.partitions["bytes_in_per_second"].to_pylist() == [7, None, None]

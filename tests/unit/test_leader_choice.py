@@ -24,7 +24,9 @@ WEIGHED = BalancePolicy(leader_weight=LeaderWeight.BYTES_IN)
 def chosen(
     snapshot: ClusterSnapshot, policy: BalancePolicy | None = None, *, demoted: tuple[int, ...] = ()
 ) -> dict[str, int]:
-    """The leader of each partition, by the same call as the planner's; all brokers but the demoted ones may lead."""
+    """The leader of each partition, by the same call as the planner's; all brokers but the demoted
+    ones may lead.
+    """
     policy = policy or BalancePolicy()
     arrays = read_cluster(snapshot, policy)
     placement, eligible = Placement.of(arrays), arrays.is_live & ~arrays.flags(demoted)
@@ -37,7 +39,9 @@ def per_topic(leaders: dict[str, int], brokers: int) -> dict[str, list[int]]:
     """How many each of the brokers 1, 2, ... leads of each topic, the fewest first."""
     counts = Counter((name.rpartition("-")[0], broker) for name, broker in leaders.items())
     topics = sorted({topic for topic, _ in counts})
-    return {topic: sorted(counts[topic, broker] for broker in range(1, brokers + 1)) for topic in topics}
+    return {
+        topic: sorted(counts[topic, broker] for broker in range(1, brokers + 1)) for topic in topics
+    }
 
 
 def lagging(snapshot: ClusterSnapshot, *isr: tuple[int, ...]) -> ClusterSnapshot:
@@ -49,7 +53,8 @@ def lagging(snapshot: ClusterSnapshot, *isr: tuple[int, ...]) -> ClusterSnapshot
 
 
 def test_each_topic_is_led_as_evenly_as_all_of_them() -> None:
-    # Five topics that start on their first brokers, as if by chance: 8 partitions, any two of five brokers.
+    # Five topics that start on their first brokers, as if by chance: 8 partitions, any two of five
+    # brokers.
     pairs = [(one, 1 + (one + step) % 5) for step in (0, 1) for one in range(1, 6)]
     lines = [f"t{t}-{n}: {pairs[n][0]} {pairs[n][1]}" for t in range(5) for n in range(8)]
     leaders = chosen(cluster("\n".join(lines), racks="1 2 3 4 5"))
@@ -58,7 +63,8 @@ def test_each_topic_is_led_as_evenly_as_all_of_them() -> None:
 
 
 def test_a_partition_that_two_brokers_need_is_given_to_one_of_them_only() -> None:
-    # By number 3 could lead one and 4 two, but a-0 is one of both: it goes to 3, and one is left for 4.
+    # By number 3 could lead one and 4 two, but a-0 is one of both: it goes to 3, and one is left
+    # for 4.
     picture = "a-0: 2 3 4\na-1: 2\na-2: 2\na-3: 2 4\na-4: 2"
     leaders = chosen(cluster(picture, racks="1 2 3 4"))
     assert Counter(leaders.values()) == {2: 3, 3: 1, 4: 1}
@@ -144,7 +150,8 @@ def test_a_new_replica_may_lead_since_it_is_in_sync_when_the_move_is_done() -> N
 
 
 def test_a_drain_leaves_partitions_alone_that_only_an_election_would_change() -> None:
-    # Half of the others are not led by their preferred leader now; that is no business of this goal.
+    # Half of the others are not led by their preferred leader now; that is no business of this
+    # goal.
     lines = [f"a-{n}: {1 + n % 3} {1 + (n + 1) % 3} @{1 + (n + n // 3 % 2) % 3}" for n in range(30)]
     lines += [f"b-{n}: 4 {1 + n % 3}" for n in range(3)]
     snapshot = cluster("\n".join(lines), racks="1 2 3 4")
@@ -164,7 +171,11 @@ def led_bytes(snapshot: ClusterSnapshot, leaders: dict[str, int]) -> Counter[int
 def test_bytes_in_come_first_and_counts_second() -> None:
     # 300 is as much as all the others together; of those without traffic broker 2 gets fewer.
     picture = "\n".join(
-        ["a-0: 1 2 rate=300", *(f"b-{n}: 1 2 rate=100" for n in range(3)), *(f"c-{n}: 1 2 rate=0" for n in range(6))]
+        [
+            "a-0: 1 2 rate=300",
+            *(f"b-{n}: 1 2 rate=100" for n in range(3)),
+            *(f"c-{n}: 1 2 rate=0" for n in range(6)),
+        ]
     )
     snapshot = cluster(picture, racks="1 2")
     leaders = chosen(snapshot, WEIGHED)
@@ -179,14 +190,21 @@ def test_without_rates_counts_decide_even_where_bytes_were_asked_for() -> None:
 
 
 def test_a_partition_larger_than_a_fair_share_leaves_the_rest_to_the_others() -> None:
-    picture = "\n".join(["a-0: 1 2 3 rate=9000", *(f"b-{n}: {1 + n % 3} {1 + (n + 1) % 3} rate=10" for n in range(60))])
+    picture = "\n".join(
+        [
+            "a-0: 1 2 3 rate=9000",
+            *(f"b-{n}: {1 + n % 3} {1 + (n + 1) % 3} rate=10" for n in range(60)),
+        ]
+    )
     snapshot = cluster(picture, racks="1 2 3")
     led = led_bytes(snapshot, chosen(snapshot, WEIGHED))
     assert sorted(led.values()) == [300, 300, 9000]
 
 
 @pytest.mark.parametrize("seed", (0, 2, 3))
-def test_bytes_in_reach_the_water_level_and_counts_their_optimum_where_partitions_are_many(seed: int) -> None:
+def test_bytes_in_reach_the_water_level_and_counts_their_optimum_where_partitions_are_many(
+    seed: int,
+) -> None:
     chance = np.random.default_rng(seed)
     rates = chance.lognormal(8, 1.5, 900).astype(int)
     lines = []
@@ -209,7 +227,8 @@ def test_leaders_that_are_even_but_for_a_trifle_stay() -> None:
 
 
 def test_choosing_again_keeps_leaders_that_bytes_made_uneven_in_number() -> None:
-    # The choice by count, which the search starts from, evens the numbers out each time, and might end elsewhere.
+    # The choice by count, which the search starts from, evens the numbers out each time, and might
+    # end elsewhere.
     def drawn(*leaders: int) -> ClusterSnapshot:
         rows = [(leader, *sorted({1, 2, 3} - {leader})) for leader in leaders]
         lines = [

@@ -1,4 +1,6 @@
-"""The ledger: one open run per cluster, legal state changes only, decisions that last, a schema that is migrated."""
+"""The ledger: one open run per cluster, legal state changes only, decisions that last, a schema
+that is migrated.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from counterpoise.approval import granted_approval
-from counterpoise.errors import InputError, LedgerError, NotApprovedError, RunConflictError, WrongClusterError
+from counterpoise.errors import (
+    InputError,
+    LedgerError,
+    NotApprovedError,
+    RunConflictError,
+    WrongClusterError,
+)
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
@@ -35,7 +43,16 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def approval(run_id: str, decision: Decision = Decision.GRANTED, **changes: object) -> Approval:
-    yes = Approval(run_id, PLAN.fingerprint, decision, "alice", "because", NOW, 1_000_000, NOW + timedelta(hours=1))
+    yes = Approval(
+        run_id,
+        PLAN.fingerprint,
+        decision,
+        "alice",
+        "because",
+        NOW,
+        1_000_000,
+        NOW + timedelta(hours=1),
+    )
     return replace(yes, **changes)  # type: ignore[arg-type]
 
 
@@ -55,7 +72,9 @@ def test_a_newer_plan_supersedes_one_that_nobody_started(ledger: Ledger) -> None
 
 
 def test_the_same_plan_proposed_again_is_the_same_run(ledger: Ledger) -> None:
-    assert ledger.propose(PLAN, "p", requested_by="a") == ledger.propose(PLAN, "p", requested_by="b")
+    assert ledger.propose(PLAN, "p", requested_by="a") == ledger.propose(
+        PLAN, "p", requested_by="b"
+    )
 
 
 def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) -> None:
@@ -64,10 +83,15 @@ def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) 
     ledger.change_state(run.run_id, RunState.RUNNING)
     with pytest.raises(RunConflictError, match="is running"):
         ledger.propose(OTHER_PLAN, "p2", requested_by="b")
-    assert ledger.propose(replace(PLAN, cluster="other"), "p3", requested_by="b").state is RunState.PROPOSED
+    assert (
+        ledger.propose(replace(PLAN, cluster="other"), "p3", requested_by="b").state
+        is RunState.PROPOSED
+    )
 
 
-def test_the_database_itself_allows_one_open_run_per_cluster(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_database_itself_allows_one_open_run_per_cluster(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     run = ledger.propose(PLAN, "p1", requested_by="a")
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError):
@@ -87,7 +111,9 @@ def test_state_changes_that_the_table_does_not_list_are_refused(ledger: Ledger) 
             ledger.change_state(run.run_id, target)
 
 
-def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_noted(ledger: Ledger) -> None:
+def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_noted(
+    ledger: Ledger,
+) -> None:
     run = ledger.propose(PLAN, "p", requested_by="a")
     ledger.propose(OTHER_PLAN, "p2", requested_by="a")
     ledger.record_decision(approval(run.run_id, Decision.TIMED_OUT))
@@ -151,7 +177,9 @@ def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on
     ledger, other = Ledger.open(url, lambda: NOW), Ledger.open(url, lambda: NOW)
     run = ledger.propose(PLAN, "p", requested_by="a")
     path.rename(away)
-    with pytest.raises(LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"):
+    with pytest.raises(
+        LedgerError, match=r"ledger.db is gone, and nothing goes on without it. Put it back"
+    ):
         ledger.record_decision(approval(run.run_id))
     with pytest.raises(LedgerError, match="is gone"):
         Ledger.open(url, lambda: NOW)
@@ -164,7 +192,9 @@ def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on
     other.close()
 
 
-def test_what_a_killed_process_left_beside_the_ledger_is_kept_while_the_ledger_is_gone(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_beside_the_ledger_is_kept_while_the_ledger_is_gone(
+    tmp_path: Path,
+) -> None:
     """SQLite throws it away with the first look at a new, empty file."""
     path, away, left = tmp_path / "ledger.db", tmp_path / "away.db", tmp_path / "ledger.db-wal"
     ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)

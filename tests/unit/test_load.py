@@ -1,4 +1,6 @@
-"""Load: each figure against a small calculation of its own; nulls, gaps, moves and rebuilt clusters do not count."""
+"""Load: each figure against a small calculation of its own; nulls, gaps, moves and rebuilt clusters
+do not count.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,7 +27,11 @@ NOTHING = (TOPIC_LOAD.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.
 def series(*hours: Sequence[Broker], **changes: dict[int, Any]) -> pa.Table:
     """A snapshot an hour; `changes` give a column of SNAPSHOT_CHANGES in the snapshots by hour."""
     return pa.concat_tables(
-        rows(hour, brokers, **{name: by_hour[hour] for name, by_hour in changes.items() if hour in by_hour})
+        rows(
+            hour,
+            brokers,
+            **{name: by_hour[hour] for name, by_hour in changes.items() if hour in by_hour},
+        )
         for hour, brokers in enumerate(hours)
     )
 
@@ -48,7 +54,9 @@ def test_rates_now_and_percentiles_are_weighed_by_how_long_each_stood() -> None:
     seconds = {1: 3600.0, 2: 1800.0, 3: 5400.0, 4: 60.0}
     load = loaded(series(*(brokers(*pair) for pair in rates), seconds=seconds))
 
-    stood = np.repeat([100, 300, 200, 900], [3600, 1800, 5400, 60])  # the first broker's rate in each second
+    stood = np.repeat(
+        [100, 300, 200, 900], [3600, 1800, 5400, 60]
+    )  # the first broker's rate in each second
     expected = [int(np.percentile(stood, part, method="inverted_cdf")) for part in (50, 95)]
     assert load.brokers[0].as_leader == Rates(900, *expected, 900)
     assert load.brokers[0].as_follower == Rates(1800, *(2 * rate for rate in expected), 1800)
@@ -68,7 +76,9 @@ def test_evenness_is_that_of_the_live_brokers_now() -> None:
 def test_a_rate_that_is_not_known_is_no_zero() -> None:
     load = loaded(series(brokers(None, None), brokers(100, 300), brokers(500, None)))
     assert load.brokers[1].as_leader == Rates(None, 300, 300, 300)
-    assert load.bytes_in == Rates(None, 400, 400, 400)  # the last snapshot says nothing of the cluster
+    assert load.bytes_in == Rates(
+        None, 400, 400, 400
+    )  # the last snapshot says nothing of the cluster
     assert load.leaders is None
     assert (load.rates_known, load.rates_unknown) == (6, 6)
 
@@ -86,7 +96,12 @@ def test_rates_over_a_gap_do_not_count() -> None:
     hours = [0, 1, 2, 3, 12, 13]
     rates = [None, 100, 100, 100, 9000, 100]
     table = pa.concat_tables(
-        rows(hour, brokers(rate), previous_snapshot_id=f"demo-{before}", seconds=3600.0 * (hour - before))
+        rows(
+            hour,
+            brokers(rate),
+            previous_snapshot_id=f"demo-{before}",
+            seconds=3600.0 * (hour - before),
+        )
         for before, hour, rate in zip([None, *hours], hours, rates, strict=False)
         if before is not None
     )
@@ -104,7 +119,10 @@ def test_nothing_is_compared_across_a_rebuilt_cluster() -> None:
         is_rebuilt={2: True},
         cluster_id={0: "old", 1: "old", 2: "new", 3: "new"},
     )
-    held = [log_dirs(hour, [(1, "/d", size, 10**12, 10**11)]) for hour, size in enumerate([0, 10**9, 10**10, 10**10])]
+    held = [
+        log_dirs(hour, [(1, "/d", size, 10**12, 10**11)])
+        for hour, size in enumerate([0, 10**9, 10**10, 10**10])
+    ]
     load = loaded(table, *NOTHING[:2], pa.concat_tables(held))
     assert load.bytes_in == Rates(100, 100, 100, 100)
     assert (load.since, load.snapshot_count) == (NOON + timedelta(hours=2), 2)
@@ -127,13 +145,22 @@ def test_a_period_and_a_cluster_are_kept_to() -> None:
 def test_the_hottest_partitions_with_their_share_and_why_others_are_not_known() -> None:
     now = partitions(1, {"a": [50, 300, "recreated"], "b": [0, 50, "gap", "gap"]})
     now = now.set_column(
-        now.schema.get_field_index("how"), "how", pa.array(["records", "at_least", *now["how"].to_pylist()[2:]])
+        now.schema.get_field_index("how"),
+        "how",
+        pa.array(["records", "at_least", *now["how"].to_pylist()[2:]]),
     )
-    load = loaded(series(brokers(1), brokers(400)), TOPIC_LOAD.empty_table(), now, LOG_DIR_LOAD.empty_table())
+    load = loaded(
+        series(brokers(1), brokers(400)), TOPIC_LOAD.empty_table(), now, LOG_DIR_LOAD.empty_table()
+    )
     found = [
-        (hot.topic, hot.partition, hot.bytes_in_per_second, hot.share, hot.is_at_least) for hot in load.hot_partitions
+        (hot.topic, hot.partition, hot.bytes_in_per_second, hot.share, hot.is_at_least)
+        for hot in load.hot_partitions
     ]
-    assert found == [("a", 1, 300, 0.75, True), ("a", 0, 50, 0.125, False), ("b", 1, 50, 0.125, False)]
+    assert found == [
+        ("a", 1, 300, 0.75, True),
+        ("a", 0, 50, 0.125, False),
+        ("b", 1, 50, 0.125, False),
+    ]
     assert load.unknown == (("gap", 2), ("recreated", 1))
 
 
@@ -148,7 +175,10 @@ def test_the_hottest_topics_with_their_percentiles() -> None:
     load = loaded(series(brokers(None), brokers(1), brokers(1)), table, *NOTHING[1:])
     assert [(hot.topic, hot.share) for hot in load.hot_topics] == [("hot", 0.75), ("cold", 0.25)]
     assert load.hot_topics[0].bytes_in == Rates(90, 90, 500, 500)
-    assert (load.hot_topics[0].hottest_partition, load.hot_topics[0].hottest_bytes_in_per_second) == (2, 45)
+    assert (
+        load.hot_topics[0].hottest_partition,
+        load.hot_topics[0].hottest_bytes_in_per_second,
+    ) == (2, 45)
 
 
 def test_topics_that_grow_fastest_by_their_mean_of_two_weeks() -> None:
@@ -159,7 +189,9 @@ def test_topics_that_grow_fastest_by_their_mean_of_two_weeks() -> None:
             topics(341, [("fast", 1, 8, 300), ("slow", 1, 9, None), ("shrinks", 1, 9, -5)]),
         ]
     )
-    told = pa.concat_tables([rows(0, brokers(1)), rows(340, brokers(1), seconds=1800.0), rows(341, brokers(1))])
+    told = pa.concat_tables(
+        [rows(0, brokers(1)), rows(340, brokers(1), seconds=1800.0), rows(341, brokers(1))]
+    )
     load = loaded(told, table, *NOTHING[1:])
     mean = (100 * 1800 + 300 * 3600) / 5400
     found = [(one.topic, one.size_bytes, one.bytes_per_day) for one in load.growing_topics]
@@ -185,17 +217,31 @@ def test_topics_that_grow_fastest_by_their_mean_of_two_weeks() -> None:
 
 
 def disk_story(
-    held: Sequence[int | None], *, usable: int | None = 100 * DAY, total: int | None = 10**12, **changes: dict[int, Any]
+    held: Sequence[int | None],
+    *,
+    usable: int | None = 100 * DAY,
+    total: int | None = 10**12,
+    **changes: dict[int, Any],
 ) -> DiskForecast:
-    """The forecast of a broker with one log dir that held so much in each hour; None: it was not told."""
-    tables = [log_dirs(hour, [(1, "/d", size, total, usable)]) for hour, size in enumerate(held) if size is not None]
-    load = loaded(series(*([brokers(5)] * len(held)), **changes), *NOTHING[:2], pa.concat_tables(tables))
+    """The forecast of a broker with one log dir that held so much in each hour; None: it was not
+    told.
+    """
+    tables = [
+        log_dirs(hour, [(1, "/d", size, total, usable)])
+        for hour, size in enumerate(held)
+        if size is not None
+    ]
+    load = loaded(
+        series(*([brokers(5)] * len(held)), **changes), *NOTHING[:2], pa.concat_tables(tables)
+    )
     (found,) = load.disks
     return found
 
 
 def test_a_disk_is_full_when_the_room_left_is_used_up_at_the_mean_growth() -> None:
-    sizes = [1000 + 3600 * hour * (hour + 1) // 30 for hour in range(31)]  # it grows faster and faster
+    sizes = [
+        1000 + 3600 * hour * (hour + 1) // 30 for hour in range(31)
+    ]  # it grows faster and faster
     found = disk_story(sizes)
     per_second = (sizes[30] - sizes[0]) / (30 * 3600)
     assert found.outlook is Outlook.FILLS
@@ -219,7 +265,9 @@ def test_a_disk_is_full_when_the_room_left_is_used_up_at_the_mean_growth() -> No
         (3600, 40_000, 4, Outlook.FILLS, "full within a day"),  # an alarm does not wait
     ],
 )
-def test_what_becomes_of_a_disk(step: int, usable: int | None, hours: int, outlook: Outlook, words: str) -> None:
+def test_what_becomes_of_a_disk(
+    step: int, usable: int | None, hours: int, outlook: Outlook, words: str
+) -> None:
     found = disk_story([10**9 + hour * step for hour in range(hours)], usable=usable)
     assert (found.outlook, found.in_words) == (outlook, words)
 
@@ -227,10 +275,16 @@ def test_what_becomes_of_a_disk(step: int, usable: int | None, hours: int, outlo
 def test_what_moves_copy_is_no_trend() -> None:
     steady = [3600 * hour for hour in range(40)]
     plain = disk_story(steady)
-    # A rebalance brings 10 GB between hours 9 and 13: it is under way in 10, 11 and 12, and ends before 13.
-    moved = [size + (10**10 * min(hour - 9, 4) // 4 if hour > 9 else 0) for hour, size in enumerate(steady)]
+    # A rebalance brings 10 GB between hours 9 and 13: it is under way in 10, 11 and 12, and ends
+    # before 13.
+    moved = [
+        size + (10**10 * min(hour - 9, 4) // 4 if hour > 9 else 0)
+        for hour, size in enumerate(steady)
+    ]
     found = disk_story(
-        moved, reassigning_partitions={10: 5, 11: 5, 12: 5}, replica_sets_changed={10: 5, 11: 0, 12: 0, 13: 0}
+        moved,
+        reassigning_partitions={10: 5, 11: 5, 12: 5},
+        replica_sets_changed={10: 5, 11: 0, 12: 0, 13: 0},
     )
     assert found.bytes_per_day == plain.bytes_per_day == DAY
     assert found.watched_seconds == plain.watched_seconds - 4 * 3600
@@ -256,7 +310,10 @@ def test_missing_snapshots_and_sizes_that_were_not_told_are_not_averaged_over() 
         )
         for before, hour in zip([None, *hours], hours, strict=False)
     )
-    held = [log_dirs(hour, [(1, "/d", 3600 * hour + (10**10 if hour > 20 else 0), 10**12, DAY)]) for hour in hours]
+    held = [
+        log_dirs(hour, [(1, "/d", 3600 * hour + (10**10 if hour > 20 else 0), 10**12, DAY)])
+        for hour in hours
+    ]
     (found,) = loaded(table, *NOTHING[:2], pa.concat_tables(held)).disks
     assert (found.bytes_per_day, found.watched_seconds) == (DAY, 38 * 3600.0)
     assert None in found.held.values
@@ -271,9 +328,15 @@ def test_only_pairs_that_the_series_names_are_compared() -> None:
 def test_growth_is_that_of_the_last_two_weeks() -> None:
     days = [*range(40)]
     table = pa.concat_tables(
-        rows(24 * day, brokers(5), previous_snapshot_id=f"demo-{24 * (day - 1)}", seconds=float(DAY)) for day in days
+        rows(
+            24 * day, brokers(5), previous_snapshot_id=f"demo-{24 * (day - 1)}", seconds=float(DAY)
+        )
+        for day in days
     )
-    held = [log_dirs(24 * day, [(1, "/d", 10**6 * day if day < 25 else 10**8, 10**12, DAY)]) for day in days]
+    held = [
+        log_dirs(24 * day, [(1, "/d", 10**6 * day if day < 25 else 10**8, 10**12, DAY)])
+        for day in days
+    ]
     (found,) = loaded(table, *NOTHING[:2], pa.concat_tables(held)).disks
     assert (found.bytes_per_day, found.watched_seconds) == (0, 14.0 * DAY)
 
@@ -290,7 +353,9 @@ def test_dirs_on_one_file_system_count_together() -> None:
 
     tables = pa.concat_tables([log_dirs(hour, told(hour)) for hour in range(30)])
     load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], tables)
-    found = [(disk.broker_id, disk.log_dirs, disk.held_bytes, disk.days_left) for disk in load.disks]
+    found = [
+        (disk.broker_id, disk.log_dirs, disk.held_bytes, disk.days_left) for disk in load.disks
+    ]
     assert found == [
         (1, ("/a/1", "/a/2"), 30 + 2 * 29 * 3600, pytest.approx(20)),
         (1, ("/b",), 30 + 29 * 3600, pytest.approx(40)),
@@ -310,10 +375,13 @@ def test_which_dirs_are_one_file_system() -> None:
 
 def test_a_dir_that_is_not_told_now_is_not_known_and_one_of_a_broker_that_left_is_gone() -> None:
     tables = [
-        log_dirs(hour, [(1, "/d", 10, 100, 50), (2, "/d", 10, 100, 50), (3, "/d", 9, 9, 9)]) for hour in range(29)
+        log_dirs(hour, [(1, "/d", 10, 100, 50), (2, "/d", 10, 100, 50), (3, "/d", 9, 9, 9)])
+        for hour in range(29)
     ]
     tables.append(log_dirs(29, [(1, "/d", 10, 100, 50)]))
-    load = loaded(series(*([brokers(5, 5, 5)] * 29), brokers(5, 5)), *NOTHING[:2], pa.concat_tables(tables))
+    load = loaded(
+        series(*([brokers(5, 5, 5)] * 29), brokers(5, 5)), *NOTHING[:2], pa.concat_tables(tables)
+    )
     assert [(disk.broker_id, disk.in_words, disk.held_bytes) for disk in load.disks] == [
         (2, "not known", None),
         (1, "not within a year", 10),
@@ -322,10 +390,15 @@ def test_a_dir_that_is_not_told_now_is_not_known_and_one_of_a_broker_that_left_i
 
 
 def test_what_a_dir_held_in_snapshots_of_an_older_release_is_not_known() -> None:
-    """They have no `held_bytes`; of a broker that does not tell its dirs' contents there is never any."""
+    """They have no `held_bytes`; of a broker that does not tell its dirs' contents there is never
+    any.
+    """
     hours = range(30)
     tables = [
-        log_dirs(hour, [(1, "/d", 3600 * hour if hour >= 4 else None, 10**9, DAY), (2, "/d", None, 100, 50)])
+        log_dirs(
+            hour,
+            [(1, "/d", 3600 * hour if hour >= 4 else None, 10**9, DAY), (2, "/d", None, 100, 50)],
+        )
         for hour in hours
     ]
     load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], pa.concat_tables(tables))
@@ -350,7 +423,13 @@ def test_growth_of_the_cluster_is_told_only_where_the_same_dirs_are() -> None:
 
 def wanted_partitions(*names: tuple[str, int]) -> pa.Table:
     found = [
-        {"topic": topic, "partition": partition, "replicas": [1], "adding_replicas": [], "removing_replicas": []}
+        {
+            "topic": topic,
+            "partition": partition,
+            "replicas": [1],
+            "adding_replicas": [],
+            "removing_replicas": [],
+        }
         for topic, partition in names
     ]
     return pa.Table.from_pylist(found, schema=PARTITIONS)
@@ -392,7 +471,8 @@ def test_percentiles_of_many_groups_are_those_of_each() -> None:
         mine = (groups == group) & np.isfinite(values)
         stood = np.repeat(values[mine], seconds[mine].astype(int))
         expected = [
-            np.percentile(stood, part, method="inverted_cdf") if len(stood) else np.nan for part in (50, 95, 100)
+            np.percentile(stood, part, method="inverted_cdf") if len(stood) else np.nan
+            for part in (50, 95, 100)
         ]
         assert found[group].tolist() == pytest.approx(expected, nan_ok=True)
 
@@ -400,8 +480,12 @@ def test_percentiles_of_many_groups_are_those_of_each() -> None:
 def test_a_made_up_cluster_over_weeks() -> None:
     load = loaded(*loads_of(story(brokers=6, snapshots=400)))
     assert len(load.brokers) == 6
-    assert len(load.disks) == 10  # of six brokers with two dirs each, every third has both on one disk
+    assert (
+        len(load.disks) == 10
+    )  # of six brokers with two dirs each, every third has both on one disk
     assert len(load.bytes_in_trace.at) == 200
     assert {len(disk.held.at) for disk in load.disks} == {60}
     assert sum(hot.share for hot in load.hot_topics) < 1
-    assert list(load.disks) == sorted(load.disks, key=lambda disk: 999 if disk.days_left is None else disk.days_left)
+    assert list(load.disks) == sorted(
+        load.disks, key=lambda disk: 999 if disk.days_left is None else disk.days_left
+    )

@@ -1,4 +1,6 @@
-"""The load section and the fleet page: all figures are shown, hostile names stay names, nothing is fetched or run."""
+"""The load section and the fleet page: all figures are shown, hostile names stay names, nothing is
+fetched or run.
+"""
 
 import csv
 import io
@@ -22,12 +24,19 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.reporting import small
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.html import render
-from counterpoise.reporting.load_section import DISKS_SHOWN, load_document, load_markdown, load_section
+from counterpoise.reporting.load_section import (
+    DISKS_SHOWN,
+    load_document,
+    load_markdown,
+    load_section,
+)
 from tests.loads import loads_of
 from tests.series import NO_TOPICS, Broker, rows, story
 
 NOW = datetime(2026, 12, 9, tzinfo=UTC)
-BREAKOUT = '"><img src=x onerror=alert(1)><script>alert(1)</script> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
+BREAKOUT = (
+    '"><img src=x onerror=alert(1)><script>alert(1)</script> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
+)
 
 
 class Page(HTMLParser):
@@ -83,7 +92,9 @@ def state(cluster: str = "demo", *, brokers: int = 6, snapshots: int = 30) -> Cl
     balance = leader_balance(told.table, NO_TOPICS, cluster=cluster)
     load = cluster_load(*loads_of(told, topic_count=5), cluster=cluster)
     assert balance is not None
-    return ClusterState(cluster, timedelta(minutes=7), balance, load, wanted_goal(balance, BalancePolicy()))
+    return ClusterState(
+        cluster, timedelta(minutes=7), balance, load, wanted_goal(balance, BalancePolicy())
+    )
 
 
 def fleet_of(*states: ClusterState) -> Fleet:
@@ -93,7 +104,11 @@ def fleet_of(*states: ClusterState) -> Fleet:
 def assert_harmless(html: str) -> None:
     page = Page(html)
     assert page.tags.isdisjoint({"script", "img", "iframe", "object", "link", "form"})
-    assert not [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)]
+    assert not [
+        attributes
+        for _, attributes in page.elements
+        if any(name.startswith("on") for name in attributes)
+    ]
     assert "49 $" not in page.text  # 7 * 7
     for attribute in ("src", "href", "xlink:href"):
         found = [a[attribute] or "" for _, a in page.elements if attribute in a]
@@ -139,7 +154,9 @@ def test_the_section_is_the_same_for_the_same_values_and_small(brokers: int) -> 
 
 def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
     table = pa.concat_tables([rows(0, [Broker(1), Broker(2)])])
-    load = cluster_load(table, *(part.slice(0, 0) for part in loads_of(story(snapshots=20))[1:]), cluster="demo")
+    load = cluster_load(
+        table, *(part.slice(0, 0) for part in loads_of(story(snapshots=20))[1:]), cluster="demo"
+    )
     assert load is not None
     text = Page(section(load)).text
     for sentence in (
@@ -190,18 +207,24 @@ def test_the_document_of_the_load_is_plain_json() -> None:
     document = json.loads(json.dumps(load_document(load)))
     assert document["bytes_in"]["p95"] == load.bytes_in.p95
     assert document["observed_at"].endswith("+00:00")
-    assert [disk["outlook"] for disk in document["disks"]] == [str(disk.outlook) for disk in load.disks]
+    assert [disk["outlook"] for disk in document["disks"]] == [
+        str(disk.outlook) for disk in load.disks
+    ]
 
 
 # -- small pictures
 
 
 def test_a_line_breaks_where_nothing_is_known() -> None:
-    drawn = small.spark(Trace((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (1, 2, None, 4, None, None), 9.0), label="x")
+    drawn = small.spark(
+        Trace((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (1, 2, None, 4, None, None), 9.0), label="x"
+    )
     root = ElementTree.fromstring(drawn)
     lines = [line.attrib["points"] for line in root.iter("polyline")]
     assert [len(line.split()) for line in lines] == [2]
-    assert len(list(root.iter("circle"))) == 2  # the point that stands alone, and the end of the line on it
+    assert (
+        len(list(root.iter("circle"))) == 2
+    )  # the point that stands alone, and the end of the line on it
     assert small.spark(Trace((), (), 0.0), label="x")
 
 
@@ -218,7 +241,9 @@ def test_bars_of_brokers_show_who_has_nothing() -> None:
 
 
 def test_a_disk_that_fills_soon_ends_at_the_line() -> None:
-    disk = next(disk for disk in made_up(36).disks if disk.days_left is not None and 1 < disk.days_left < 30)
+    disk = next(
+        disk for disk in made_up(36).disks if disk.days_left is not None and 1 < disk.days_left < 30
+    )
     root = ElementTree.fromstring(small.disk(disk, label="x"))
     ends = [circle for circle in root.iter("circle") if "alert" in circle.attrib["style"]]
     assert [float(circle.attrib["cy"]) for circle in ends] == [3.0]
@@ -232,7 +257,10 @@ def test_each_cluster_links_to_its_page_the_worst_first() -> None:
     states = [state("b"), replace(state("a"), age=timedelta(days=3)), ClusterState("never", None)]
     page = Page(fleet_report(fleet_of(*states)))
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
-    assert links == ["a/leader-balance.html", "b/leader-balance.html"]  # who was never analysed has no page
+    assert links == [
+        "a/leader-balance.html",
+        "b/leader-balance.html",
+    ]  # who was never analysed has no page
     assert page.text.index("never") < page.text.index("no snapshot for 3 d")
 
 
@@ -251,7 +279,11 @@ def test_a_fleet_of_any_size_is_one_small_page(count: int) -> None:
 def test_hostile_names_stay_names_in_all_forms() -> None:
     bad = state()
     assert bad.load is not None
-    found = fleet_of(replace(bad, cluster=BREAKOUT, load=hostile(bad.load), left_out=(LeftOut(BREAKOUT, BREAKOUT),)))
+    found = fleet_of(
+        replace(
+            bad, cluster=BREAKOUT, load=hostile(bad.load), left_out=(LeftOut(BREAKOUT, BREAKOUT),)
+        )
+    )
     html = fleet_report(found)
     assert_harmless(html)
     assert BREAKOUT in Page(html).text
@@ -273,7 +305,9 @@ def test_json_and_csv_have_the_figures_of_the_page() -> None:
     assert one.balance is not None
     assert one.load is not None
     assert document["leaders_max_minus_min"] == one.balance.latest.leaders.max_minus_min
-    assert document["bytes_in_per_second"] == one.load.bytes_in.now == int(row["bytes_in_per_second"])
+    assert (
+        document["bytes_in_per_second"] == one.load.bytes_in.now == int(row["bytes_in_per_second"])
+    )
     assert document["age_seconds"] == 420.0
     assert [finding["words"] for finding in document["findings"]] == row["why"].split("; ")
     assert never["leaders_max_minus_min"] is None
@@ -282,7 +316,9 @@ def test_json_and_csv_have_the_figures_of_the_page() -> None:
 
 def test_markdown_has_a_row_per_cluster() -> None:
     text = fleet_markdown(fleet_of(state("a"), state("b"), ClusterState("never", None)))
-    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:] == [
+    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][
+        2:
+    ] == [
         "never",
         "a",
         "b",

@@ -59,17 +59,24 @@ def pids_in(file: Path) -> list[int]:
 
 
 def start_daemon(tmp_path: Path) -> tuple[Process, int]:
-    process = start([sys.executable, "-c", DAEMON, tmp_path / "daemon"], log_path=tmp_path / "log", name="child")
+    process = start(
+        [sys.executable, "-c", DAEMON, tmp_path / "daemon"], log_path=tmp_path / "log", name="child"
+    )
     wait_until(lambda: bool(pids_in(tmp_path / "daemon")), "the daemon", 30, while_alive=process)
     return process, pids_in(tmp_path / "daemon")[0]
 
 
 def test_kill_9_of_the_parent_leaves_no_process_not_even_a_daemon(tmp_path: Path) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, tmp_path, DAEMON], env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", PARENT, tmp_path, DAEMON],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
-        wait_until(lambda: len(pids_in(tmp_path / "pids")) == 2 and bool(pids_in(tmp_path / "daemon")), "the tree", 30)
+        wait_until(
+            lambda: len(pids_in(tmp_path / "pids")) == 2 and bool(pids_in(tmp_path / "daemon")),
+            "the tree",
+            30,
+        )
         pids = pids_in(tmp_path / "pids") + pids_in(tmp_path / "daemon")
         assert all(map(alive, pids))
     finally:
@@ -100,7 +107,11 @@ def test_a_killed_keeper_takes_the_child_along(tmp_path: Path, started: list[Pro
 
 
 def test_exit_code_and_output_come_through(tmp_path: Path) -> None:
-    process = start(["sh", "-c", "echo out; echo err >&2; exit 7"], log_path=tmp_path / "a" / "log", name="shell")
+    process = start(
+        ["sh", "-c", "echo out; echo err >&2; exit 7"],
+        log_path=tmp_path / "a" / "log",
+        name="shell",
+    )
     assert process.wait(30) == 7
     assert (tmp_path / "a" / "log").read_text() == "out\nerr\n"
 
@@ -126,7 +137,9 @@ def test_stop_is_orderly_even_for_a_frozen_child(tmp_path: Path, started: list[P
     process.stop()
 
 
-def test_the_child_shares_neither_session_nor_pipes_with_us(tmp_path: Path, started: list[Process]) -> None:
+def test_the_child_shares_neither_session_nor_pipes_with_us(
+    tmp_path: Path, started: list[Process]
+) -> None:
     started.append(start(["sleep", "600"], log_path=tmp_path / "log", name="one"))
     assert os.getsid(started[0].pid) == started[0].pid
     start(["ls", "-l", "/proc/self/fd"], log_path=tmp_path / "files", name="two").wait(30)
@@ -135,13 +148,19 @@ def test_the_child_shares_neither_session_nor_pipes_with_us(tmp_path: Path, star
 
 
 def test_what_cannot_be_started_says_so_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ChildFailedError, match=r"server cannot be started: .*no-such-program: No such file"):
+    with pytest.raises(
+        ChildFailedError, match=r"server cannot be started: .*no-such-program: No such file"
+    ):
         start([tmp_path / "no-such-program"], log_path=tmp_path / "log", name="server")
 
 
 def test_waiting_for_a_dead_process_ends_with_its_last_words(tmp_path: Path) -> None:
-    process = start(["sh", "-c", "echo port is taken; exit 1"], log_path=tmp_path / "log", name="server")
-    with pytest.raises(ChildFailedError, match=r"waited for an answer, but server ended with 1(.|\n)*port is taken"):
+    process = start(
+        ["sh", "-c", "echo port is taken; exit 1"], log_path=tmp_path / "log", name="server"
+    )
+    with pytest.raises(
+        ChildFailedError, match=r"waited for an answer, but server ended with 1(.|\n)*port is taken"
+    ):
         wait_until(lambda: False, "an answer", 60, while_alive=process)
     with pytest.raises(ChildFailedError, match="in vain for a miracle"):
         wait_until(lambda: False, "a miracle", 0)

@@ -11,7 +11,7 @@ from counterpoise.model.overview import (
     peak_share,
     rate_warning,
 )
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why
+from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, MoveReason, RebalancePlan
 from counterpoise.model.request import Goal
 
 
@@ -22,10 +22,14 @@ def broker(broker_id: int, before: int, after: int, best: int) -> BrokerFigure:
 
 
 def plan(figures: tuple[BrokerFigure, ...] = (), moves: tuple[Move, ...] = ()) -> RebalancePlan:
-    return RebalancePlan("demo", "", "s", Goal.REBALANCE, (), "d", moves, figures, LowerBound(1, 100, 0))
+    return RebalancePlan(
+        "demo", "", "s", Goal.REBALANCE, (), "d", moves, figures, LowerBound(1, 100, 0)
+    )
 
 
-def move(partition: int, size: int, why: Why = Why.REPLICAS, rate: int | None = None) -> Move:
+def move(
+    partition: int, size: int, why: MoveReason = MoveReason.REPLICAS, rate: int | None = None
+) -> Move:
     return Move("orders", partition, "", (1, 2), (1, 3), 1, size, rate, why)
 
 
@@ -39,7 +43,11 @@ def test_brokers_that_are_to_have_none_do_not_count_afterwards() -> None:
 
 def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() -> None:
     figures = [broker(i, 100, 99, 99) for i in range(1, 31)]
-    figures[24], figures[4], figures[9] = broker(25, 0, 99, 99), broker(5, 150, 150, 99), broker(10, 110, 99, 99)
+    figures[24], figures[4], figures[9] = (
+        broker(25, 0, 99, 99),
+        broker(5, 150, 150, 99),
+        broker(10, 110, 99, 99),
+    )
     shown, others = brokers_to_show(figures, 3)
     assert [figure.broker_id for figure in shown] == [5, 10, 25]
     assert len(others) == 27
@@ -47,12 +55,16 @@ def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() ->
 
 
 def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -> None:
-    moves = (*(move(p, 10 * p) for p in range(1, 5)), move(9, 1, Why.RACKS), replace(move(8, 1), replicas_after=(2, 1)))
+    moves = (
+        *(move(p, 10 * p) for p in range(1, 5)),
+        move(9, 1, MoveReason.RACKS),
+        replace(move(8, 1), replicas_after=(2, 1)),
+    )
     shown, rest = largest_moves(plan(moves=moves), 2)
     assert [m.partition for m in shown] == [4, 3]
     assert [(r.why, r.partitions, r.replicas, r.bytes) for r in rest] == [
-        (Why.REPLICAS, 3, 2, 30),
-        (Why.RACKS, 1, 1, 1),
+        (MoveReason.REPLICAS, 3, 2, 30),
+        (MoveReason.RACKS, 1, 1, 1),
     ]
     assert largest_moves(plan(moves=moves), 6)[1] == ()
 
@@ -67,31 +79,50 @@ def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> No
 def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() -> None:
     busy = plan(moves=(move(0, 1, rate=4_000_000), move(1, 1, rate=3_000_000)))
     told = rate_warning(busy, 7_000_000) or ""
-    assert "producers write 7.0 MB/s to the partitions that broker 3 receives at once; take at least 8.8 MB/s" in told
+    assert (
+        "producers write 7.0 MB/s to the partitions that broker 3 receives at once; take at least 8.8 MB/s"
+        in told
+    )
     assert rate_warning(busy, 7_000_001) is None
     assert rate_warning(busy, 4_000_001, at_once=1) is None
     assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, at_once=1) or "")
     assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
-    assert [least_rate(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [0, 2, 8_800_000, 100_000_000]
+    assert [least_rate(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [
+        0,
+        2,
+        8_800_000,
+        100_000_000,
+    ]
 
 
 def test_a_leader_that_sends_to_many_has_to_keep_up_as_well() -> None:
-    drained = plan(moves=tuple(replace(move(p, 1, rate=2_000_000), replicas_after=(1, 3 + p)) for p in range(3)))
+    drained = plan(
+        moves=tuple(
+            replace(move(p, 1, rate=2_000_000), replicas_after=(1, 3 + p)) for p in range(3)
+        )
+    )
     assert busiest_inflow(drained) == Inflow(1, sends=True, bytes_per_second=6_000_000)
     assert "broker 1 sends at once" in (rate_warning(drained, 6_000_000) or "")
 
 
 def test_a_rate_with_room_is_four_fifths_of_what_the_busiest_link_has_left() -> None:
-    busy = replace(broker(1, 300, 200, 200), leaders_before=2, replicas_before=4, bytes_in_before=30_000_000)
+    busy = replace(
+        broker(1, 300, 200, 200), leaders_before=2, replicas_before=4, bytes_in_before=30_000_000
+    )
     calm = replace(busy, broker_id=2, bytes_in_before=10_000_000)
     made = plan(moves=(move(0, 1, rate=4_000_000),), figures=(busy, calm))
     # 4 partitions take in 40 MB/s: broker 1 takes in 30 as a leader, and 2 x 10 as a follower.
     assert rate_with_room(made, 125_000_000) == 60_000_000
     assert rate_with_room(made, 40_000_000) == 5_000_000, "no room at all: what the inflow needs"
-    assert rate_with_room(plan(moves=(move(0, 1),), figures=(broker(1, 300, 200, 200),)), 10**9) is None
+    assert (
+        rate_with_room(plan(moves=(move(0, 1),), figures=(broker(1, 300, 200, 200),)), 10**9)
+        is None
+    )
 
 
 def test_a_disk_is_fullest_with_the_old_copies_the_new_ones_and_all_other_files() -> None:
-    figure = replace(broker(1, 300, 200, 200), bytes_peak=500, disk_total_bytes=1000, disk_used_bytes=400)
+    figure = replace(
+        broker(1, 300, 200, 200), bytes_peak=500, disk_total_bytes=1000, disk_used_bytes=400
+    )
     assert peak_share(figure) == 0.6
     assert peak_share(broker(1, 300, 200, 200)) is None

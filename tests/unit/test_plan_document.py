@@ -7,16 +7,21 @@ import pytest
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_REPLICAS, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_REPLICAS,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import (
     BrokerFigure,
     Left,
     LowerBound,
     Move,
+    MoveReason,
     RebalancePlan,
     SettingBefore,
-    Why,
     fingerprint_of,
 )
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
@@ -59,14 +64,27 @@ def test_a_plan_reads_back_equal_and_writes_the_same_bytes() -> None:
 
 def test_an_edited_plan_is_refused() -> None:
     text = PLAN.to_json()
-    for edited in (text.replace("[4,2,3]", "[2,4,3]"), text.replace("{", '{"x": 1,', 1), text.replace("ä", "\\ud800")):
+    for edited in (
+        text.replace("[4,2,3]", "[2,4,3]"),
+        text.replace("{", '{"x": 1,', 1),
+        text.replace("ä", "\\ud800"),
+    ):
         with pytest.raises(InputError, match="edited after it was made"):
             RebalancePlan.from_json(edited)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": "something-else/2"}', '{"format"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "something-else/2"}',
+        '{"format"',
+        "[" * 100_000,
+        '{"a": NaN}',
+        '{"a": 1e999}',
+    ],
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^p\.json: not "):
@@ -78,10 +96,13 @@ def test_a_plan_that_was_cut_short_is_refused() -> None:
         RebalancePlan.from_json(PLAN.to_json()[:-20])
 
 
-@pytest.mark.parametrize("text", ['{"format": "counterpoise-plan/1"}', '{"format": "counterpoise-plan/99"}'])
+@pytest.mark.parametrize(
+    "text", ['{"format": "counterpoise-plan/1"}', '{"format": "counterpoise-plan/99"}']
+)
 def test_a_plan_of_another_format_says_so(text: str) -> None:
     with pytest.raises(
-        InputError, match=r"^p\.json: was made by another version .*counterpoise-plan/\d+.* new plan\.$"
+        InputError,
+        match=r"^p\.json: was made by another version .*counterpoise-plan/\d+.* new plan\.$",
     ):
         RebalancePlan.from_json(text, where="p.json")
 
@@ -91,7 +112,9 @@ def test_a_plan_of_another_version_is_refused_although_its_fingerprint_is_right(
     document = json.loads(PLAN.to_json())
     del document["fingerprint"], document[name]
     text = json.dumps(document | {"fingerprint": fingerprint_of(document)})
-    with pytest.raises(InputError, match=r"^old\.json: was made by another version .* Make a new plan\.$"):
+    with pytest.raises(
+        InputError, match=r"^old\.json: was made by another version .* Make a new plan\.$"
+    ):
         RebalancePlan.from_json(text, where="old.json")
 
 
@@ -106,13 +129,18 @@ def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
         replace(PLAN, left=Left()),
         replace(PLAN, replication_factor=2),
         replace(PLAN, settings_before=()),
-        replace(PLAN, moves=(replace(MOVE, why=Why.BYTES), *PLAN.moves[1:])),
+        replace(PLAN, moves=(replace(MOVE, why=MoveReason.BYTES), *PLAN.moves[1:])),
     ]
     assert len({PLAN.fingerprint, *(plan.fingerprint for plan in changed)}) == len(changed) + 1
 
 
 def test_what_a_move_copies_and_which_link_is_busiest() -> None:
-    assert (MOVE.adding, MOVE.removing, MOVE.copied_bytes, MOVE.changes_leader) == ((4,), (1,), 1000, True)
+    assert (MOVE.adding, MOVE.removing, MOVE.copied_bytes, MOVE.changes_leader) == (
+        (4,),
+        (1,),
+        1000,
+        True,
+    )
     assert PLAN.copied_bytes == 1000
     assert busiest_link_bytes(PLAN) == 1000
     assert PLAN.leader_changes == 1
@@ -123,7 +151,10 @@ def test_reassignment_json_and_the_way_back() -> None:
     back = from_reassignment_json(to_reassignment_json(PLAN, undo=True))
     assert forth[TopicPartition("orders", 0)] == (4, 2, 3)
     assert back[TopicPartition("orders", 0)] == (1, 2, 3)
-    assert json.loads(to_reassignment_json(replace(PLAN, moves=()))) == {"version": 1, "partitions": []}
+    assert json.loads(to_reassignment_json(replace(PLAN, moves=()))) == {
+        "version": 1,
+        "partitions": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -133,9 +164,18 @@ def test_reassignment_json_and_the_way_back() -> None:
         ([], 'no "partitions" list'),
         ({"version": 2, "partitions": []}, "version is 2"),
         ({"version": 1, "partitions": [{"topic": "a"}]}, "needs a topic"),
-        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}, "listed twice"),
-        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": []}]}, "one or more broker ids"),
-        ({"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2}, "a-0 is named twice"),
+        (
+            {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]},
+            "listed twice",
+        ),
+        (
+            {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": []}]},
+            "one or more broker ids",
+        ),
+        (
+            {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2},
+            "a-0 is named twice",
+        ),
     ],
 )
 def test_a_malformed_reassignment_is_refused(document: object, says: str) -> None:

@@ -1,11 +1,13 @@
-"""What keeps a plan small: budgets, gains that are too small to matter, scopes; and what topics get for free."""
+"""What keeps a plan small: budgets, gains that are too small to matter, scopes; and what topics get
+for free.
+"""
 
 from collections import Counter
 
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import RebalancePlan, Why
+from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
@@ -53,7 +55,10 @@ def test_a_budget_of_partitions_counts_changes_of_leader_too() -> None:
 
 
 def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
-    snapshot, request = GROWING, PlanRequest(Goal.ADD_BROKERS, (4,), budget=Budget(max_bytes=15_000))
+    snapshot, request = (
+        GROWING,
+        PlanRequest(Goal.ADD_BROKERS, (4,), budget=Budget(max_bytes=15_000)),
+    )
     for _ in range(10):
         plan = make_plan(snapshot, request)
         snapshot = executed(snapshot, plan)
@@ -79,7 +84,9 @@ def almost_even() -> ClusterSnapshot:
 def test_a_gain_that_nobody_would_notice_counts_as_balanced() -> None:
     plan = make_plan(almost_even(), PlanRequest(Goal.LEADERS))
     assert plan.is_empty and plan.reason.startswith("already balanced: ")
-    exact = make_plan(almost_even(), PlanRequest(Goal.LEADERS, policy=BalancePolicy(ignorable_permille=0)))
+    exact = make_plan(
+        almost_even(), PlanRequest(Goal.LEADERS, policy=BalancePolicy(ignorable_permille=0))
+    )
     assert len(exact.moves) == 1
 
 
@@ -94,7 +101,10 @@ def test_brokers_outside_the_scope_neither_give_nor_take_nor_change_what_they_le
     figures = {figure.broker_id: figure for figure in plan.figures}
     for broker_id in (1, 5):
         figure = figures[broker_id]
-        assert (figure.replicas_before, figure.leaders_before) == (figure.replicas_after, figure.leaders_after)
+        assert (figure.replicas_before, figure.leaders_before) == (
+            figure.replicas_after,
+            figure.leaders_after,
+        )
     assert judge(snapshot, plan).errors == ()
     assert [figures[b].replicas_after for b in (2, 3, 4)] == [27, 27, 26]
     assert all(not {1, 5} & {*move.adding, *move.removing} for move in plan.moves)
@@ -110,24 +120,42 @@ def test_only_topics_in_the_scope_move() -> None:
 def test_a_new_broker_gets_its_share_of_every_topic() -> None:
     snapshot = cluster(striped(240, 4, topics=3, factor=3), racks="1 2 3 4 5")
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (5,)))
-    held = Counter(key.topic for key, replicas in assignment_after(snapshot, plan).items() if 5 in replicas)
+    held = Counter(
+        key.topic for key, replicas in assignment_after(snapshot, plan).items() if 5 in replicas
+    )
     assert set(held.values()) == {48}
-    led = Counter(key.topic for key, replicas in assignment_after(snapshot, plan).items() if replicas[0] == 5)
+    led = Counter(
+        key.topic for key, replicas in assignment_after(snapshot, plan).items() if replicas[0] == 5
+    )
     assert max(led.values()) - min(led.values()) <= 1
 
 
 @pytest.mark.parametrize(("most_above", "moved"), [(None, 0), (3, 0), (0, 6)])
-def test_topics_alone_move_replicas_only_when_the_policy_asks(most_above: int | None, moved: int) -> None:
+def test_topics_alone_move_replicas_only_when_the_policy_asks(
+    most_above: int | None, moved: int
+) -> None:
     rows = [f"a-{n}: 1" for n in range(6)] + [f"b-{n}: 2" for n in range(6)]
     snapshot = cluster("\n".join(rows), racks="1 2")
-    plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE, policy=BalancePolicy(topics_max_above_share=most_above)))
+    plan = make_plan(
+        snapshot,
+        PlanRequest(Goal.REBALANCE, policy=BalancePolicy(topics_max_above_share=most_above)),
+    )
     assert plan.copied_replicas == moved
 
 
 def test_every_move_says_which_measure_it_serves() -> None:
-    snapshot = cluster("a-0: 1 2\na-1: 1 3\na-2: 1 3\na-3: 1 4\na-4: 1 3 @3", racks="1=a 2=a 3=b 4=b")
-    whys = {move.partition: move.why for move in make_plan(snapshot, PlanRequest(Goal.REBALANCE)).moves}
-    assert whys[0] is Why.RACKS
-    assert set(whys.values()) <= {Why.RACKS, Why.REPLICAS, Why.LEADERS, Why.PREFERRED}
+    snapshot = cluster(
+        "a-0: 1 2\na-1: 1 3\na-2: 1 3\na-3: 1 4\na-4: 1 3 @3", racks="1=a 2=a 3=b 4=b"
+    )
+    whys = {
+        move.partition: move.why for move in make_plan(snapshot, PlanRequest(Goal.REBALANCE)).moves
+    }
+    assert whys[0] is MoveReason.RACKS
+    assert set(whys.values()) <= {
+        MoveReason.RACKS,
+        MoveReason.REPLICAS,
+        MoveReason.LEADERS,
+        MoveReason.PREFERRED,
+    }
     drained = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (2,)))
-    assert {move.why for move in drained.moves if move.adding} == {Why.DRAIN}
+    assert {move.why for move in drained.moves if move.adding} == {MoveReason.DRAIN}

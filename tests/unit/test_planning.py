@@ -31,7 +31,11 @@ def leaders(snapshot: ClusterSnapshot, request: PlanRequest) -> list[int]:
 
 
 def test_three_partitions_on_three_brokers_lead_one_each() -> None:
-    assert leaders(cluster(topic("a", 3, "1 2 3"), racks="1 2 3"), PlanRequest(Goal.LEADERS)) == [1, 1, 1]
+    assert leaders(cluster(topic("a", 3, "1 2 3"), racks="1 2 3"), PlanRequest(Goal.LEADERS)) == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_three_partitions_on_four_brokers_leave_one_idle() -> None:
@@ -45,8 +49,12 @@ def test_eight_partitions_on_five_brokers() -> None:
 
 
 @pytest.mark.parametrize("new_rack", ["d", "a"])
-def test_a_fourth_broker_reaches_its_share_with_one_new_replica_per_partition(new_rack: str) -> None:
-    picture = "\n".join(f"t-{n}: {' '.join('123123'[n % 3 : n % 3 + 3])} size={1000 + 37 * n}" for n in range(60))
+def test_a_fourth_broker_reaches_its_share_with_one_new_replica_per_partition(
+    new_rack: str,
+) -> None:
+    picture = "\n".join(
+        f"t-{n}: {' '.join('123123'[n % 3 : n % 3 + 3])} size={1000 + 37 * n}" for n in range(60)
+    )
     snapshot = cluster(picture, racks=f"1=a 2=b 3=c 4={new_rack}")
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
     verdict = judge(snapshot, plan)
@@ -73,7 +81,9 @@ def test_bytes_copied_are_near_the_lower_bound() -> None:
 
 
 def test_draining_moves_only_what_is_on_the_broker() -> None:
-    snapshot = cluster(topic("a", 6, "1 2 3") + "\n" + topic("b", 6, "2 3 4"), racks="1=a 2=b 3=c 4=a")
+    snapshot = cluster(
+        topic("a", 6, "1 2 3") + "\n" + topic("b", 6, "2 3 4"), racks="1=a 2=b 3=c 4=a"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (4,)))
     verdict = judge(snapshot, plan)
     assert verdict.errors == ()
@@ -93,14 +103,18 @@ def test_leaders_keep_their_place_where_they_can_and_the_order_of_the_others() -
     snapshot = cluster("a-0: 1 2 3\na-1: 1 2 3 @2\na-2: 3 1 2", racks="1 2 3")
     plan = make_plan(snapshot, PlanRequest(Goal.LEADERS))
     # a-1 is led by 2 already: only its order has to follow. The others stay as they are.
-    assert [(move.topic_partition.partition, move.replicas_after) for move in plan.moves] == [(1, (2, 1, 3))]
+    assert [(move.topic_partition.partition, move.replicas_after) for move in plan.moves] == [
+        (1, (2, 1, 3))
+    ]
     assert plan.leader_changes == 0
 
 
 def test_a_partition_led_by_another_than_its_first_replica_is_elected() -> None:
     snapshot = cluster("a-0: 1 2 @2\na-1: 2 1 @2", racks="1 2")
     plan = make_plan(snapshot, PlanRequest(Goal.LEADERS))
-    assert [(move.replicas_before, move.replicas_after) for move in plan.moves] == [((1, 2), (1, 2))]
+    assert [(move.replicas_before, move.replicas_after) for move in plan.moves] == [
+        ((1, 2), (1, 2))
+    ]
 
 
 def test_rebalance_repairs_racks() -> None:
@@ -119,7 +133,11 @@ def test_racks_that_adding_cannot_cure_are_a_warning() -> None:
 
 def test_an_even_cluster_needs_nothing_and_says_so() -> None:
     snapshot = cluster("a-0: 1 2\na-1: 2 3\na-2: 3 1", racks="1 2 3")
-    for request in (PlanRequest(Goal.REBALANCE), PlanRequest(Goal.LEADERS), PlanRequest(Goal.ADD_BROKERS, (3,))):
+    for request in (
+        PlanRequest(Goal.REBALANCE),
+        PlanRequest(Goal.LEADERS),
+        PlanRequest(Goal.ADD_BROKERS, (3,)),
+    ):
         plan = make_plan(snapshot, request)
         assert plan.is_empty and plan.reason.startswith("already balanced: ")
 
@@ -128,17 +146,23 @@ def test_what_others_are_doing_is_left_alone_and_named() -> None:
     snapshot = cluster("a-0: 4 1 2 +4 -1\na-1: 1 2\na-2: 1 2\na-3: 1 2 @none", racks="1 2 3 4")
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
     assert {move.partition for move in plan.moves} <= {1, 2}
-    assert any("being reassigned already and left alone: a-0" in warning for warning in plan.warnings)
+    assert any(
+        "being reassigned already and left alone: a-0" in warning for warning in plan.warnings
+    )
     assert any("has no leader" in warning and "a-3" in warning for warning in plan.warnings)
 
 
-def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = [f"a-{n}: {'1' if n < 6 else '2'} size={1000 if n < 6 else 1}" for n in range(12)]
     snapshot, rounds = cluster("\n".join(rows), racks="1 2 3"), Mock(wraps=spread)
     monkeypatch.setattr(goals, "spread", rounds)
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4}
-    assert rounds.call_count == 1  # broker 2 gives and never takes, so its bytes stay where they are
+    assert (
+        rounds.call_count == 1
+    )  # broker 2 gives and never takes, so its bytes stay where they are
 
 
 def test_dead_brokers_receive_nothing_and_lead_nothing() -> None:
@@ -154,13 +178,19 @@ DEMO = cluster(topic("a", 4, "1 2"), racks="1 2 3 !4", name="demo")
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (PlanRequest(Goal.ADD_BROKERS, (9,)), "broker 9 is not registered in cluster demo; registered: 1, 2, 3, 4"),
+        (
+            PlanRequest(Goal.ADD_BROKERS, (9,)),
+            "broker 9 is not registered in cluster demo; registered: 1, 2, 3, 4",
+        ),
         (PlanRequest(Goal.ADD_BROKERS, (3, 3)), "broker 3 is listed twice"),
         (PlanRequest(Goal.ADD_BROKERS), "needs the brokers that were added"),
         (PlanRequest(Goal.LEADERS, (3,)), "takes no brokers"),
         (PlanRequest(Goal.ADD_BROKERS, (4,)), "broker 4 is fenced"),
         (PlanRequest(Goal.ADD_BROKERS, (1, 2, 3)), "names every live broker"),
-        (PlanRequest(Goal.REMOVE_BROKERS, (2, 3)), "1 live broker(s) would be left in cluster demo"),
+        (
+            PlanRequest(Goal.REMOVE_BROKERS, (2, 3)),
+            "1 live broker(s) would be left in cluster demo",
+        ),
     ],
 )
 def test_a_request_that_does_not_fit_is_an_input_error(request_: PlanRequest, message: str) -> None:
@@ -171,7 +201,9 @@ def test_a_request_that_does_not_fit_is_an_input_error(request_: PlanRequest, me
 
 def test_what_must_stay_where_it_is_cannot_be_drained() -> None:
     request = PlanRequest(Goal.REMOVE_BROKERS, (2,), BalancePolicy(excluded_topics=("a",)))
-    with pytest.raises(RefusedError, match="broker 2 cannot be emptied: 4 partitions have replicas") as caught:
+    with pytest.raises(
+        RefusedError, match="broker 2 cannot be emptied: 4 partitions have replicas"
+    ) as caught:
         make_plan(DEMO, request)
     assert "take the topics out of excluded_topics" in str(caught.value)
     moving = cluster("a-0: 1 2 3 +3 -2", racks="1 2 3")
@@ -187,7 +219,9 @@ def test_undo_gives_the_assignment_back() -> None:
 
 
 def test_the_same_input_gives_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
-    picture = "\n".join(f"t{n % 7}-{n}: {1 + n % 3} {1 + (n + 1) % 3} size={n * 31 % 97}" for n in range(200))
+    picture = "\n".join(
+        f"t{n % 7}-{n}: {1 + n % 3} {1 + (n + 1) % 3} size={n * 31 % 97}" for n in range(200)
+    )
     document = tmp_path / "cluster.json"
     document.write_text(json.dumps(to_document(cluster(picture, racks="1=a 2=b 3=c 4=d"))))
     script = (

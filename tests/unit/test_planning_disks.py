@@ -1,4 +1,6 @@
-"""Disks: what a plan knows of them, shares by their size, and no log dir filled past the limit on the way."""
+"""Disks: what a plan knows of them, shares by their size, and no log dir filled past the limit on
+the way.
+"""
 
 import json
 import random
@@ -29,11 +31,16 @@ def headroom(disks: str, limit_percent: int = 85) -> dict[int, int]:
 
 
 def disk_bytes(disks: str) -> list[int]:
-    return [int(total) for total in read_cluster(cluster(racks="1 2 3", disks=disks), BalancePolicy()).disk_bytes]
+    return [
+        int(total)
+        for total in read_cluster(cluster(racks="1 2 3", disks=disks), BalancePolicy()).disk_bytes
+    ]
 
 
 def topic(name: str, rows: list[tuple[str, int]]) -> str:
-    return "\n".join(f"{name}-{number}: {replicas} size={size}" for number, (replicas, size) in enumerate(rows))
+    return "\n".join(
+        f"{name}-{number}: {replicas} size={size}" for number, (replicas, size) in enumerate(rows)
+    )
 
 
 def arriving(plan: RebalancePlan) -> Counter[int]:
@@ -44,8 +51,12 @@ def arriving(plan: RebalancePlan) -> Counter[int]:
     return received
 
 
-def overfilled(snapshot: ClusterSnapshot, plan: RebalancePlan, limit_percent: int = 85) -> list[str]:
-    """Log dirs past the limit if all that a broker receives comes into that one, and nothing has left it yet."""
+def overfilled(
+    snapshot: ClusterSnapshot, plan: RebalancePlan, limit_percent: int = 85
+) -> list[str]:
+    """Log dirs past the limit if all that a broker receives comes into that one, and nothing has
+    left it yet.
+    """
     received = arriving(plan)
     return [
         f"{row['log_dir']} of broker {row['broker_id']}: {used} + {received[row['broker_id']]} of {row['total_bytes']}"
@@ -57,7 +68,10 @@ def overfilled(snapshot: ClusterSnapshot, plan: RebalancePlan, limit_percent: in
 
 
 def speaks_of_disks(plan: RebalancePlan, broker_id: int) -> bool:
-    return any(names_disks(text) and re.search(rf"\b{broker_id}\b", text) for text in (*plan.warnings, plan.reason))
+    return any(
+        names_disks(text) and re.search(rf"\b{broker_id}\b", text)
+        for text in (*plan.warnings, plan.reason)
+    )
 
 
 def names_disks(text: str) -> bool:
@@ -103,8 +117,13 @@ def of_two_sizes(*, last_tells: bool = True) -> ClusterSnapshot:
     held: Counter[int] = Counter()
     for replicas, size in rows:
         held.update({int(word): size for word in replicas.split()})
-    totals = {broker_id: TB if broker_id <= 3 else 2 * TB for broker_id in range(1, 7 if last_tells else 6)}
-    disks = " ".join(f"{broker_id}={held[broker_id]}/{total}" for broker_id, total in totals.items())
+    totals = {
+        broker_id: TB if broker_id <= 3 else 2 * TB
+        for broker_id in range(1, 7 if last_tells else 6)
+    }
+    disks = " ".join(
+        f"{broker_id}={held[broker_id]}/{total}" for broker_id, total in totals.items()
+    )
     return cluster(topic("t", rows), racks="1 2 3 4 5 6", disks=disks)
 
 
@@ -117,19 +136,26 @@ def test_brokers_with_disks_of_two_sizes_hold_bytes_in_that_ratio_and_replicas_e
     shares = {broker_id: total / 9 * (1 if broker_id <= 3 else 2) for broker_id in range(1, 7)}
     assert {b: held for b, held in verdict.bytes_held.items() if not nearly(held, shares[b])} == {}
     assert verdict.replicas_max_minus_min <= 1
-    assert all(nearly(figure.bytes_best, shares[figure.broker_id], percent=1) for figure in plan.figures)
+    assert all(
+        nearly(figure.bytes_best, shares[figure.broker_id], percent=1) for figure in plan.figures
+    )
     assert overfilled(snapshot, plan) == []
 
 
 def test_a_disk_that_is_not_told_makes_all_shares_equal() -> None:
-    verdict = judge(snapshot := of_two_sizes(last_tells=False), make_plan(snapshot, PlanRequest(Goal.REBALANCE)))
+    verdict = judge(
+        snapshot := of_two_sizes(last_tells=False), make_plan(snapshot, PlanRequest(Goal.REBALANCE))
+    )
     mean = sum(verdict.bytes_held.values()) / 6
     assert all(nearly(held, mean) for held in verdict.bytes_held.values())
 
 
 def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes() -> None:
     chance = random.Random(5)
-    rows = [(" ".join(map(str, chance.sample(range(1, 5), 2))), chance.randrange(1, 20) ** 2) for _ in range(300)]
+    rows = [
+        (" ".join(map(str, chance.sample(range(1, 5), 2))), chance.randrange(1, 20) ** 2)
+        for _ in range(300)
+    ]
     disks = "1=20000/100000 2=20000/100000 3=20000/100000 4=20000/100000 5=0/200000"
     snapshot = cluster(topic("t", rows), racks="1 2 3 4 5", disks=disks)
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (5,)))
@@ -142,14 +168,20 @@ def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes() -> None:
 def test_brokers_whose_disks_are_in_the_ratio_of_their_bytes_are_already_balanced() -> None:
     """Small replicas on the small disks, large ones on the large: nothing to gain, nothing to copy."""
     rows = [(f"{number % 2 + 1} {number % 2 + 3}", 100) for number in range(40)]
-    rows += [("1 2", 100)] * 20 + [("3 4", 400)] * 20  # 1 and 2: 40 replicas, 4,000; 3 and 4: 40 replicas, 10,000
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/100000 4=0/100000")
+    rows += [("1 2", 100)] * 20 + [
+        ("3 4", 400)
+    ] * 20  # 1 and 2: 40 replicas, 4,000; 3 and 4: 40 replicas, 10,000
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/100000 4=0/100000"
+    )
     assert make_plan(snapshot, PlanRequest(Goal.REBALANCE)).copied_replicas == 0
 
 
 def test_replicas_stay_even_where_sizes_allow_no_ratio() -> None:
     rows = [(f"{number % 4 + 1} {(number + 1) % 4 + 1}", 100) for number in range(40)]
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/80000 4=0/80000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=0/40000 2=0/40000 3=0/80000 4=0/80000"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
     assert plan.copied_replicas == 0
     assert any("bytes" in text for text in plan.warnings)
@@ -160,7 +192,9 @@ def test_replicas_stay_even_where_sizes_allow_no_ratio() -> None:
 
 def test_a_new_broker_takes_no_more_than_its_disk_allows_and_the_plan_says_so() -> None:
     rows = [(f"{number % 3 + 1} {(number + 1) % 3 + 1}", 100) for number in range(60)]
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=4000/9000 2=4000/9000 3=4000/9000 4=7000/9000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=4000/9000 2=4000/9000 3=4000/9000 4=7000/9000"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
     assert judge(snapshot, plan).errors == ()
     assert 500 <= arriving(plan)[4] <= 650  # its share would be 3,000
@@ -169,14 +203,18 @@ def test_a_new_broker_takes_no_more_than_its_disk_allows_and_the_plan_says_so() 
 
 def test_replicas_of_a_removed_broker_go_where_there_is_room() -> None:
     rows = [("1", 100)] * 8 + [(str(2 + number % 3), 100) for number in range(24)]
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=800/9000 2=7600/9000 3=800/9000 4=800/9000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=800/9000 2=7600/9000 3=800/9000 4=800/9000"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (1,)))
     assert judge(snapshot, plan).errors == ()
     assert arriving(plan)[2] == 0
     assert arriving(plan)[3] + arriving(plan)[4] == 800
 
 
-def test_a_broker_that_cannot_be_emptied_for_lack_of_room_is_an_answer_that_names_the_disks() -> None:
+def test_a_broker_that_cannot_be_emptied_for_lack_of_room_is_an_answer_that_names_the_disks() -> (
+    None
+):
     rows = [("1", 100)] * 8 + [("2", 100), ("3", 100)]
     snapshot = cluster(topic("t", rows), racks="1 2 3", disks="1=800/9000 2=7400/9000 3=7400/9000")
     try:
@@ -190,7 +228,9 @@ def test_a_broker_that_cannot_be_emptied_for_lack_of_room_is_an_answer_that_name
 
 def test_rebalance_sends_nothing_to_a_broker_that_others_files_have_filled() -> None:
     rows = [("1", 100)] * 30 + [("2", 100)] * 30 + [("3", 100)] * 3
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=3000/9000 2=3000/9000 3=8000/9000 4=0/9000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=3000/9000 2=3000/9000 3=8000/9000 4=0/9000"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.REBALANCE))
     assert judge(snapshot, plan).errors == ()
     assert arriving(plan)[3] == 0
@@ -200,7 +240,9 @@ def test_rebalance_sends_nothing_to_a_broker_that_others_files_have_filled() -> 
 
 def test_the_dead_are_replaced_where_there_is_room() -> None:
     rows = [("1 2", 100)] * 8 + [("3 4", 100)] * 8
-    snapshot = cluster(topic("t", rows), racks="1 !2 3 4", disks="1=800/9000 3=7500/9000 4=800/9000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 !2 3 4", disks="1=800/9000 3=7500/9000 4=800/9000"
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.REPAIR))
     assert judge(snapshot, plan).errors == ()
     assert not any(2 in move.replicas_after for move in plan.moves)
@@ -220,16 +262,23 @@ def test_the_worst_log_dir_holds_a_new_broker_back_though_another_has_room() -> 
 
 def test_the_limit_is_the_policys() -> None:
     rows = [(f"{number % 3 + 1} {(number + 1) % 3 + 1}", 100) for number in range(60)]
-    snapshot = cluster(topic("t", rows), racks="1 2 3 4", disks="1=4000/9000 2=4000/9000 3=4000/9000 4=0/9000")
+    snapshot = cluster(
+        topic("t", rows), racks="1 2 3 4", disks="1=4000/9000 2=4000/9000 3=4000/9000 4=0/9000"
+    )
     for limit in (20, 85):
-        plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,), policy=BalancePolicy(disk_limit_percent=limit)))
+        plan = make_plan(
+            snapshot,
+            PlanRequest(Goal.ADD_BROKERS, (4,), policy=BalancePolicy(disk_limit_percent=limit)),
+        )
         assert nearly(arriving(plan)[4], min(3000, 90 * limit))
         assert overfilled(snapshot, plan, limit) == []
         assert speaks_of_disks(plan, 4) == (limit == 20)
 
 
 def by_chance(seed: int) -> ClusterSnapshot:
-    """Racks or none, one to three log dirs per broker, some of them nearly full or offline, sizes of all kinds."""
+    """Racks or none, one to three log dirs per broker, some of them nearly full or offline, sizes
+    of all kinds.
+    """
     chance = random.Random(seed)
     count = chance.randrange(5, 9)
     idle = chance.randrange(0, 2)
@@ -245,7 +294,10 @@ def by_chance(seed: int) -> ClusterSnapshot:
     words = []
     for broker_id in range(1, count + 1):
         parts = chance.randrange(1, 4)
-        dirs = [f"{used}/{int(used * chance.uniform(1.05, 4)) + 500}" for used in [held[broker_id] // parts] * parts]
+        dirs = [
+            f"{used}/{int(used * chance.uniform(1.05, 4)) + 500}"
+            for used in [held[broker_id] // parts] * parts
+        ]
         if parts > 1 and chance.random() < 0.3:
             dirs[0] = "!"
         if chance.random() < 0.8 and broker_id != dead:
@@ -254,7 +306,9 @@ def by_chance(seed: int) -> ClusterSnapshot:
     return cluster(topic("t", partitions), racks=" ".join(marks), disks=" ".join(words))
 
 
-@pytest.mark.parametrize("goal", [Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE, Goal.REPAIR])
+@pytest.mark.parametrize(
+    "goal", [Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE, Goal.REPAIR]
+)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_log_dir_is_filled_past_the_limit_whatever_the_goal(goal: Goal, seed: int) -> None:
     snapshot = by_chance(seed)
@@ -270,6 +324,9 @@ def test_no_log_dir_is_filled_past_the_limit_whatever_the_goal(goal: Goal, seed:
 def test_replicas_that_are_added_stay_within_the_limit() -> None:
     rows = [(str(number % 3 + 1), 100) for number in range(30)]
     snapshot = cluster(topic("t", rows), racks="1 2 3", disks="1=1000/9000 2=1000/9000 3=7500/9000")
-    plan = make_plan(snapshot, PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=2))
+    plan = make_plan(
+        snapshot,
+        PlanRequest(Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=2),
+    )
     assert arriving(plan)[3] <= 100
     assert overfilled(snapshot, plan) == []

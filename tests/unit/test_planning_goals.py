@@ -20,7 +20,9 @@ ALL = Scope(topics=("*",))
 
 
 def planned(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
-    """A plan that the judge and the rules find no fault with, and after which there is nothing left to do."""
+    """A plan that the judge and the rules find no fault with, and after which there is nothing left
+    to do.
+    """
     plan = make_plan(snapshot, request)
     assert judge(snapshot, plan).errors == ()
     assert find_violations(plan, snapshot, request.policy) == ()
@@ -30,7 +32,9 @@ def planned(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
 
 
 def resized(snapshot: ClusterSnapshot, factor: int, scope: Scope = ALL) -> RebalancePlan:
-    return planned(snapshot, PlanRequest(Goal.REPLICATION_FACTOR, scope=scope, replication_factor=factor))
+    return planned(
+        snapshot, PlanRequest(Goal.REPLICATION_FACTOR, scope=scope, replication_factor=factor)
+    )
 
 
 def after(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[str, tuple[int, ...]]:
@@ -44,9 +48,14 @@ def sets_after(snapshot: ClusterSnapshot, plan: RebalancePlan) -> dict[str, set[
 def with_isr(snapshot: ClusterSnapshot, isr: Mapping[str, list[int]]) -> ClusterSnapshot:
     """The snapshot with these in-sync replicas by partition; all of them elsewhere."""
     partitions = snapshot.partitions
-    told = [isr.get(f"{row['topic']}-{row['partition']}", row["replicas"]) for row in partitions.to_pylist()]
+    told = [
+        isr.get(f"{row['topic']}-{row['partition']}", row["replicas"])
+        for row in partitions.to_pylist()
+    ]
     at = partitions.schema.get_field_index("isr")
-    changed = partitions.set_column(at, partitions.schema.field(at), pa.array(told, partitions.schema.field(at).type))
+    changed = partitions.set_column(
+        at, partitions.schema.field(at), pa.array(told, partitions.schema.field(at).type)
+    )
     return replace(snapshot, tables={**snapshot.tables, "partitions": changed})
 
 
@@ -64,7 +73,10 @@ def test_a_demoted_broker_leads_nothing_keeps_its_replicas_and_comes_last() -> N
     plan = planned(snapshot, PlanRequest(Goal.DEMOTE_BROKERS, (1,)))
     # a-1 is led by broker 1 though 2 is preferred; a-2 and a-3 are none of its business.
     assert {move.partition for move in plan.moves} == {0, 1}
-    assert {str(m.topic_partition): m.replicas_after[-1] for m in plan.moves} == {"a-0": 1, "a-1": 1}
+    assert {str(m.topic_partition): m.replicas_after[-1] for m in plan.moves} == {
+        "a-0": 1,
+        "a-1": 1,
+    }
     assert judge(snapshot, plan).leaders == {1: 0, 2: 2, 3: 2}
     assert plan.lower_bound == LowerBound(0, 0, 0)
 
@@ -75,7 +87,9 @@ def test_what_only_a_demoted_broker_can_lead_stays_with_it_and_is_named() -> Non
     assert [move.partition for move in plan.moves] == [1]
     assert any("a-0, a-2" in warning for warning in plan.warnings)
     left = make_plan(executed(snapshot, plan), PlanRequest(Goal.DEMOTE_BROKERS, (1,)))
-    assert left.reason.startswith("cannot, because no other live replica may lead the 2 partition(s)")
+    assert left.reason.startswith(
+        "cannot, because no other live replica may lead the 2 partition(s)"
+    )
 
 
 def test_demoting_twice_is_already_done() -> None:
@@ -89,7 +103,10 @@ def test_demoting_twice_is_already_done() -> None:
 def test_new_replicas_go_where_the_partition_has_fewest_and_no_other_replica_moves() -> None:
     snapshot = cluster(rotated("a", 8, "1 2 3 4", 2), racks="1=a 2=b 3=a 4=b 5=c 6=c")
     plan = resized(snapshot, 3)
-    assert all(len(move.adding) == 1 and not move.removing and set(move.adding) <= {5, 6} for move in plan.moves)
+    assert all(
+        len(move.adding) == 1 and not move.removing and set(move.adding) <= {5, 6}
+        for move in plan.moves
+    )
     assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4, 4: 4, 5: 4, 6: 4}
     assert plan.copied_bytes == plan.lower_bound.bytes == sum(range(1000, 1008))
     back = executed(executed(snapshot, plan), plan, undo=True)
@@ -109,23 +126,31 @@ def test_racks_that_are_few_or_uneven_share_replicas_as_evenly_as_they_can(
 ) -> None:
     snapshot = cluster(rotated("a", 10, "1 2 3 4 5", 1), racks=racks)
     for replicas in after(snapshot, resized(snapshot, factor)).values():
-        assert {rack: [snapshot.racks[b] for b in replicas].count(rack) for rack in per_rack} == per_rack
+        assert {
+            rack: [snapshot.racks[b] for b in replicas].count(rack) for rack in per_rack
+        } == per_rack
 
 
 def test_counts_topics_and_bytes_come_out_even() -> None:
-    picture = "\n".join(rotated(topic, 12, "1 2 3 4 5 6", 1, size) for topic, size in (("a", 100), ("b", 90_000)))
+    picture = "\n".join(
+        rotated(topic, 12, "1 2 3 4 5 6", 1, size) for topic, size in (("a", 100), ("b", 90_000))
+    )
     snapshot = cluster(picture, racks="1=a 2=b 3=c 4=a 5=b 6=c")
     plan = resized(snapshot, 2)
     verdict, replicas = judge(snapshot, plan), after(snapshot, plan)
     assert set(verdict.replicas.values()) == {8}
     for topic in "ab":
-        assert [sum(b in r for key, r in replicas.items() if key[0] == topic) for b in range(1, 7)] == [4] * 6
+        assert [
+            sum(b in r for key, r in replicas.items() if key[0] == topic) for b in range(1, 7)
+        ] == [4] * 6
     mean = sum(verdict.bytes_held.values()) / 6
     assert all(abs(held - mean) <= 0.05 * mean for held in verdict.bytes_held.values())
 
 
 def test_counts_are_even_though_partition_by_partition_they_would_not_be() -> None:
-    snapshot = cluster("\n".join(f"a-{n}: 1" for n in range(6)) + "\nb-0: 2\nb-1: 3\nb-2: 4", racks="1 2 3 4")
+    snapshot = cluster(
+        "\n".join(f"a-{n}: 1" for n in range(6)) + "\nb-0: 2\nb-1: 3\nb-2: 4", racks="1 2 3 4"
+    )
     assert sorted(judge(snapshot, resized(snapshot, 2)).replicas.values()) == [4, 4, 4, 6]
 
 
@@ -133,13 +158,21 @@ def test_nothing_is_added_where_nobody_leads_or_no_disk_has_room() -> None:
     snapshot = cluster("a-0: 1\na-1: 1 @none", racks="1 2")
     plan = resized(snapshot, 2)
     assert [move.partition for move in plan.moves] == [0]
-    assert any("a-1" in warning and "without a leader to copy from" in warning for warning in plan.warnings)
-    full = cluster("a-0: 1 size=50\na-1: 1 size=500", racks="1 2 3", disks="1=0/9999 2=800/1000 3=801/1000")
+    assert any(
+        "a-1" in warning and "without a leader to copy from" in warning for warning in plan.warnings
+    )
+    full = cluster(
+        "a-0: 1 size=50\na-1: 1 size=500", racks="1 2 3", disks="1=0/9999 2=800/1000 3=801/1000"
+    )
     plan = resized(full, 2)
     assert sets_after(full, plan) == {"a-0": {1, 2}, "a-1": {1}}
     assert any("a-1" in warning and "has room" in warning for warning in plan.warnings)
-    none = make_plan(executed(full, plan), PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=2))
-    assert none.reason.startswith("cannot, because 1 partition (a-1) is for which no other live broker in scope has")
+    none = make_plan(
+        executed(full, plan), PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=2)
+    )
+    assert none.reason.startswith(
+        "cannot, because 1 partition (a-1) is for which no other live broker in scope has"
+    )
 
 
 # -- fewer replicas
@@ -164,7 +197,9 @@ def test_in_sync_replicas_stay_before_racks_and_dead_brokers_go_first() -> None:
 def test_an_in_sync_replica_is_not_taken_for_one_that_the_scope_protects() -> None:
     snapshot = cluster("a-0: 1 2 3", racks="1 2 !3")
     request = PlanRequest(
-        Goal.REPLICATION_FACTOR, scope=Scope(topics=("a",), excluded_broker_ids=(3,)), replication_factor=2
+        Goal.REPLICATION_FACTOR,
+        scope=Scope(topics=("a",), excluded_broker_ids=(3,)),
+        replication_factor=2,
     )
     plan = make_plan(snapshot, request)
     assert plan.moves == () and "with too few replicas on brokers in scope" in plan.reason
@@ -181,7 +216,11 @@ def test_the_fullest_brokers_give_up_what_is_taken_away() -> None:
 def test_partitions_with_too_few_and_too_many_replicas_meet() -> None:
     snapshot = cluster("a-0: 1 2 3\na-1: 1\nb-0: 1 2", racks="1 2 3 4")
     plan = resized(snapshot, 2, Scope(topics=("a",)))
-    assert {name: len(replicas) for name, replicas in after(snapshot, plan).items()} == {"a-0": 2, "a-1": 2, "b-0": 2}
+    assert {name: len(replicas) for name, replicas in after(snapshot, plan).items()} == {
+        "a-0": 2,
+        "a-1": 2,
+        "b-0": 2,
+    }
     assert {move.topic for move in plan.moves} == {"a"}
     assert plan.lower_bound.replicas == plan.copied_replicas == 1
 
@@ -199,9 +238,14 @@ def test_replicas_on_dead_brokers_are_copied_anew_and_nothing_else_is() -> None:
 def test_repair_can_be_limited_to_some_of_the_dead() -> None:
     snapshot = cluster("a-0: 1 4\na-1: 2 5", racks="1 2 3 !4 !5")
     plan = planned(snapshot, PlanRequest(Goal.REPAIR, (4,)))
-    assert {name: 5 in replicas for name, replicas in after(snapshot, plan).items()} == {"a-0": False, "a-1": True}
+    assert {name: 5 in replicas for name, replicas in after(snapshot, plan).items()} == {
+        "a-0": False,
+        "a-1": True,
+    }
     assert plan.lower_bound.replicas == 1
-    with pytest.raises(InputError, match="broker 1 is live, and goal repair is for brokers that are not"):
+    with pytest.raises(
+        InputError, match="broker 1 is live, and goal repair is for brokers that are not"
+    ):
         make_plan(snapshot, PlanRequest(Goal.REPAIR, (1, 4)))
 
 
@@ -211,7 +255,9 @@ def test_brokers_that_only_lists_of_replicas_still_name_are_dead_too() -> None:
     snapshot = replace(known, tables={**known.tables, "brokers": brokers})
     for request in (PlanRequest(Goal.REPAIR), PlanRequest(Goal.REPAIR, (9,))):
         assert sets_after(snapshot, make_plan(snapshot, request))["a-0"] in ({1, 2}, {1, 3})
-    with pytest.raises(InputError, match="broker 9 still in lists of replicas: goal repair makes these anew"):
+    with pytest.raises(
+        InputError, match="broker 9 still in lists of replicas: goal repair makes these anew"
+    ):
         make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (9,)))
 
 
@@ -219,8 +265,16 @@ def test_brokers_that_only_lists_of_replicas_still_name_are_dead_too() -> None:
     ("picture", "racks", "reason"),
     [
         ("a-0: 1 2", "1 2 3", "already done: no replica is on a broker that is dead"),
-        ("a-0: 1 2 @none\na-1: 2 3", "!1 2 3", "cannot, because 1 partition (a-0) is without a leader to copy from"),
-        ("a-0: 2 1 3", "!1 2 3", "cannot, because 1 partition (a-0) is for which no other live broker in scope"),
+        (
+            "a-0: 1 2 @none\na-1: 2 3",
+            "!1 2 3",
+            "cannot, because 1 partition (a-0) is without a leader to copy from",
+        ),
+        (
+            "a-0: 2 1 3",
+            "!1 2 3",
+            "cannot, because 1 partition (a-0) is for which no other live broker in scope",
+        ),
     ],
 )
 def test_nothing_to_repair_is_an_answer(picture: str, racks: str, reason: str) -> None:
@@ -239,8 +293,15 @@ def test_nothing_to_repair_is_an_answer(picture: str, racks: str, reason: str) -
         PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=3),
     ],
 )
-def test_replicas_beside_a_dead_one_are_left_to_repair_since_no_copy_of_theirs_could_end(request_: PlanRequest) -> None:
-    rows = [*(f"a-{n}: {'1 2' if n % 2 else '2 1'}" for n in range(6)), "b-0: 1 4", "b-1: 1 4", "b-2: 2 4 @2"]
+def test_replicas_beside_a_dead_one_are_left_to_repair_since_no_copy_of_theirs_could_end(
+    request_: PlanRequest,
+) -> None:
+    rows = [
+        *(f"a-{n}: {'1 2' if n % 2 else '2 1'}" for n in range(6)),
+        "b-0: 1 4",
+        "b-1: 1 4",
+        "b-2: 2 4 @2",
+    ]
     snapshot = cluster("\n".join(rows), racks="1 2 3 !4")
     plan = planned(snapshot, request_)
     assert plan.copied_replicas
@@ -268,13 +329,19 @@ def test_a_raise_that_has_to_wait_for_repair_says_so() -> None:
 
 def test_a_drained_topic_is_spread_before_bytes_are() -> None:
     picture = "\n".join(f"{topic}-{n}: 4 size=1000" for topic in "abc" for n in range(3))
-    plan = planned(snapshot := cluster(picture, racks="1 2 3 4"), PlanRequest(Goal.REMOVE_BROKERS, (4,)))
+    plan = planned(
+        snapshot := cluster(picture, racks="1 2 3 4"), PlanRequest(Goal.REMOVE_BROKERS, (4,))
+    )
     held = after(snapshot, plan)
     assert all({held[f"{topic}-{n}"][0] for n in range(3)} == {1, 2, 3} for topic in "abc")
 
 
 def test_a_broker_whose_replicas_fit_nowhere_cannot_be_emptied() -> None:
-    snapshot = cluster("orders-3: 3 size=400\na-0: 3 size=10", racks="1 2 3", disks="1=500/1000 2=500/1000 3=410/1000")
+    snapshot = cluster(
+        "orders-3: 3 size=400\na-0: 3 size=10",
+        racks="1 2 3",
+        disks="1=500/1000 2=500/1000 3=410/1000",
+    )
     message = r"broker 3 cannot be emptied: orders-3 \(400 B\) fits on no broker below 85 % full"
     with pytest.raises(RefusedError, match=message):
         make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (3,)))
@@ -283,7 +350,9 @@ def test_a_broker_whose_replicas_fit_nowhere_cannot_be_emptied() -> None:
 def test_room_is_made_by_sending_replicas_to_another_broker() -> None:
     # Broker 2 gets a-0 first, but has to have a-2, which 1 has already: so a-0 goes on to 1.
     snapshot = cluster(
-        "a-0: 3 size=300\na-1: 3 size=250\na-2: 3 1 size=290", racks="1 2 3", disks="1=0/353 2=0/642 3=840/2000"
+        "a-0: 3 size=300\na-1: 3 size=250\na-2: 3 1 size=290",
+        racks="1 2 3",
+        disks="1=0/353 2=0/642 3=840/2000",
     )
     plan = planned(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (3,)))
     assert sets_after(snapshot, plan) == {"a-0": {1}, "a-1": {2}, "a-2": {2, 1}}
@@ -291,9 +360,13 @@ def test_room_is_made_by_sending_replicas_to_another_broker() -> None:
 
 def test_what_nobody_leads_cannot_be_drained_but_its_topic_can_be_left_out() -> None:
     snapshot = cluster("a-0: 1 2 @none\nb-0: 2 1", racks="1 2 3 4")
-    with pytest.raises(RefusedError, match=r"1 partition has a replica \(a-0\) there and no leader to copy from"):
+    with pytest.raises(
+        RefusedError, match=r"1 partition has a replica \(a-0\) there and no leader to copy from"
+    ):
         make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (2,)))
-    plan = planned(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (2,), scope=Scope(excluded_topics=("a",))))
+    plan = planned(
+        snapshot, PlanRequest(Goal.REMOVE_BROKERS, (2,), scope=Scope(excluded_topics=("a",)))
+    )
     assert {move.topic for move in plan.moves} == {"b"}
     assert plan.lower_bound.replicas == plan.copied_replicas == 1
 
@@ -304,7 +377,9 @@ def test_what_nobody_leads_cannot_be_drained_but_its_topic_can_be_left_out() -> 
 def test_topics_and_brokers_out_of_scope_are_left_alone() -> None:
     picture = "\n".join(f"{topic}-{n}: {1 + n % 2}" for topic in ("a", "b") for n in range(6))
     snapshot = cluster(picture, racks="1 2 3 4")
-    plan = planned(snapshot, PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",), excluded_broker_ids=(4,))))
+    plan = planned(
+        snapshot, PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",), excluded_broker_ids=(4,)))
+    )
     assert {move.topic for move in plan.moves} == {"a"}
     assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4, 4: 0}
     assert plan.lower_bound.replicas == plan.copied_replicas == 4
@@ -313,13 +388,16 @@ def test_topics_and_brokers_out_of_scope_are_left_alone() -> None:
 def test_the_bound_knows_what_may_not_move() -> None:
     # Four replicas could even this out, but only two belong to the topic in scope.
     picture = "\n".join([*(f"a-{n}: 1" for n in range(2)), *(f"b-{n}: 1" for n in range(6))])
-    plan = planned(cluster(picture, racks="1 2"), PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",))))
+    plan = planned(
+        cluster(picture, racks="1 2"), PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",)))
+    )
     assert plan.copied_replicas == plan.lower_bound.replicas == 2
     assert plan.lower_bound.leaders_max_minus_min == 4
 
 
 def test_the_bound_goes_rack_by_rack_where_racks_hold_a_fixed_part() -> None:
-    # Three replicas on two racks: two in the large one, one in the small one, so broker 6 is to get a fifth of 20.
+    # Three replicas on two racks: two in the large one, one in the small one, so broker 6 is to get
+    # a fifth of 20.
     picture = rotated("a", 10, "1 2 3 4", 2).replace(" size", " 5 size")
     snapshot = cluster(picture, racks="1=a 2=a 3=a 4=a 6=a 5=b")
     plan = planned(snapshot, PlanRequest(Goal.ADD_BROKERS, (6,)))
@@ -336,10 +414,19 @@ DEMO = cluster("orders-0: 1 2\norders-1: 2 3\nstock-0: 3 1", racks="1=a 2=b 3=c 
     [
         (PlanRequest(Goal.IMPORTED), "goal imported cannot be planned; choose one of add-brokers"),
         (PlanRequest(Goal.DEMOTE_BROKERS), "needs the brokers that are to lead nothing"),
-        (PlanRequest(Goal.REBALANCE, (1,)), "or limit the plan to some brokers with --only-brokers"),
+        (
+            PlanRequest(Goal.REBALANCE, (1,)),
+            "or limit the plan to some brokers with --only-brokers",
+        ),
         (PlanRequest(Goal.DEMOTE_BROKERS, (4,)), "broker 4 is fenced (not live) and leads nothing"),
-        (PlanRequest(Goal.DEMOTE_BROKERS, (1, 2, 3)), "names every live broker, so none is left to lead"),
-        (PlanRequest(Goal.REPAIR, (7,)), "broker 7 is not registered in cluster demo; registered: 1, 2, 3, 4"),
+        (
+            PlanRequest(Goal.DEMOTE_BROKERS, (1, 2, 3)),
+            "names every live broker, so none is left to lead",
+        ),
+        (
+            PlanRequest(Goal.REPAIR, (7,)),
+            "broker 7 is not registered in cluster demo; registered: 1, 2, 3, 4",
+        ),
         (
             PlanRequest(Goal.LEADERS, scope=Scope(topics=("ordes",))),
             "--topics 'ordes': no topic of cluster demo matches; near: orders",
@@ -356,7 +443,10 @@ DEMO = cluster("orders-0: 1 2\norders-1: 2 3\nstock-0: 3 1", racks="1=a 2=b 3=c 
             PlanRequest(Goal.LEADERS, scope=Scope(topics=("stock",), excluded_topics=("s*",))),
             "--exclude-topics leaves none of the topics",
         ),
-        (PlanRequest(Goal.LEADERS, scope=Scope(broker_ids=(8,))), "--only-brokers: broker 8 not registered"),
+        (
+            PlanRequest(Goal.LEADERS, scope=Scope(broker_ids=(8,))),
+            "--only-brokers: broker 8 not registered",
+        ),
         (
             PlanRequest(Goal.LEADERS, scope=Scope(broker_ids=(1, 2), excluded_broker_ids=(2,))),
             "broker 2 included and excluded at once",
@@ -377,14 +467,29 @@ DEMO = cluster("orders-0: 1 2\norders-1: 2 3\nstock-0: 3 1", racks="1=a 2=b 3=c 
             PlanRequest(Goal.REMOVE_BROKERS, (3,), scope=Scope(excluded_broker_ids=(1, 2))),
             "leave no live broker that may take the replicas",
         ),
-        (PlanRequest(Goal.LEADERS, scope=Scope(broker_ids=(1,))), "leave fewer than two live brokers"),
-        (PlanRequest(Goal.LEADERS, budget=Budget(max_bytes=0)), "--max-bytes 0: a plan that may do nothing is none"),
+        (
+            PlanRequest(Goal.LEADERS, scope=Scope(broker_ids=(1,))),
+            "leave fewer than two live brokers",
+        ),
+        (
+            PlanRequest(Goal.LEADERS, budget=Budget(max_bytes=0)),
+            "--max-bytes 0: a plan that may do nothing is none",
+        ),
         (PlanRequest(Goal.LEADERS, budget=Budget(max_partitions=-1)), "--max-partitions -1"),
-        (PlanRequest(Goal.LEADERS, replication_factor=3), "is for goal replication-factor, not for leaders"),
+        (
+            PlanRequest(Goal.LEADERS, replication_factor=3),
+            "is for goal replication-factor, not for leaders",
+        ),
         (PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL), "needs the number of replicas"),
-        (PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=0), "needs 1 replica or more"),
+        (
+            PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=0),
+            "needs 1 replica or more",
+        ),
         (PlanRequest(Goal.REPLICATION_FACTOR, replication_factor=2), "needs the topics"),
-        (PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=4), "cluster demo has 3 live broker(s)"),
+        (
+            PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=4),
+            "cluster demo has 3 live broker(s)",
+        ),
     ],
 )
 def test_a_request_that_does_not_fit_is_an_input_error(request_: PlanRequest, message: str) -> None:
@@ -396,8 +501,13 @@ def test_a_request_that_does_not_fit_is_an_input_error(request_: PlanRequest, me
 def test_a_factor_below_min_insync_replicas_is_refused_with_the_topic() -> None:
     topics = DEMO.topics
     at = topics.schema.get_field_index("min_insync_replicas")
-    least = pa.array([2 if name == "orders" else None for name in topics["topic"].to_pylist()], pa.int32())
-    told = replace(DEMO, tables={**DEMO.tables, "topics": topics.set_column(at, topics.schema.field(at), least)})
+    least = pa.array(
+        [2 if name == "orders" else None for name in topics["topic"].to_pylist()], pa.int32()
+    )
+    told = replace(
+        DEMO,
+        tables={**DEMO.tables, "topics": topics.set_column(at, topics.schema.field(at), least)},
+    )
     request = PlanRequest(Goal.REPLICATION_FACTOR, scope=ALL, replication_factor=1)
     with pytest.raises(InputError, match=r"below min\.insync\.replicas of orders \(2\)"):
         make_plan(told, request)
@@ -429,12 +539,18 @@ def test_an_empty_plan_says_why(request_: PlanRequest, reason: str) -> None:
 
 def test_what_stands_in_the_way_of_evenness_is_a_reason() -> None:
     snapshot = cluster("\n".join([*(f"a-{n}: 1 2" for n in range(6)), "b-0: 4 1 2"]), racks="1 2 4")
-    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,), BalancePolicy(excluded_topics=("a",))))
-    assert plan.reason.startswith("cannot, because no move that this goal allows makes the cluster more even: leaders")
+    plan = make_plan(
+        snapshot, PlanRequest(Goal.ADD_BROKERS, (4,), BalancePolicy(excluded_topics=("a",)))
+    )
+    assert plan.reason.startswith(
+        "cannot, because no move that this goal allows makes the cluster more even: leaders"
+    )
     assert plan.lower_bound.replicas == 0
 
 
 def test_a_budget_smaller_than_any_copy_is_a_reason() -> None:
     snapshot = cluster("\n".join(f"a-{n}: 1 size=1000000" for n in range(4)), racks="1 2")
     plan = make_plan(snapshot, PlanRequest(Goal.REMOVE_BROKERS, (1,), budget=Budget(max_bytes=10)))
-    assert plan.moves == () and "no copy that helps is as small as the budget of 10 B" in plan.reason
+    assert (
+        plan.moves == () and "no copy that helps is as small as the budget of 10 B" in plan.reason
+    )

@@ -3,19 +3,24 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from counterpoise.model.pulse import Link, Pulse
 from counterpoise.model.run import Progress
+from counterpoise.model.run_progress import Link, RunProgress
 from counterpoise.reporting import progress_line
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIGURES = "62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight"
-PULSE = Pulse(
+PULSE = RunProgress(
     at=NOON,
     progress=Progress(14, 23, 4, 120_000_000, 193_000_000, 0),
     rate_bytes_per_second=20_000_000,
     links=tuple(
         Link(broker_id, sends, 2, left, 9_000_000, left, NOON)
-        for broker_id, sends, left in ((1, True, 7), (2, True, 30_000_000), (4, False, 61_000_000), (5, False, 9))
+        for broker_id, sends, left in (
+            (1, True, 7),
+            (2, True, 30_000_000),
+            (4, False, 61_000_000),
+            (5, False, 9),
+        )
     ),
     seconds_left=720,
 )

@@ -1,4 +1,6 @@
-"""What a person can get wrong about reports: one clear message each, and no Spark is started for nothing."""
+"""What a person can get wrong about reports: one clear message each, and no Spark is started for
+nothing.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,11 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     ("words", "code", "told"),
     [
         (["--cluster", "other"], 2, "cluster 'other' is not in"),
-        (["--cluster", "demo"], 1, "has no analysed snapshot yet; take one: counterpoise snapshot --cluster demo"),
+        (
+            ["--cluster", "demo"],
+            1,
+            "has no analysed snapshot yet; take one: counterpoise snapshot --cluster demo",
+        ),
         (["--cluster", "demo", "--last", "a month"], 2, "--last: 'a month' is not a duration"),
         (["--cluster", "demo", "--until", "yesterday"], 2, "--until: 'yesterday' is no time"),
         (["--fleet", "--until", "2026-01-31"], 2, "--until goes with --cluster"),
@@ -34,7 +40,9 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
         ([], 2, "one of the arguments --cluster --fleet is required"),
     ],
 )
-def test_one_message_says_what_to_do(shell: CommandLine, words: list[str], code: int, told: str) -> None:
+def test_one_message_says_what_to_do(
+    shell: CommandLine, words: list[str], code: int, told: str
+) -> None:
     typed = shell.type("report", *words)
     assert (typed.code, typed.out) == (code, "")
     assert told in typed.err
@@ -49,7 +57,9 @@ def test_a_fleet_that_was_never_photographed_is_reported_as_silent(shell: Comman
     assert json.loads(shell.type("report", "--fleet", "--json").out)
 
 
-@pytest.mark.parametrize("harm", ["cut short", "gone", "a column is missing", "rows are missing", "a newer schema"])
+@pytest.mark.parametrize(
+    "harm", ["cut short", "gone", "a column is missing", "rows are missing", "a newer schema"]
+)
 def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, harm: str) -> None:
     (snapshot,) = month(1, cluster="demo")
     archive = Archive(Store(str(shell.folder / "store")))
@@ -61,18 +71,25 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, 
     elif harm == "gone":
         path.unlink()
     elif harm == "a column is missing":
-        archive.store.write_table(str(path.relative_to(shell.folder / "store")), table.drop_columns(["replicas"]))
+        archive.store.write_table(
+            str(path.relative_to(shell.folder / "store")), table.drop_columns(["replicas"])
+        )
     elif harm == "rows are missing":
         archive.store.write_table(str(path.relative_to(shell.folder / "store")), table.slice(1))
     else:
-        manifest = next((shell.folder / "store").glob("history/snapshots/**/*.parquet")).relative_to(
-            shell.folder / "store"
-        )
+        manifest = next(
+            (shell.folder / "store").glob("history/snapshots/**/*.parquet")
+        ).relative_to(shell.folder / "store")
         (row,) = archive.store.read_table(str(manifest)).to_pylist()
-        archive.store.write_table(str(manifest), pa.Table.from_pylist([row | {"schema_version": 99}], schema=SNAPSHOTS))
+        archive.store.write_table(
+            str(manifest), pa.Table.from_pylist([row | {"schema_version": 99}], schema=SNAPSHOTS)
+        )
     typed = shell.type("report", "--cluster", "demo")
     assert typed.code == 1, "nothing is left to report"
-    what = {"a newer schema": "schema version 99", "a column is missing": "lacks the column(s) replicas"}
+    what = {
+        "a newer schema": "schema version 99",
+        "a column is missing": "lacks the column(s) replicas",
+    }
     assert f"snapshot {snapshot.snapshot_id} is left out" in typed.err.replace("\n", " ")
     assert what.get(harm, path.name) in typed.err.replace("\n", " ")
     (left_out,) = json.loads((shell.folder / "store/views/demo/left-out.json").read_text())
@@ -83,5 +100,7 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, 
 def test_spark_settings_have_names_and_values(words: str) -> None:
     with pytest.raises(InputError, match="COUNTERPOISE_SPARK_CONF"):
         Locations.from_environment({"COUNTERPOISE_SPARK_CONF": words})
-    given = Locations.from_environment({"COUNTERPOISE_SPARK_CONF": "spark.driver.memory=8g spark.x='a b=c'"})
+    given = Locations.from_environment(
+        {"COUNTERPOISE_SPARK_CONF": "spark.driver.memory=8g spark.x='a b=c'"}
+    )
     assert given.spark_conf == {"spark.driver.memory": "8g", "spark.x": "a b=c"}

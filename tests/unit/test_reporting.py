@@ -17,7 +17,7 @@ from counterpoise.analysis import leader_balance
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.balance import LeaderBalance, LeftOut, PlanSize, WantedRebalance
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan, Why
+from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, MoveReason, RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
@@ -62,15 +62,33 @@ class Page(HTMLParser):
 
 
 def balance(
-    count: int = 4, snapshots: int = 3, *, rack: str = "a", topic: str = "orders", cluster: str = "demo"
+    count: int = 4,
+    snapshots: int = 3,
+    *,
+    rack: str = "a",
+    topic: str = "orders",
+    cluster: str = "demo",
 ) -> LeaderBalance:
-    """`count` brokers; the last one is idle and joined at the last snapshot; snapshots an hour apart."""
+    """`count` brokers; the last one is idle and joined at the last snapshot; snapshots an hour
+    apart.
+    """
     old = [
-        Broker(i, rack, leaders=10 + i % 3, preferred=11, not_preferred=i % 2, replicas=33, bytes=1_000_000 * i)
+        Broker(
+            i,
+            rack,
+            leaders=10 + i % 3,
+            preferred=11,
+            not_preferred=i % 2,
+            replicas=33,
+            bytes=1_000_000 * i,
+        )
         for i in range(1, count)
     ]
     new = Broker(count, leaders=0, replicas=0, bytes=0)
-    tables = [rows(hour, [*old, new] if hour == snapshots - 1 else old, cluster=cluster) for hour in range(snapshots)]
+    tables = [
+        rows(hour, [*old, new] if hour == snapshots - 1 else old, cluster=cluster)
+        for hour in range(snapshots)
+    ]
     leans = topics(snapshots - 1, [(topic, 12, 9, 0, 5_000_000), ("even", count, 1, 1, 5)], cluster)
     made = leader_balance(pa.concat_tables(tables), leans, cluster=cluster)
     assert made is not None
@@ -112,7 +130,9 @@ def figure(broker_id: int, **changes: object) -> BrokerFigure:
     return BrokerFigure(**(values | changes))  # type: ignore[arg-type]
 
 
-def plan(topic: str = "orders", count: int = 3, brokers: int = 4, **changes: object) -> RebalancePlan:
+def plan(
+    topic: str = "orders", count: int = 3, brokers: int = 4, **changes: object
+) -> RebalancePlan:
     made = RebalancePlan(
         cluster="demo",
         cluster_id="Kafka-Id",
@@ -120,7 +140,9 @@ def plan(topic: str = "orders", count: int = 3, brokers: int = 4, **changes: obj
         goal=Goal.ADD_BROKERS,
         broker_ids=(4,),
         policy_digest="0123456789abcdef",
-        moves=tuple(Move(topic, p, "id", (1, 2, 3), (4, 2, 3), 1, 1_000_000 * (p + 1)) for p in range(count)),
+        moves=tuple(
+            Move(topic, p, "id", (1, 2, 3), (4, 2, 3), 1, 1_000_000 * (p + 1)) for p in range(count)
+        ),
         figures=tuple(figure(i) for i in range(1, brokers + 1)),
         lower_bound=LowerBound(count, 5_000_000, 0),
         warnings=(f"a warning {BREAKOUT}",),
@@ -132,19 +154,32 @@ def run(topic: str = "orders", **changes: object) -> RunReport:
     moved = plan(topic)
     values: dict[str, object] = {
         "run": Run(
-            "run-1", "demo", moved.fingerprint, "plans/p.json", RunState.DONE, "", NOON, NOON + timedelta(seconds=432)
+            "run-1",
+            "demo",
+            moved.fingerprint,
+            "plans/p.json",
+            RunState.DONE,
+            "",
+            NOON,
+            NOON + timedelta(seconds=432),
         ),
         "plan": moved,
-        "approval": Approval("run-1", moved.fingerprint, Decision.GRANTED, "alice", BREAKOUT, NOON, 20_000_000),
+        "approval": Approval(
+            "run-1", moved.fingerprint, Decision.GRANTED, "alice", BREAKOUT, NOON, 20_000_000
+        ),
         "before": tuple(
-            BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before) for f in moved.figures
+            BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before)
+            for f in moved.figures
         ),
         "after": tuple(
-            BrokerLoad(f.broker_id, f.leaders_after, f.replicas_after, f.bytes_after) for f in moved.figures
+            BrokerLoad(f.broker_id, f.leaders_after, f.replicas_after, f.bytes_after)
+            for f in moved.figures
         ),
         "copied_bytes": 6_000_000,
         "moves_done": 3,
-        "throttle_keys": (ThrottleKey("broker 4", "follower.replication.throttled.rate", None, "20000000", None),),
+        "throttle_keys": (
+            ThrottleKey("broker 4", "follower.replication.throttled.rate", None, "20000000", None),
+        ),
         "events": (Event(NOON, "submit", SCRIPT),),
     }
     return RunReport(**(values | changes))  # type: ignore[arg-type]
@@ -153,7 +188,9 @@ def run(topic: str = "orders", **changes: object) -> RunReport:
 def renamed() -> LeaderBalance:
     """Racks whose names break out of what they stand in change over time."""
     before, after = ([Broker(i, rack) for i in (1, 2)] for rack in (SCRIPT, BREAKOUT))
-    made = leader_balance(pa.concat_tables([rows(0, before), rows(1, after)]), NO_TOPICS, cluster="demo")
+    made = leader_balance(
+        pa.concat_tables([rows(0, before), rows(1, after)]), NO_TOPICS, cluster="demo"
+    )
     assert made is not None
     return made
 
@@ -166,7 +203,11 @@ def hostile_pages() -> Iterator[str]:
     )
     yield leader_balance_report(renamed())
     yield plan_report(
-        plan(BREAKOUT, figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)), scope=Scope(topics=(BREAKOUT,))),
+        plan(
+            BREAKOUT,
+            figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)),
+            scope=Scope(topics=(BREAKOUT,)),
+        ),
         rate_bytes_per_second=10**6,
         violations=(SCRIPT,),
         data_check_failures=(BREAKOUT,),
@@ -179,7 +220,18 @@ def hostile_pages() -> Iterator[str]:
 def test_hostile_names_stay_names_and_nothing_is_fetched_or_run(html: str) -> None:
     page = Page(html)
     tags = {tag for tag, _ in page.elements}
-    assert not tags & {"script", "img", "iframe", "object", "embed", "link", "form", "base", "foreignobject", "image"}
+    assert not tags & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "form",
+        "base",
+        "foreignobject",
+        "image",
+    }
     for _, attributes in page.elements:
         assert not [name for name in attributes if name.startswith("on") or name == "src"]
         assert all((attributes.get(name) or "#").startswith("#") for name in ("href", "xlink:href"))
@@ -212,7 +264,9 @@ def test_ids_of_pictures_do_not_meet_and_colours_follow_the_theme() -> None:
     for reference in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', html):
         assert (reference[0] or reference[1]) in ids
     pictures = "".join(re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL))
-    assert not re.search(r"#[0-9a-f]{6}\b", pictures)  # a fixed colour would vanish in light or in dark
+    assert not re.search(
+        r"#[0-9a-f]{6}\b", pictures
+    )  # a fixed colour would vanish in light or in dark
     assert set(re.findall(r"var\((--[\w-]+)\)", html)) <= set(re.findall(r"(--[\w-]+):", html))
 
 
@@ -255,7 +309,9 @@ def test_markdown_and_json_have_the_figures_of_the_page() -> None:
         "until": "2026-11-21T14:00:00+00:00",
         "snapshots": 3,
     }
-    assert [(event["kind"], event["broker_ids"]) for event in document["events"]] == [("joined", [4])]
+    assert [(event["kind"], event["broker_ids"]) for event in document["events"]] == [
+        ("joined", [4])
+    ]
     assert document["plan_size"]["bytes_copied"] == SIZE.bytes_copied
     assert document["left_out"] == [{"snapshot_id": "demo-9", "reason": SCRIPT}]
 
@@ -268,10 +324,17 @@ def test_markdown_and_json_have_the_figures_of_the_page() -> None:
 
 def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
     left_out = tuple(LeftOut(f"demo-{i}", f"reason {i} {SCRIPT}") for i in range(30))
-    text = Page(leader_balance_report(balance(), wanted=WANTED, plan_size=SIZE, left_out=left_out)).text
-    assert "2026-11-21 12:00:00 UTC – 2026-11-21 14:00:00 UTC, 3 snapshots, 30 more left out" in text
+    text = Page(
+        leader_balance_report(balance(), wanted=WANTED, plan_size=SIZE, left_out=left_out)
+    ).text
+    assert (
+        "2026-11-21 12:00:00 UTC – 2026-11-21 14:00:00 UTC, 3 snapshots, 30 more left out" in text
+    )
     assert "demo-29 reason 29 <script>" in text and "The last 20 of 30." in text
-    assert "Replicas copied 120 Bytes copied 500 GB Leaders changed 87 Expected time 2 h 20 min at 20.0 MB/s" in text
+    assert (
+        "Replicas copied 120 Bytes copied 500 GB Leaders changed 87 Expected time 2 h 20 min at 20.0 MB/s"
+        in text
+    )
     unknown = Page(usual_page()).text
     assert "is known when the plan is made" in unknown and "Left out" not in unknown
 
@@ -279,7 +342,12 @@ def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
 def test_a_single_snapshot_has_a_page_without_anything_over_time() -> None:
     text = Page(leader_balance_report(balance(4, 1))).text
     assert "One snapshot: what was over time shows from the second one on" in text
-    for heading in ("What happened", "over time Lea", "How often leaders changed", "Max − min over the live"):
+    for heading in (
+        "What happened",
+        "over time Lea",
+        "How often leaders changed",
+        "Max − min over the live",
+    ):
         assert heading not in text
 
 
@@ -296,9 +364,20 @@ def test_a_long_story_is_told_in_words_and_pictures(brokers: int, snapshots: int
         (told.elected_at, "Preferred leaders lead again"),
     ):
         assert f"{told.times[at]:%Y-%m-%d %H:%M} {words}" in text, words
-    for lane in ("joined", "has share", "returned", "died", "failover", "elections", "moved", "gap"):
+    for lane in (
+        "joined",
+        "has share",
+        "returned",
+        "died",
+        "failover",
+        "elections",
+        "moved",
+        "gap",
+    ):
         assert text.count(lane) >= 3, lane  # in both pictures, and in the legend
-    assert "Leaders of each broker over time" in text and "Bytes in of each broker over time" in text
+    assert (
+        "Leaders of each broker over time" in text and "Bytes in of each broker over time" in text
+    )
     assert ("The 60 of 220 brokers that were farthest from their share" in text) == (brokers == 220)
     assert ("One column is the mean over 3 h" in text) == (snapshots == 400)
     assert len(html) < 1_000_000
@@ -327,7 +406,9 @@ def test_thinned_lines_keep_their_peaks() -> None:
     times = [NOON + timedelta(minutes=minute) for minute in range(5000)]
     values = [10.0] * 5000
     values[3210] = 500.0
-    picture = str(over_time(times, [Line("l", values, "#0b0000")], name="p", label="p", unit=str, wide=True))
+    picture = str(
+        over_time(times, [Line("l", values, "#0b0000")], name="p", label="p", unit=str, wide=True)
+    )
     (path,) = (path for path in strokes(picture, "rack-0") if "L" in path)
     heights = [float(number) for number in re.findall(r"[ML] \S+ (\S+)", path)]
     assert len(heights) < 1000
@@ -341,14 +422,20 @@ def test_csv_has_a_row_per_snapshot_and_a_column_per_measure() -> None:
     for row, point in zip(table, made.series, strict=True):
         assert row["observed_at_utc"] == f"{point.observed_at:%Y-%m-%d %H:%M:%S}"
         assert float(row["leaders_max_minus_min"]) == point.leaders.max_minus_min
-        assert float(row["bytes_variation"]) == pytest.approx(point.bytes.coefficient_of_variation, abs=1e-6)
-        assert row["bytes_in_max"] == ("" if point.bytes_in is None else str(point.bytes_in.maximum))
+        assert float(row["bytes_variation"]) == pytest.approx(
+            point.bytes.coefficient_of_variation, abs=1e-6
+        )
+        assert row["bytes_in_max"] == (
+            "" if point.bytes_in is None else str(point.bytes_in.maximum)
+        )
     assert table[told.joined_at]["events"] == "broker 6 joined (1 broker)"
     assert [row["breaks_before"] for row in table].index("yes") == told.gap_at
 
 
 def test_csv_of_brokers_is_the_series_and_names_are_no_formulas() -> None:
-    series = pa.concat_tables([rows(0, [Broker(1, "=1+1"), Broker(2, "a,b", bytes_in=5)]), rows(1, [Broker(1)])])
+    series = pa.concat_tables(
+        [rows(0, [Broker(1, "=1+1"), Broker(2, "a,b", bytes_in=5)]), rows(1, [Broker(1)])]
+    )
     table = list(csv.DictReader(io.StringIO(brokers_csv(series))))
     assert [(row["observed_at_utc"], row["broker_id"], row["rack"]) for row in table] == [
         ("2026-11-21 12:00:00", "1", "'=1+1"),
@@ -360,7 +447,9 @@ def test_csv_of_brokers_is_the_series_and_names_are_no_formulas() -> None:
 
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
-    text = Page(plan_report(plan(), rate_bytes_per_second=1_000_000, data_checks_passed=14, moves_shown=2)).text
+    text = Page(
+        plan_report(plan(), rate_bytes_per_second=1_000_000, data_checks_passed=14, moves_shown=2)
+    ).text
     assert "6.0 MB at least 5.0 MB (1.200 ×)" in text
     assert "6 s at 1.0 MB/s per broker" in text
     assert "8 → 0 best possible 0" in text
@@ -369,7 +458,9 @@ def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
     assert plan().fingerprint in text
     assert "All rules hold" in text and "14 data checks passed" in text
 
-    refused = Page(plan_report(plan(), rate_bytes_per_second=10**6, violations=("rule 7 is violated",))).text
+    refused = Page(
+        plan_report(plan(), rate_bytes_per_second=10**6, violations=("rule 7 is violated",))
+    ).text
     assert "This plan must not run. rule 7 is violated" in refused
     assert "The data checks did not run" in refused
 
@@ -393,19 +484,28 @@ def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
 
 
 def test_names_stay_names_in_the_question() -> None:
-    question = plan_markdown(plan(BREAKOUT, scope=Scope(topics=(SCRIPT,))), rate_bytes_per_second=10**6)
-    assert "<script" not in question.replace("\\<", "") and "<img" not in question.replace("\\<", "")
+    question = plan_markdown(
+        plan(BREAKOUT, scope=Scope(topics=(SCRIPT,))), rate_bytes_per_second=10**6
+    )
+    assert "<script" not in question.replace("\\<", "") and "<img" not in question.replace(
+        "\\<", ""
+    )
     assert question.count("```") == 2
 
 
 def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
-    offsets = Move("__consumer_offsets", 7, "id", (1, 2, 3), (4, 2, 3), 1, 10, 7_000_000, Why.RACKS)
+    offsets = Move(
+        "__consumer_offsets", 7, "id", (1, 2, 3), (4, 2, 3), 1, 10, 7_000_000, MoveReason.RACKS
+    )
     told = plan(
         moves=(offsets,),
         scope=Scope(excluded_topics=("audit-*",)),
         budget=Budget(max_bytes=500_000_000_000),
         left=Left(2, 3, 9_000_000),
-        figures=tuple(figure(i, disk_total_bytes=1000, disk_used_bytes=950 if i < 4 else 0) for i in range(1, 5)),
+        figures=tuple(
+            figure(i, disk_total_bytes=1000, disk_used_bytes=950 if i < 4 else 0)
+            for i in range(1, 5)
+        ),
     )
     page = Page(plan_report(told, rate_bytes_per_second=5_000_000)).text
     for shown in (page, plan_markdown(told, rate_bytes_per_second=5_000_000).replace("\\", "")):
@@ -425,7 +525,9 @@ def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
 
 
 def test_an_empty_plan_says_why_nothing_moves() -> None:
-    empty = RebalancePlan("demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even")
+    empty = RebalancePlan(
+        "demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even"
+    )
     text = Page(plan_report(empty, rate_bytes_per_second=10**6, data_checks_passed=1)).text
     assert "Nothing needs to move. all is even" in text
     assert "all is even" in plan_markdown(empty, rate_bytes_per_second=10**6)
@@ -451,12 +553,26 @@ def test_the_run_page_is_green_only_when_all_is_well() -> None:
     assert "broker 2: leader.replication.throttled.rate is owed" in text
     assert "topic t: leader.replication.throttled.replicas is not as it was before" in text
     assert "0 of 2" in text
-    assert "Done: the cluster" not in Page(run_report(run(problems=("broker 4 leads too little",)))).text
+    assert (
+        "Done: the cluster"
+        not in Page(run_report(run(problems=("broker 4 leads too little",)))).text
+    )
 
 
 def test_a_long_run_shows_its_beginning_and_its_end() -> None:
     events = tuple(Event(NOON + timedelta(seconds=i), "look", f"event-{i}-") for i in range(50))
     text = Page(run_report(run(events=events, after=()), events_shown=10)).text
-    assert [int(i) for i in re.findall(r"event-(\d+)-", text)] == [0, 1, 2, 3, 4, 45, 46, 47, 48, 49]
+    assert [int(i) for i in re.findall(r"event-(\d+)-", text)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        45,
+        46,
+        47,
+        48,
+        49,
+    ]
     assert "40 events between" in text
     assert "could not be looked at afterwards" in text

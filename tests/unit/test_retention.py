@@ -25,20 +25,35 @@ from counterpoise.model.files import StoredFile
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 
-POLICY = HistoryPolicy(timedelta(days=2), timedelta(days=4), timedelta(days=8), grace=timedelta(days=1))
+POLICY = HistoryPolicy(
+    timedelta(days=2), timedelta(days=4), timedelta(days=8), grace=timedelta(days=1)
+)
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def manifest(at: datetime, *, seen: timedelta = timedelta(), version: int = SCHEMA_VERSION, rows: int = 3) -> pa.Table:
+def manifest(
+    at: datetime, *, seen: timedelta = timedelta(), version: int = SCHEMA_VERSION, rows: int = 3
+) -> pa.Table:
     """Of a snapshot with two tables."""
     snapshot_id, folder = snapshot_id_for("demo", at), f"cluster=demo/date={at.date()}"
     files = [
-        {"table": table, "path": f"history/{table}/{folder}/{snapshot_id}.parquet", "row_count": rows}
+        {
+            "table": table,
+            "path": f"history/{table}/{folder}/{snapshot_id}.parquet",
+            "row_count": rows,
+        }
         for table in ("brokers", "topics")
     ]
-    row = {"snapshot_id": snapshot_id, "cluster": "demo", "cluster_id": "id", "observed_at": at + seen}
-    return pa.Table.from_pylist([row | {"schema_version": version, "files": files}], schema=SNAPSHOTS)
+    row = {
+        "snapshot_id": snapshot_id,
+        "cluster": "demo",
+        "cluster_id": "id",
+        "observed_at": at + seen,
+    }
+    return pa.Table.from_pylist(
+        [row | {"schema_version": version, "files": files}], schema=SNAPSHOTS
+    )
 
 
 def path_of(at: datetime) -> str:
@@ -49,10 +64,14 @@ def written(times: Iterable[datetime], **how: Any) -> dict[str, pa.Table]:
     return {path_of(at): manifest(at, **how) for at in times}
 
 
-def compacted(files: dict[str, pa.Table], plan: DayPlan, *, broken_off_after: int | None = None) -> dict[str, pa.Table]:
+def compacted(
+    files: dict[str, pa.Table], plan: DayPlan, *, broken_off_after: int | None = None
+) -> dict[str, pa.Table]:
     """The manifest files after a compaction; `broken_off_after` so many of the old ones had gone."""
     gone = plan.replaced[:broken_off_after]
-    return {path: table for path, table in files.items() if path not in gone} | {plan.manifest_path: plan.manifest}
+    return {path: table for path, table in files.items() if path not in gone} | {
+        plan.manifest_path: plan.manifest
+    }
 
 
 def kept(times: Iterable[datetime], now: datetime = NOW) -> list[datetime]:
@@ -62,7 +81,11 @@ def kept(times: Iterable[datetime], now: datetime = NOW) -> list[datetime]:
 
 def test_all_then_hourly_then_daily_then_nothing_by_whole_days() -> None:
     def four(day: int) -> list[datetime]:
-        return [datetime(2026, 3, day, hour, minute, tzinfo=UTC) for hour in (7, 9) for minute in (5, 20)]
+        return [
+            datetime(2026, 3, day, hour, minute, tzinfo=UTC)
+            for hour in (7, 9)
+            for minute in (5, 20)
+        ]
 
     assert kept(four(18) + four(20)) == four(18) + four(20), "the 18th ended less than two days ago"
     assert kept(four(17) + four(20)) == four(17)[::2] + four(20)
@@ -78,7 +101,11 @@ def test_the_newest_always_stays() -> None:
     assert kept([]) == []
 
 
-moments = st.lists(st.integers(0, 14 * 24 * 4).map(lambda n: NOW - timedelta(minutes=15 * n)), unique=True, max_size=60)
+moments = st.lists(
+    st.integers(0, 14 * 24 * 4).map(lambda n: NOW - timedelta(minutes=15 * n)),
+    unique=True,
+    max_size=60,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,16 +126,26 @@ def test_only_days_over_for_a_day_are_planned_and_a_finished_one_is_left_alone()
     for merge in plan.merges:
         assert merge.row_counts == {snapshot_id_for("demo", at): 3 for at in times[:2]}
         assert list(merge.files.values()) == [(snapshot_id_for("demo", at),) for at in times[:2]]
-        assert merge.path.startswith(f"history/{merge.table}/cluster=demo/date=2026-03-18/compacted-")
+        assert merge.path.startswith(
+            f"history/{merge.table}/cluster=demo/date=2026-03-18/compacted-"
+        )
     assert plan.replaced == tuple(path_of(at) for at in times[:2])
     after = compacted(files, plan)
     assert plan_days("demo", after, POLICY, NOW) == ()
-    assert {f["path"] for row in plan.manifest.to_pylist() for f in row["files"]} == {m.path for m in plan.merges}
-    assert plan_days("demo", written(times[:1] + times[4:]), POLICY, NOW) == (), "one file per table is few enough"
+    assert {f["path"] for row in plan.manifest.to_pylist() for f in row["files"]} == {
+        m.path for m in plan.merges
+    }
+    assert plan_days("demo", written(times[:1] + times[4:]), POLICY, NOW) == (), (
+        "one file per table is few enough"
+    )
 
 
-def test_a_compacted_day_that_grows_older_is_planned_again_and_one_without_survivors_keeps_its_mark() -> None:
-    times = [datetime(2026, 3, 18, hour, minute, tzinfo=UTC) for hour in (1, 2) for minute in (0, 30)]
+def test_a_compacted_day_that_grows_older_is_planned_again_and_one_without_survivors_keeps_its_mark() -> (
+    None
+):
+    times = [
+        datetime(2026, 3, 18, hour, minute, tzinfo=UTC) for hour in (1, 2) for minute in (0, 30)
+    ]
     files = written([*times, NOW])
     (plan,) = plan_days("demo", files, POLICY, NOW)
     files = compacted(files, plan)
@@ -134,7 +171,11 @@ def test_a_compaction_that_was_broken_off_is_ended_without_merging_again(gone: i
 
     (rest,) = plan_days("demo", half, POLICY, NOW)
 
-    assert (rest.merges, rest.manifest_path, rest.manifest) == ((), plan.manifest_path, plan.manifest)
+    assert (rest.merges, rest.manifest_path, rest.manifest) == (
+        (),
+        plan.manifest_path,
+        plan.manifest,
+    )
     assert rest.replaced == plan.replaced[gone:]
     assert each_once(half) == plan.manifest
 
@@ -147,7 +188,10 @@ def test_a_snapshot_that_was_taken_again_counts_as_it_was_seen_last() -> None:
 
     (plan,) = plan_days("demo", files, POLICY, NOW)
 
-    assert plan.merges[0].row_counts == {snapshot_id_for("demo", times[0]): 4, snapshot_id_for("demo", times[1]): 3}
+    assert plan.merges[0].row_counts == {
+        snapshot_id_for("demo", times[0]): 4,
+        snapshot_id_for("demo", times[1]): 3,
+    }
     assert sorted(len(ids) for ids in plan.merges[0].files.values()) == [1, 1]
     assert plan.manifest_path != first.manifest_path
     assert set(plan.replaced) == {first.manifest_path, path_of(times[0])}
@@ -164,7 +208,12 @@ def test_a_file_goes_when_nothing_names_it_and_the_grace_is_over_for_file_and_da
         path = f"history/brokers/cluster=demo/date=2026-03-18/{name}"
         return StoredFile(path, 1, None if age is None else NOW - age)
 
-    files = [file("old", 3 * DAY), file("named", 3 * DAY), file("young", DAY / 2), file("no-time", None)]
+    files = [
+        file("old", 3 * DAY),
+        file("named", 3 * DAY),
+        file("young", DAY / 2),
+        file("no-time", None),
+    ]
     work = StoredFile("work/1/x", 1, NOW - 3 * DAY)
     named = [files[1].path]
     place = ("demo", date(2026, 3, 18))
@@ -174,12 +223,20 @@ def test_a_file_goes_when_nothing_names_it_and_the_grace_is_over_for_file_and_da
 
     assert gone({}) == (files[0].path, work.path)
     assert gone({place: NOW - 2 * DAY}) == (files[0].path, work.path)
-    assert gone({place: NOW - DAY / 2}) == (work.path,), "somebody may just have read the old manifest"
+    assert gone({place: NOW - DAY / 2}) == (work.path,), (
+        "somebody may just have read the old manifest"
+    )
 
 
-def round_of(name: str, finished_at: datetime | None, *times: datetime, previous: str | None = None) -> dict[str, Any]:
+def round_of(
+    name: str, finished_at: datetime | None, *times: datetime, previous: str | None = None
+) -> dict[str, Any]:
     rows = [
-        {"snapshot_id": snapshot_id_for("demo", at), "cluster": "demo", "previous_snapshot_id": previous}
+        {
+            "snapshot_id": snapshot_id_for("demo", at),
+            "cluster": "demo",
+            "previous_snapshot_id": previous,
+        }
         for at in times
     ]
     document = {"round": name, "snapshots": rows}
@@ -208,7 +265,9 @@ def test_rounds_of_a_day_become_one_and_the_last_result_of_a_snapshot_counts() -
     assert plan_rounds([merge.document, rounds[3]], existing, POLICY, NOW) == ()
 
 
-def test_days_become_a_month_when_their_loads_are_gone_and_a_month_is_made_anew_when_half_of_it_is() -> None:
+def test_days_become_a_month_when_their_loads_are_gone_and_a_month_is_made_anew_when_half_of_it_is() -> (
+    None
+):
     times = [datetime(2026, 2, day, 5, tzinfo=UTC) for day in (3, 4, 26, 28)]
     rounds = [round_of(f"r{n}", at, at) for n, at in enumerate(times)]
     existing = {snapshot_id_for("demo", at) for at in times}
@@ -237,7 +296,10 @@ def test_a_days_loads_are_made_while_all_is_kept_and_again_only_when_a_result_ch
 
     (plan,) = plan_daily(rounds, {"demo"}, POLICY, NOW)
 
-    assert (plan.day, plan.taken) == (one.date(), {"r1": (snapshot_id_for("demo", one), snapshot_id_for("demo", two))})
+    assert (plan.day, plan.taken) == (
+        one.date(),
+        {"r1": (snapshot_id_for("demo", one), snapshot_id_for("demo", two))},
+    )
     assert plan.path == "results/partition_load_daily/cluster=demo/date=2026-03-18/loads.parquet"
     assert plan_daily(rounds, {"other"}, POLICY, NOW) == ()
     (merged,) = plan_daily([round_of("merged", one, one, two, old)], {"demo"}, POLICY, NOW)

@@ -35,7 +35,9 @@ def manifests(*hours: int, cluster: str = "demo") -> pa.Table:
 
 
 def shown(found: Round) -> list[tuple[str, str | None, bool]]:
-    return [(row["snapshot_id"], row["previous_snapshot_id"], row["is_context"]) for row in found.rows]
+    return [
+        (row["snapshot_id"], row["previous_snapshot_id"], row["is_context"]) for row in found.rows
+    ]
 
 
 def test_each_new_snapshot_is_compared_with_the_one_before_it() -> None:
@@ -63,7 +65,10 @@ def test_a_snapshot_that_comes_late_has_the_one_after_it_analysed_anew() -> None
 
 
 def test_the_very_first_one_that_comes_late_too() -> None:
-    assert shown(next_round(manifests(0, 1), {at(1): None})) == [(at(0), None, False), (at(1), at(0), False)]
+    assert shown(next_round(manifests(0, 1), {at(1): None})) == [
+        (at(0), None, False),
+        (at(1), at(0), False),
+    ]
 
 
 def test_a_snapshot_that_retention_took_away_changes_no_result() -> None:
@@ -73,7 +78,11 @@ def test_a_snapshot_that_retention_took_away_changes_no_result() -> None:
 
 def test_clusters_are_never_compared_with_one_another() -> None:
     both = pa.concat_tables([manifests(0, 2), manifests(1, cluster="other")])
-    assert shown(next_round(both, {})) == [(at(0), None, False), (at(1, "other"), None, False), (at(2), at(0), False)]
+    assert shown(next_round(both, {})) == [
+        (at(0), None, False),
+        (at(1, "other"), None, False),
+        (at(2), at(0), False),
+    ]
 
 
 def test_what_cannot_be_read_is_as_if_it_were_not_there() -> None:
@@ -92,7 +101,13 @@ def test_the_jobs_get_json_with_times_that_everybody_reads() -> None:
 def balance(hour: int, *broker_ids: int, leaders: int = 1) -> pa.Table:
     rows = [
         keys(hour)
-        | {"broker_id": b, "is_fenced": False, "leaders": leaders, "preferred_leaders": 1, "leaders_not_preferred": 0}
+        | {
+            "broker_id": b,
+            "is_fenced": False,
+            "leaders": leaders,
+            "preferred_leaders": 1,
+            "leaders_not_preferred": 0,
+        }
         | {"replicas": 1, "bytes": 7}
         for b in broker_ids
     ]
@@ -105,15 +120,27 @@ def keys(hour: int) -> dict[str, Any]:
 
 def load(hour: int, **rates: int) -> pa.Table:
     rows = [
-        keys(hour) | {"broker_id": int(b[1:]), "leader_bytes_in_per_second": rate, "rates_known": 1, "rates_unknown": 0}
+        keys(hour)
+        | {
+            "broker_id": int(b[1:]),
+            "leader_bytes_in_per_second": rate,
+            "rates_known": 1,
+            "rates_unknown": 0,
+        }
         for b, rate in rates.items()
     ]
     return pa.Table.from_pylist(rows, schema=BROKER_LOAD)
 
 
 def test_the_series_has_a_row_for_each_broker_though_nothing_is_known_of_its_load() -> None:
-    changes = keys(0) | dict.fromkeys(SNAPSHOT_CHANGES.names[7:], 0) | {"cluster_id": "x", "is_rebuilt": False}
-    series = series_rows(balance(0, 2, 1), load(0, b2=50), pa.Table.from_pylist([changes], schema=SNAPSHOT_CHANGES))
+    changes = (
+        keys(0)
+        | dict.fromkeys(SNAPSHOT_CHANGES.names[7:], 0)
+        | {"cluster_id": "x", "is_rebuilt": False}
+    )
+    series = series_rows(
+        balance(0, 2, 1), load(0, b2=50), pa.Table.from_pylist([changes], schema=SNAPSHOT_CHANGES)
+    )
     assert series.schema == SERIES
     assert series["broker_id"].to_pylist() == [1, 2]
     assert series["leader_bytes_in_per_second"].to_pylist() == [None, 50]
@@ -123,7 +150,9 @@ def test_the_series_has_a_row_for_each_broker_though_nothing_is_known_of_its_loa
 def test_results_of_a_snapshot_that_was_analysed_anew_replace_the_earlier_ones() -> None:
     empty_load, no_changes = BROKER_LOAD.empty_table(), SNAPSHOT_CHANGES.empty_table()
     series = series_rows(pa.concat_tables([balance(0, 1), balance(1, 1)]), empty_load, no_changes)
-    again = series_rows(pa.concat_tables([balance(1, 1, leaders=9), balance(2, 1)]), empty_load, no_changes)
+    again = series_rows(
+        pa.concat_tables([balance(1, 1, leaders=9), balance(2, 1)]), empty_load, no_changes
+    )
     whole = merged(series, again)
     assert whole["snapshot_id"].to_pylist() == [at(0), at(1), at(2)]
     assert whole["leaders"].to_pylist() == [1, 9, 1]

@@ -1,4 +1,6 @@
-"""Bad snapshots never join the history, and are never planned on; what really went away is believed in the end."""
+"""Bad snapshots never join the history, and are never planned on; what really went away is believed
+in the end.
+"""
 
 import json
 from collections.abc import Iterator
@@ -10,12 +12,12 @@ import pytest
 
 from counterpoise import pipeline
 from counterpoise.errors import RefusedError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
-from counterpoise.model.wish import Wish
 from counterpoise.pipeline import checking
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.pictures import simulated
@@ -39,7 +41,7 @@ class Place:
     now: datetime = NOON
     history: str = "{}"
 
-    def site(self) -> Site:
+    def installation(self) -> Installation:
         clusters = f"{DEMO}    policy:\n      history: {self.history}\n"
         return site_over(self.folder, self._connect, clusters=clusters, clock=lambda: self.now)
 
@@ -48,8 +50,8 @@ class Place:
 
     def snapshot(self, after: timedelta = timedelta()) -> str:
         self.now = NOON + after
-        with self.site() as site:
-            return pipeline.snapshot(site, "demo", self.now)["snapshot_id"]
+        with self.installation() as installation:
+            return pipeline.snapshot(installation, "demo", self.now)["snapshot_id"]
 
     def is_refused(self, after: timedelta) -> str:
         with pytest.raises(BadSnapshotError) as refused:
@@ -61,8 +63,8 @@ class Place:
         self.kafka = simulated(topics(count), racks=RACKS)
 
     def in_history(self) -> list[str]:
-        with self.site() as site:
-            return list(site.archive.manifests(["demo"])["snapshot_id"].to_pylist())
+        with self.installation() as installation:
+            return list(installation.archive.manifests(["demo"])["snapshot_id"].to_pylist())
 
 
 @pytest.fixture
@@ -81,29 +83,35 @@ def test_a_cluster_that_lost_more_than_half_of_its_topics_is_set_aside(place: Pl
     good = place.snapshot()
     place.has(9)
     told = place.is_refused(HOUR)
-    assert "topics: has at least 50 % of the rows before: 9 now, 20 in demo-20260131T120000Z" in told
+    assert (
+        "topics: has at least 50 % of the rows before: 9 now, 20 in demo-20260131T120000Z" in told
+    )
     aside = place.folder / "store/aside/demo/demo-20260131T130000Z"
     assert str(aside) in told
     assert f"{aside}/data-docs/index.html" in told
     assert place.in_history() == [good]
-    assert not list((place.folder / "store/history").rglob("*T130000Z*")), "nothing of it lies where Spark looks"
+    assert not list((place.folder / "store/history").rglob("*T130000Z*")), (
+        "nothing of it lies where Spark looks"
+    )
     reason = json.loads((aside / "reason.json").read_text())
     assert reason["row_counts"]["topics"] == 9
     assert reason["compared_with"] == good
     assert (aside / "partitions.parquet").is_file()
-    with place.site() as site:
-        assert site.ledger.last_snapshot_id("demo") == good
+    with place.installation() as installation:
+        assert installation.ledger.last_snapshot_id("demo") == good
 
 
 def test_a_cluster_that_was_built_anew_is_not_compared_with_the_one_before(place: Place) -> None:
     place.snapshot()
-    with place.site() as site:
-        taken = pipeline.photograph(site, "demo", place.now)
-        assert checking.counts_before(site, taken) is not None
-        assert checking.counts_before(site, replace(taken, cluster_id="another")) is None
+    with place.installation() as installation:
+        taken = pipeline.photograph(installation, "demo", place.now)
+        assert checking.counts_before(installation, taken) is not None
+        assert checking.counts_before(installation, replace(taken, cluster_id="another")) is None
 
 
-def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_one(place: Place) -> None:
+def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_one(
+    place: Place,
+) -> None:
     place.snapshot()
     place.has(5)
     place.is_refused(HOUR)
@@ -112,7 +120,9 @@ def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_o
     place.has(5)
     assert "20 in demo-20260131T140000Z" in place.is_refused(3 * HOUR)
     place.is_refused(4 * HOUR)
-    assert place.snapshot(5 * HOUR) in place.in_history(), "the one before the good one did not count"
+    assert place.snapshot(5 * HOUR) in place.in_history(), (
+        "the one before the good one did not count"
+    )
 
 
 def test_half_is_still_enough_and_so_is_anything_on_a_small_cluster(place: Place) -> None:
@@ -181,18 +191,25 @@ def test_a_photograph_that_contradicts_itself_is_set_aside_however_often_it_is_s
     assert place.in_history() == []
 
 
-def test_nothing_is_planned_on_a_bad_photograph(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_planned_on_a_bad_photograph(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.snapshot()
     place.has(8)
     place.now = NOON + HOUR
-    with place.site() as site, pytest.raises(RefusedError, match="neither analysed nor planned on"):
-        pipeline.plan(site, "demo", Wish(Goal.REBALANCE), requested_by="alice")
+    with (
+        place.installation() as installation,
+        pytest.raises(RefusedError, match="neither analysed nor planned on"),
+    ):
+        pipeline.plan(installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by="alice")
     place.has(20)
     _without_broker(place.kafka, 2, monkeypatch)
-    with place.site() as site:
+    with place.installation() as installation:
         with pytest.raises(RefusedError, match="brokers_are_registered"):
-            pipeline.plan(site, "demo", Wish(Goal.REBALANCE), requested_by="alice")
-        assert site.ledger.runs() == ()
+            pipeline.plan(
+                installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by="alice"
+            )
+        assert installation.ledger.runs() == ()
     assert not (place.folder / "store/plans").exists()
 
 
@@ -219,11 +236,11 @@ def test_only_the_newest_of_what_was_set_aside_stays(place: Place) -> None:
 def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) -> None:
     place = Place(tmp_path)
     good = place.snapshot()
-    with place.site() as site:
-        (check,) = pipeline.write_data_docs(site, ["demo"]).values()
+    with place.installation() as installation:
+        (check,) = pipeline.write_data_docs(installation, ["demo"]).values()
         assert check.success and check.passed > 20
-        assert site.archive.has_data_docs("demo")
-        names = site.archive.report_names()
+        assert installation.archive.has_data_docs("demo")
+        names = installation.archive.report_names()
     assert names == ("demo/data-docs/index.html",), "its other pages are no reports of their own"
     place.has(8)
     told = place.is_refused(HOUR)
@@ -233,7 +250,9 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
     assert place.in_history() == [good]
 
 
-def _without_broker(kafka: SimulatedCluster, broker_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_broker(
+    kafka: SimulatedCluster, broker_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cluster tells of all brokers but one, which holds replicas all the same."""
     told = kafka.describe_cluster()
     brokers = tuple(broker for broker in told.brokers if broker.broker_id != broker_id)

@@ -117,7 +117,9 @@ def test_everything_about_movement_is_read() -> None:
         ),
         # 20:30 without quotes is 1230 to YAML 1.1; it is read as it is written.
         daily_rates=(DailyRate(time(8), time(20, 30), 5_000_000),),
-        brakes=BrakePolicy(2_000_000, timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)),
+        brakes=BrakePolicy(
+            2_000_000, timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)
+        ),
         dead_broker_patience=timedelta(minutes=3),
         stall_patience=timedelta(minutes=2),
         orphaned_after=timedelta(hours=1),
@@ -132,7 +134,11 @@ def test_everything_about_movement_is_read() -> None:
         ("windows: [{starts: 0 22 * * *}]", 1, 'an entry of windows needs "lasts"'),
         ("windows: [{lasts: 1h}]", 1, 'an entry of windows needs "starts"'),
         ("windows: [{starts: 0 22 * * *, lasts: 0h}]", 1, "not a duration"),
-        ("windows: [{starts: 0 22 * * *, lasts: 1h, zone: x}]", 1, "unknown key 'zone' in an entry of windows"),
+        (
+            "windows: [{starts: 0 22 * * *, lasts: 1h, zone: x}]",
+            1,
+            "unknown key 'zone' in an entry of windows",
+        ),
         ("windows: {starts: 0 22 * * *, lasts: 1h}", 1, "windows must be a list"),
         ("windows: [nightly]", 1, "an entry of windows must be a mapping"),
         (
@@ -140,7 +146,11 @@ def test_everything_about_movement_is_read() -> None:
             3,
             "five fields",
         ),
-        ('daily_rates: [{from: "25:00", until: "06:00", rate: 1MB/s}]', 1, "from: '25:00' is no time of day; write it"),
+        (
+            'daily_rates: [{from: "25:00", until: "06:00", rate: 1MB/s}]',
+            1,
+            "from: '25:00' is no time of day; write it",
+        ),
         ("daily_rates: [{from: 8am, until: 06:00, rate: 1MB/s}]", 1, "in quotes"),
         ("daily_rates: [{from: 08:00, until: 06:00, rate: 10}]", 1, "10 B/s or 10 MB/s"),
         ("daily_rates: [{from: 08:00, until: 06:00}]", 1, 'needs "rate"'),
@@ -162,8 +172,12 @@ def test_everything_about_movement_is_read() -> None:
         ("dead_broker_patience: 2", 1, "not a duration"),
     ],
 )
-def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(movement: str, line: int, says: str) -> None:
-    (complaint,) = complaints(f"clusters:\n  a:\n    connection: x\n    policy:\n     movement:\n      {movement}\n")
+def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(
+    movement: str, line: int, says: str
+) -> None:
+    (complaint,) = complaints(
+        f"clusters:\n  a:\n    connection: x\n    policy:\n     movement:\n      {movement}\n"
+    )
     assert complaint.startswith(f"line {5 + line}: ")
     assert says in complaint
 
@@ -172,17 +186,33 @@ def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(movement: s
     ("written", "line", "says"),
     [
         ("keep_all: 100d", 1, "keep_hourly (90 d) must not be shorter than keep_all (100 d)"),
-        ("keep_all: 7d\n      keep_daily: 30d", 2, "keep_daily (30 d) must not be shorter than keep_hourly (90 d)"),
-        ("keep_hourly: 36h\n      keep_all: 2d", 1, "keep_hourly (1 d 12 h) must not be shorter than keep_all (2 d)"),
+        (
+            "keep_all: 7d\n      keep_daily: 30d",
+            2,
+            "keep_daily (30 d) must not be shorter than keep_hourly (90 d)",
+        ),
+        (
+            "keep_hourly: 36h\n      keep_all: 2d",
+            1,
+            "keep_hourly (1 d 12 h) must not be shorter than keep_all (2 d)",
+        ),
         ("keep_all: 5h", 1, "at least 1d"),
         ("grace: 5m", 1, "at least 1h"),
-        ("keep_weekly: 5d", 1, "unknown key 'keep_weekly' in history; known: believed_after, grace, keep_all, keep_"),
+        (
+            "keep_weekly: 5d",
+            1,
+            "unknown key 'keep_weekly' in history; known: believed_after, grace, keep_all, keep_",
+        ),
         ("least_share_of_previous_percent: 101", 1, "least_share_of_previous_percent"),
         ("believed_after: 0", 1, "believed_after"),
     ],
 )
-def test_each_wrong_value_of_history_is_one_complaint_with_its_line(written: str, line: int, says: str) -> None:
-    (complaint,) = complaints(f"clusters:\n  a:\n    connection: x\n    policy:\n     history:\n      {written}\n")
+def test_each_wrong_value_of_history_is_one_complaint_with_its_line(
+    written: str, line: int, says: str
+) -> None:
+    (complaint,) = complaints(
+        f"clusters:\n  a:\n    connection: x\n    policy:\n     history:\n      {written}\n"
+    )
     assert complaint.startswith(f"line {5 + line}: ")
     assert says in complaint
 
@@ -191,7 +221,9 @@ def test_the_history_is_kept_as_it_is_written() -> None:
     text = "clusters:\n  a:\n    connection: x\n    policy: {history: {keep_all: 1d, keep_hourly: 1d, grace: 2h}}\n"
     policy = parse_settings(text, where="x").cluster("a").policy.history
     day = timedelta(days=1)
-    assert policy == HistoryPolicy(keep_all=day, keep_hourly=day, keep_daily=730 * day, grace=timedelta(hours=2))
+    assert policy == HistoryPolicy(
+        keep_all=day, keep_hourly=day, keep_daily=730 * day, grace=timedelta(hours=2)
+    )
 
 
 def test_the_fleet_has_a_limit_and_nothing_else() -> None:
@@ -201,9 +233,15 @@ def test_the_fleet_has_a_limit_and_nothing_else() -> None:
 
 
 def test_the_shipped_file_and_the_documented_one_tell_the_defaults() -> None:
-    assert read_settings(ROOT / "config" / "clusters.yaml").cluster("example").policy == ClusterPolicy()
+    assert (
+        read_settings(ROOT / "config" / "clusters.yaml").cluster("example").policy
+        == ClusterPolicy()
+    )
     documented = (ROOT / "docs" / "deploying.md").read_text().split("```yaml\n")[1].split("```")[0]
-    assert parse_settings(documented, where="deploying.md").cluster("orders-eu").policy == ClusterPolicy()
+    assert (
+        parse_settings(documented, where="deploying.md").cluster("orders-eu").policy
+        == ClusterPolicy()
+    )
 
 
 def test_all_complaints_come_at_once_with_their_lines() -> None:
@@ -211,7 +249,14 @@ def test_all_complaints_come_at_once_with_their_lines() -> None:
         "clusters:\n  a:\n    conection: x\n    policy:\n      movement:\n        rate: 10\n"
         "      balance: {bytes_tolerance_percent: 0}\n  Bad Name:\n    connection: y\nextra: 1\n"
     )
-    assert [c.split(":")[0] for c in found] == ["line 3", "line 3", "line 6", "line 7", "line 8", "line 10"]
+    assert [c.split(":")[0] for c in found] == [
+        "line 3",
+        "line 3",
+        "line 6",
+        "line 7",
+        "line 8",
+        "line 10",
+    ]
     assert "10 B/s or 10 MB/s" in found[2]
 
 
@@ -224,19 +269,36 @@ def test_all_complaints_come_at_once_with_their_lines() -> None:
         ("clusters:\n  a: 1", "a must be a mapping"),
         ("clusters:\n  a:\n    connection: x\n    connection: y", "given twice"),
         ("clusters:\n  a:\n    connection:", "connection must be text"),
-        ("clusters:\n  a:\n    connection: x\n    policy: {approval: {approvers: alice}}", "must be a list"),
-        ("clusters:\n  a:\n    connection: x\n    policy: {approval: {wait_for: 0h}}", "not a duration"),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {approval: {approvers: alice}}",
+            "must be a list",
+        ),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {approval: {wait_for: 0h}}",
+            "not a duration",
+        ),
         (
             "clusters:\n  a:\n    connection: x\n    policy: {balance: {leader_weight: size}}",
             "there are: count, bytes-in",
         ),
-        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {disk_limit_percent: 101}}", "from 1 to 100"),
-        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {ignorable_permille: 101}}", "from 0 to 100"),
-        ("clusters:\n  a:\n    connection: x\n    policy: {balance: {excluded_topics: [a b]}}", "'a b' is no topic"),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {balance: {disk_limit_percent: 101}}",
+            "from 1 to 100",
+        ),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {balance: {ignorable_permille: 101}}",
+            "from 0 to 100",
+        ),
+        (
+            "clusters:\n  a:\n    connection: x\n    policy: {balance: {excluded_topics: [a b]}}",
+            "'a b' is no topic",
+        ),
     ],
 )
 def test_malformed_files_get_a_line_and_a_reason(text: str, says: str) -> None:
-    assert any(says in complaint and complaint.startswith("line ") for complaint in complaints(text))
+    assert any(
+        says in complaint and complaint.startswith("line ") for complaint in complaints(text)
+    )
 
 
 def test_an_unknown_cluster_names_the_known_ones() -> None:
@@ -249,11 +311,17 @@ def test_a_missing_file_says_which_variable_names_another(tmp_path: Path) -> Non
         read_settings(tmp_path / "none.yaml")
 
 
-def test_connections_come_from_airflows_variable_or_a_file_and_show_no_secret(tmp_path: Path) -> None:
+def test_connections_come_from_airflows_variable_or_a_file_and_show_no_secret(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "connections.yaml"
     path.write_text('from_file: {bootstrap.servers: "a:1", sasl.password: hunter2}\nbroken: text\n')
-    variable = '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:2", "sasl.password": "hunter2"}}'
-    connections = FileConnections(path, {"AIRFLOW_CONN_FROM_ENV": variable, "AIRFLOW_CONN_BAD": "{hunter2"})
+    variable = (
+        '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:2", "sasl.password": "hunter2"}}'
+    )
+    connections = FileConnections(
+        path, {"AIRFLOW_CONN_FROM_ENV": variable, "AIRFLOW_CONN_BAD": "{hunter2"}
+    )
     assert connections.settings_for("from_file")["bootstrap.servers"] == "a:1"
     assert connections.settings_for("from_env")["bootstrap.servers"] == "b:2"
     assert "hunter2" not in repr(connections)

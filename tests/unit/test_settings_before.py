@@ -1,9 +1,17 @@
-"""The throttle keys that a plan carries: those that were set where its copies will throttle, and no others."""
+"""The throttle keys that a plan carries: those that were set where its copies will throttle, and no
+others.
+"""
 
 import json
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.plan import RebalancePlan, SettingBefore
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -24,7 +32,9 @@ def told(plan: RebalancePlan) -> list[list[str]]:
 
 
 def test_a_plan_carries_the_keys_of_sources_and_destinations_of_its_copies_sorted() -> None:
-    snapshot = cluster("orders-0: 1 2 size=9\nstock-0: 2 1 size=9", racks="1 2 3 4 5", throttles=SET)
+    snapshot = cluster(
+        "orders-0: 1 2 size=9\nstock-0: 2 1 size=9", racks="1 2 3 4 5", throttles=SET
+    )
     plan = plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2)}, BalancePolicy())
     assert told(plan) == [
         ["broker", "1", FOLLOWER_RATE, "5"],
@@ -39,7 +49,9 @@ def test_a_plan_carries_the_keys_of_sources_and_destinations_of_its_copies_sorte
 
 
 def test_a_made_plan_carries_them_too_and_one_that_copies_nothing_has_none() -> None:
-    snapshot = cluster("\n".join(f"orders-{n}: 1 2 size=9" for n in range(6)), racks="1 2 3", throttles=SET)
+    snapshot = cluster(
+        "\n".join(f"orders-{n}: 1 2 size=9" for n in range(6)), racks="1 2 3", throttles=SET
+    )
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert [row[:2] for row in told(plan)] == [
         ["broker", "1"],

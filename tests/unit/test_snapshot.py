@@ -25,7 +25,9 @@ CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
 
 
 def photograph(reader: SimulatedCluster) -> ClusterSnapshot:
-    return take_snapshot(reader, cluster="demo", snapshot_id="demo-1", observed_at=WHEN, security_protocol="SSL")
+    return take_snapshot(
+        reader, cluster="demo", snapshot_id="demo-1", observed_at=WHEN, security_protocol="SSL"
+    )
 
 
 def by_partition(snapshot: ClusterSnapshot, column: str) -> dict[str, object]:
@@ -52,13 +54,19 @@ def test_the_picture_comes_back_as_it_was() -> None:
         WHEN,
     )
     assert (taken.racks, taken.topic_ids) == (told.racks, told.topic_ids)
-    assert rows(taken.topics, "topic", "is_internal", "partition_count", "min_insync_replicas")[0] == (
+    assert rows(taken.topics, "topic", "is_internal", "partition_count", "min_insync_replicas")[
+        0
+    ] == (
         "__offsets",
         True,
         1,
         1,
     )
-    assert rows(taken.topics, "cleanup_policy", "retention_ms", "retention_bytes")[0] == ("delete", 604_800_000, -1)
+    assert rows(taken.topics, "cleanup_policy", "retention_ms", "retention_bytes")[0] == (
+        "delete",
+        604_800_000,
+        -1,
+    )
     assert rows(taken.tables["listeners"], "broker_id", "security_protocol")[0] == (1, "SSL")
     assert rows(taken.tables["quorum"], "node_id", "role")[0] == (1, "leader")
     assert by_partition(taken, "latest_offset")["orders-0"] == 5
@@ -68,11 +76,22 @@ def test_the_picture_comes_back_as_it_was() -> None:
 
 def test_the_leader_of_the_quorum_comes_first_then_voters_then_observers() -> None:
     reader = simulated("orders-0: 1 2 3", racks="1 2 3")
-    nodes = [QuorumVoter(n, n > 100, 5000, None, 1000 if n != 103 else None) for n in (101, 102, 103, 1, 2)]
+    nodes = [
+        QuorumVoter(n, n > 100, 5000, None, 1000 if n != 103 else None)
+        for n in (101, 102, 103, 1, 2)
+    ]
     reader.quorum = Quorum(leader_id=102, leader_epoch=7, high_watermark=5000, nodes=tuple(nodes))
     found = rows(photograph(reader).tables["quorum"], "node_id", "role")
-    assert found == [(102, "leader"), (101, "voter"), (103, "voter"), (1, "observer"), (2, "observer")]
-    reader.quorum = Quorum(leader_id=-1, leader_epoch=8, high_watermark=5000, nodes=tuple(nodes[:3]))
+    assert found == [
+        (102, "leader"),
+        (101, "voter"),
+        (103, "voter"),
+        (1, "observer"),
+        (2, "observer"),
+    ]
+    reader.quorum = Quorum(
+        leader_id=-1, leader_epoch=8, high_watermark=5000, nodes=tuple(nodes[:3])
+    )
     assert rows(photograph(reader).tables["quorum"], "role") == [("voter",)] * 3
 
 
@@ -81,7 +100,9 @@ def test_replicas_tell_their_own_size_while_one_is_copying() -> None:
     reader.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     reader.advance(4.0)
     taken = photograph(reader)
-    assert by_partition(taken, "size_bytes") == {"orders-0": 1_000_000_000}  # the leader's, not the half copy's
+    assert by_partition(taken, "size_bytes") == {
+        "orders-0": 1_000_000_000
+    }  # the leader's, not the half copy's
     assert rows(taken.replicas, "broker_id", "position", "is_leader", "in_sync", "size_bytes") == [
         (4, 0, False, False, 400_000_000),
         (2, 1, False, True, 1_000_000_000),
@@ -116,7 +137,9 @@ class EndsWhileWeLook(SimulatedCluster):
 
 
 def test_a_move_that_ends_while_we_look_still_counts_as_one() -> None:
-    reader = EndsWhileWeLook.like(cluster("orders-0: 4 2 3 1 +4 -1 size=100\norders-1: 1 2 3", racks="1 2 3 4"))
+    reader = EndsWhileWeLook.like(
+        cluster("orders-0: 4 2 3 1 +4 -1 size=100\norders-1: 1 2 3", racks="1 2 3 4")
+    )
     taken = photograph(reader)
     assert by_partition(taken, "adding_replicas") == {"orders-0": [4], "orders-1": []}
     assert by_partition(taken, "removing_replicas") == {"orders-0": [1], "orders-1": []}
@@ -126,15 +149,22 @@ GONE = TopicPartition("deleted", 3)  # its files are still there
 
 
 class WithDisks(SimulatedCluster):
-    """Broker 1 has three log dirs on two file systems and one that is offline, broker 2 one that tells nothing.
+    """Broker 1 has three log dirs on two file systems and one that is offline, broker 2 one that
+    tells nothing.
 
     Broker 3 came after the brokers were listed.
     """
 
-    def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
+    def describe_log_dirs(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> tuple[LogDirDescription, ...]:
         return (
-            LogDirDescription(1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10, GONE: 20}),
-            LogDirDescription(1, "/disk-a/y", None, 100_000, 40_030, {TopicPartition("orders", 1): 20}),
+            LogDirDescription(
+                1, "/disk-a/x", None, 100_000, 40_000, {TopicPartition("orders", 0): 10, GONE: 20}
+            ),
+            LogDirDescription(
+                1, "/disk-a/y", None, 100_000, 40_030, {TopicPartition("orders", 1): 20}
+            ),
             LogDirDescription(1, "/disk-b", None, 100_000, 10_000, {}),
             LogDirDescription(1, "/disk-c", "KAFKA_STORAGE_ERROR", None, None, {}),
             LogDirDescription(2, "/old", None, None, None, {}),
@@ -168,7 +198,10 @@ def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
 
 def test_throttle_keys_count_where_they_are_set_at_the_resource_itself() -> None:
     reader = simulated("orders-0: 1 2\nstock-0: 1 2", racks="1 2 3")
-    reader.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {LEADER_REPLICAS: "", "x": "y"}
+    reader.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {
+        LEADER_REPLICAS: "",
+        "x": "y",
+    }
     reader.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "2")] = {FOLLOWER_RATE: "5"}
     reader.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "3")] = {FOLLOWER_RATE: "6"}
     reader.configs.broker_defaults[LEADER_RATE] = "7"

@@ -1,4 +1,6 @@
-"""The steps of a move: one new replica at a time, added before one is dropped, the leader kept till the last."""
+"""The steps of a move: one new replica at a time, added before one is dropped, the leader kept till
+the last.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +49,9 @@ def test_no_step_has_fewer_replicas_than_the_lesser_of_before_and_after(moved: M
 
 @PLENTY
 @given(moves())
-def test_the_leader_stays_until_the_last_step_where_another_replica_can_leave_first(moved: Move) -> None:
+def test_the_leader_stays_until_the_last_step_where_another_replica_can_leave_first(
+    moved: Move,
+) -> None:
     *earlier, _ = steps_of(moved)
     others = [b for b in moved.removing if b != moved.leader_before]
     for number, step in enumerate(earlier, start=1):

@@ -23,7 +23,9 @@ def test_what_is_written_reads_back_and_is_listed(tmp_path: Path) -> None:
     assert store.read_text("plans/p.json") == "two"
     assert store.list("history", suffix=".parquet") == ("history/x/1.parquet",)
     assert store.list("nowhere") == ()
-    assert [p.name for p in (tmp_path / "store" / "plans").iterdir()] == ["p.json"], "no part file stays"
+    assert [p.name for p in (tmp_path / "store" / "plans").iterdir()] == ["p.json"], (
+        "no part file stays"
+    )
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -55,7 +57,11 @@ def test_an_unknown_kind_of_store_is_refused() -> None:
 @pytest.fixture(params=["directory", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A directory, and a file system of fsspec's."""
-    return Store(str(tmp_path / "a store") if request.param == "directory" else f"memory://{uuid.uuid4().hex}/a")
+    return Store(
+        str(tmp_path / "a store")
+        if request.param == "directory"
+        else f"memory://{uuid.uuid4().hex}/a"
+    )
 
 
 def test_every_store_does_the_same(store: Store, tmp_path: Path) -> None:
@@ -158,7 +164,10 @@ def test_for_a_spark_on_this_machine_files_are_copied_there_and_back() -> None:
     assert store.list("") == ("in/a.json", "in/b.json", "other/c.json", "out/part-1")
     assert not folder.exists()
 
-    with pytest.raises(ValueError, match="the job failed"), working_root(store, "local[2]", []) as root:
+    with (
+        pytest.raises(ValueError, match="the job failed"),
+        working_root(store, "local[2]", []) as root,
+    ):
         Path(root.removeprefix("file://"), "half").write_text("")
         raise ValueError("the job failed")
     assert "half" not in store.list("")

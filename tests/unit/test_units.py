@@ -5,12 +5,24 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from counterpoise.errors import InputError
-from counterpoise.units import format_bytes, format_rate, format_seconds, parse_duration, parse_rate, parse_until
+from counterpoise.units import (
+    format_bytes,
+    format_rate,
+    format_seconds,
+    parse_duration,
+    parse_rate,
+    parse_until,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "rate"),
-    [("50MB/s", 50_000_000), ("50 mb / s", 50_000_000), ("1.5GB/s", 1_500_000_000), ("512KiB/s", 524_288)],
+    [
+        ("50MB/s", 50_000_000),
+        ("50 mb / s", 50_000_000),
+        ("1.5GB/s", 1_500_000_000),
+        ("512KiB/s", 524_288),
+    ],
 )
 def test_a_rate_is_read_with_its_unit(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
@@ -69,7 +81,8 @@ def test_an_end_is_a_time_or_a_duration_from_now(text: str, moment: str) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-01-31T12:00", "2026-01-31T13:00+02:00", "tomorrow", "", "0h", "9999-01-01", "6:00"]
+    "text",
+    ["2026-01-31T12:00", "2026-01-31T13:00+02:00", "tomorrow", "", "0h", "9999-01-01", "6:00"],
 )
 def test_an_end_that_is_past_or_unreadable_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^--until: "):
@@ -77,7 +90,13 @@ def test_an_end_that_is_past_or_unreadable_is_refused(text: str) -> None:
 
 
 def test_numbers_read_well() -> None:
-    assert [format_bytes(n) for n in (0, 999, 1_500, 999_999, 10**9)] == ["0 B", "999 B", "1.5 kB", "1.0 MB", "1.0 GB"]
+    assert [format_bytes(n) for n in (0, 999, 1_500, 999_999, 10**9)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "1.0 MB",
+        "1.0 GB",
+    ]
     assert [format_seconds(s) for s in (0.2, 59.6, 61, 3_600, 90_061)] == [
         "0 s",
         "1 min",

@@ -1,4 +1,6 @@
-"""The data tests with Great Expectations itself; its import (10 to 17 s) is paid once, in this module."""
+"""The data tests with Great Expectations itself; its import (10 to 17 s) is paid once, in this
+module.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,13 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import BrokerFigure, LowerBound, Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import SNAPSHOT_TABLES
-from counterpoise.validation import CountsBefore, check_plan_data, check_snapshot_data, quick_check, validate_data
+from counterpoise.validation import (
+    CountsBefore,
+    check_plan_data,
+    check_snapshot_data,
+    quick_check,
+    validate_data,
+)
 from counterpoise.validation.facts import snapshot_facts
 from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS
 from tests.pictures import cluster
@@ -22,8 +30,14 @@ PLAIN = cluster(
     disks="1=100/900 2=100/900 3=100/900",
     throttles=[THROTTLE, ("topic", "orders", "leader.replication.throttled.replicas", "0:1")],
 )
-LISTENERS = [{"broker_id": n, "security_protocol": "PLAINTEXT", "host": f"kafka-{n}", "port": 9092} for n in (1, 2, 3)]
-QUORUM = [{"node_id": n, "role": "voter", "log_end_offset": 7, "last_caught_up_at": None} for n in (101, 102)]
+LISTENERS = [
+    {"broker_id": n, "security_protocol": "PLAINTEXT", "host": f"kafka-{n}", "port": 9092}
+    for n in (1, 2, 3)
+]
+QUORUM = [
+    {"node_id": n, "role": "voter", "log_end_offset": 7, "last_caught_up_at": None}
+    for n in (101, 102)
+]
 SNAPSHOT = replace(
     PLAIN,
     tables={
@@ -93,16 +107,28 @@ def test_every_table_of_a_snapshot_has_a_suite_that_finds_its_columns() -> None:
         (changed("partitions", 0, topic="stock"), "topic_is_known is true", "stock-0"),
         (changed("partitions", 0, replicas=[]), "has_replicas is true", "orders-0"),
         (changed("partitions", 1, leader=4), "leader_is_a_replica is true", "orders-1"),
-        (changed("partitions", 0, replicas=[1, 1, 2]), "names_each_broker_once is true", "orders-0"),
+        (
+            changed("partitions", 0, replicas=[1, 1, 2]),
+            "names_each_broker_once is true",
+            "orders-0",
+        ),
         (changed("partitions", 0, replicas=[1, 9]), "brokers_are_registered is true", "orders-0"),
         (changed("partitions", 0, size_bytes=-1), "size_bytes is not negative", "orders-0"),
         (changed("replicas", 2, broker_id=9), "broker_is_registered is true", "orders-0-9"),
         (changed("listeners", 1, broker_id=9), "broker_is_registered is true", "9-PLAINTEXT"),
-        (changed("listeners", 1, broker_id=1), "broker_id, security_protocol are unique together", "1-PLAINTEXT"),
+        (
+            changed("listeners", 1, broker_id=1),
+            "broker_id, security_protocol are unique together",
+            "1-PLAINTEXT",
+        ),
         (changed("quorum", 0, node_id=-5), "node_id is not negative", "-5-voter"),
         (changed("log_dirs", 0, usable_bytes=-1), "usable_bytes is not negative", "1-/disk-0"),
         (changed("throttles", 1, resource_type="user"), "type_is_known is true", "user-orders-"),
-        (changed("throttles", 1, key="retention.ms"), "key_is_a_throttle is true", "topic-orders-retention.ms"),
+        (
+            changed("throttles", 1, key="retention.ms"),
+            "key_is_a_throttle is true",
+            "topic-orders-retention.ms",
+        ),
     ],
 )
 def test_unsound_snapshot_data_is_named_with_an_example(
@@ -119,7 +145,10 @@ def test_unsound_snapshot_data_is_named_with_an_example(
 @pytest.mark.parametrize(
     ("snapshot", "expectation"),
     [
-        (changed("partitions", 0, replicas=[4, 2, 3], leader=4, isr=[2, 3]), "leader_is_live is true"),
+        (
+            changed("partitions", 0, replicas=[4, 2, 3], leader=4, isr=[2, 3]),
+            "leader_is_live is true",
+        ),
         (changed("partitions", 0, isr=[1, 4]), "isr_is_within_replicas is true"),
         (changed("brokers", 0, rack=" "), "rack_is_named_or_absent is true"),
         (changed("quorum", 1, node_id=101), "node_id, role are unique together"),
@@ -128,7 +157,9 @@ def test_unsound_snapshot_data_is_named_with_an_example(
         (changed("listeners", 0, port=0), "port_is_possible is true"),
     ],
 )
-def test_what_may_be_so_for_a_moment_is_a_warning(snapshot: ClusterSnapshot, expectation: str) -> None:
+def test_what_may_be_so_for_a_moment_is_a_warning(
+    snapshot: ClusterSnapshot, expectation: str
+) -> None:
     check = check_snapshot_data(snapshot)
     assert [failure.expectation for failure in check.momentary] == [expectation]
     assert check.grave == ()
@@ -162,11 +193,16 @@ def test_what_data_docs_show_of_a_cluster_is_escaped(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(rows, schema=SNAPSHOT_TABLES["partitions"])
     bad = replace(SNAPSHOT, tables={**SNAPSHOT.tables, "partitions": table})
     check = check_snapshot_data(bad, docs=tmp_path)
-    assert f"{hostile}-0: size_bytes=-1" in {example for failure in check.failures for example in failure.examples}
+    assert f"{hostile}-0: size_bytes=-1" in {
+        example for failure in check.failures for example in failure.examples
+    }
     assert quick_check(bad) == check
     pages = [path.read_text() for path in tmp_path.rglob("*.html")]
     assert (tmp_path / "index.html").is_file()
-    assert any("%3Cscript%3Ealert(1)%3C/script%3E%22%27%26amp;%24x%7B%7B 1 %7D%7D%253C" in page for page in pages)
+    assert any(
+        "%3Cscript%3Ealert(1)%3C/script%3E%22%27%26amp;%24x%7B%7B 1 %7D%7D%253C" in page
+        for page in pages
+    )
     assert not any("<script>alert" in page or "&lt;script" in page for page in pages)
 
 
@@ -185,7 +221,9 @@ def test_an_unsound_plan_is_named_with_an_example(move: Move, expectation: str) 
 
 
 def test_a_replication_factor_that_is_the_goal_is_the_wanted_one() -> None:
-    raised = replace(PLAN, goal=Goal.REPLICATION_FACTOR, moves=(replace(MOVE, replicas_after=(1, 2, 3, 4)),))
+    raised = replace(
+        PLAN, goal=Goal.REPLICATION_FACTOR, moves=(replace(MOVE, replicas_after=(1, 2, 3, 4)),)
+    )
     assert check_plan_data(replace(raised, replication_factor=4)).success
     assert not check_plan_data(replace(raised, replication_factor=3)).success
 

@@ -36,8 +36,26 @@ BEFORE = {
     4: ("a", 0, 0, 0, 0),
     5: ("b", 0, 2, 40, 0),
 }
-GOOD = Move("orders", 0, "id-of-orders", (1, 2, 3), (4, 2, 3), leader_before=1, size_bytes=100, bytes_in_per_second=7)
-OTHER = Move("orders", 1, "id-of-orders", (2, 3, 1), (3, 2, 1), leader_before=2, size_bytes=200, bytes_in_per_second=5)
+GOOD = Move(
+    "orders",
+    0,
+    "id-of-orders",
+    (1, 2, 3),
+    (4, 2, 3),
+    leader_before=1,
+    size_bytes=100,
+    bytes_in_per_second=7,
+)
+OTHER = Move(
+    "orders",
+    1,
+    "id-of-orders",
+    (2, 3, 1),
+    (3, 2, 1),
+    leader_before=2,
+    size_bytes=200,
+    bytes_in_per_second=5,
+)
 SECRET = Move("secret-keys", 0, "id-of-secret-keys", (1, 2, 3), (4, 2, 3), 1, 10)
 LOST = Move("lost", 0, "id-of-lost", (5,), (4,), -1, 30)
 
@@ -69,7 +87,9 @@ def figures(changes: dict[int, tuple[int, int, int, int]]) -> tuple[BrokerFigure
     return tuple(rows)
 
 
-def plan_of(*moves: Move, goal: Goal = Goal.ADD_BROKERS, brokers: tuple[int, ...] = (4,), **more: Any) -> RebalancePlan:
+def plan_of(
+    *moves: Move, goal: Goal = Goal.ADD_BROKERS, brokers: tuple[int, ...] = (4,), **more: Any
+) -> RebalancePlan:
     return RebalancePlan(
         cluster="shop",
         cluster_id="picture-id",
@@ -89,10 +109,14 @@ def plan_for(snapshot: ClusterSnapshot, goal: Goal, *moves: Move, **more: Any) -
     base = plan_by_hand(snapshot, goal, *moves, **more)
     counted = expected_figures(Case.of(base, snapshot, BalancePolicy()))
     best = {"leaders_best": 0, "replicas_best": 0, "bytes_best": 0}
-    return replace(base, figures=tuple(BrokerFigure(**asdict(figure), **best) for figure in counted))
+    return replace(
+        base, figures=tuple(BrokerFigure(**asdict(figure), **best) for figure in counted)
+    )
 
 
-def broken(plan: RebalancePlan, snapshot: ClusterSnapshot = SNAPSHOT, policy: BalancePolicy = POLICY) -> set[str]:
+def broken(
+    plan: RebalancePlan, snapshot: ClusterSnapshot = SNAPSHOT, policy: BalancePolicy = POLICY
+) -> set[str]:
     return {violation.rule for violation in find_violations(plan, snapshot, policy)}
 
 
@@ -116,9 +140,13 @@ BREAKERS = {
     "targets_are_live": plan_of(replace(GOOD, replicas_after=(1, 5, 3)), brokers=(5,)),
     "leaders_are_live": plan_of(replace(GOOD, replicas_after=(5, 2, 3))),
     "racks_not_worse": plan_of(replace(GOOD, replicas_after=(1, 4, 3))),
-    "nothing_under_reassignment": plan_of(Move("busy", 0, "id-of-busy", (1, 2, 3, 5), (2, 1, 3, 5), 1, 10)),
+    "nothing_under_reassignment": plan_of(
+        Move("busy", 0, "id-of-busy", (1, 2, 3, 5), (2, 1, 3, 5), 1, 10)
+    ),
     "led_by_somebody": plan_of(LOST),
-    "in_sync_replicas_kept": plan_of(replace(GOOD, replicas_after=(1, 3)), goal=Goal.REPLICATION_FACTOR),
+    "in_sync_replicas_kept": plan_of(
+        replace(GOOD, replicas_after=(1, 3)), goal=Goal.REPLICATION_FACTOR
+    ),
     "old_brokers_receive_nothing": plan_of(GOOD, brokers=(3,)),
     "removed_brokers_end_empty": plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(1,)),
     "only_drained_replicas_move": plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(3,)),
@@ -137,10 +165,14 @@ IN_SYNC_1_2 = {"in_sync_replicas_kept": ("partitions", "orders", {"isr": [1, 2]}
 FULL_DISK = {"disks_not_overfilled": ("log_dirs", "/disk-1", {"usable_bytes": 249})}
 
 
-def changed(snapshot: ClusterSnapshot, table: str, name: str, values: dict[str, object]) -> ClusterSnapshot:
+def changed(
+    snapshot: ClusterSnapshot, table: str, name: str, values: dict[str, object]
+) -> ClusterSnapshot:
     """The snapshot with the rows of a topic, or of a log dir, written over."""
     column = "log_dir" if table == "log_dirs" else "topic"
-    rows = [row | values if row[column] == name else row for row in snapshot.tables[table].to_pylist()]
+    rows = [
+        row | values if row[column] == name else row for row in snapshot.tables[table].to_pylist()
+    ]
     new = snapshot.tables[table].from_pylist(rows, schema=snapshot.tables[table].schema)
     return replace(snapshot, tables={**snapshot.tables, table: new})
 
@@ -160,17 +192,35 @@ def test_every_rule_has_its_case() -> None:
 
 def test_a_removed_broker_may_take_the_last_broker_of_its_rack_with_it() -> None:
     snapshot = cluster("orders-0: 1 2 size=5", racks="1=a 2=b 3=a")
-    assert broken_of(snapshot, Goal.REMOVE_BROKERS, move("orders-0", "1 2", "1 3", size=5), brokers=(2,)) == set()
+    assert (
+        broken_of(
+            snapshot, Goal.REMOVE_BROKERS, move("orders-0", "1 2", "1 3", size=5), brokers=(2,)
+        )
+        == set()
+    )
 
 
 def test_a_removed_broker_keeps_only_what_the_request_leaves_out_or_for_later() -> None:
     snapshot = cluster("orders-0: 1 2\norders-1: 2 1\nstock-0: 2 1", racks="1 2 3")
     first = move("orders-0", "1 2", "1 3")
-    assert broken_of(snapshot, Goal.REMOVE_BROKERS, first, brokers=(2,)) == {"removed_brokers_end_empty"}
-    later = (first, move("orders-1", "2 1", "1 2", leader=2))  # gives up what it leads, and the rest another time
-    assert broken_of(snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), left=Left(partitions=2)) == set()
+    assert broken_of(snapshot, Goal.REMOVE_BROKERS, first, brokers=(2,)) == {
+        "removed_brokers_end_empty"
+    }
+    later = (
+        first,
+        move("orders-1", "2 1", "1 2", leader=2),
+    )  # gives up what it leads, and the rest another time
+    assert (
+        broken_of(snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), left=Left(partitions=2))
+        == set()
+    )
     both = (first, move("orders-1", "2 1", "3 1"))
-    assert broken_of(snapshot, Goal.REMOVE_BROKERS, *both, brokers=(2,), scope=Scope(topics=("orders",))) == set()
+    assert (
+        broken_of(
+            snapshot, Goal.REMOVE_BROKERS, *both, brokers=(2,), scope=Scope(topics=("orders",))
+        )
+        == set()
+    )
 
 
 def test_repair_replaces_dead_replicas_alone() -> None:
@@ -184,18 +234,28 @@ def test_repair_replaces_dead_replicas_alone() -> None:
 
 
 def test_demoted_brokers_neither_lead_nor_stand_first_where_another_can() -> None:
-    snapshot = cluster("orders-0: 1 2 3\norders-1: 1 2 3 @2\nalone-0: 1\nlagging-0: 1 2", racks="1 2 3")
+    snapshot = cluster(
+        "orders-0: 1 2 3\norders-1: 1 2 3 @2\nalone-0: 1\nlagging-0: 1 2", racks="1 2 3"
+    )
     snapshot = changed(snapshot, "partitions", "lagging", {"isr": [1]})
     good = (move("orders-0", "1 2 3", "3 2 1"), move("orders-1", "1 2 3", "2 3 1", leader=2))
     assert broken_of(snapshot, Goal.DEMOTE_BROKERS, *good, brokers=(1,)) == set()
     for left_alone in good:
         rest = [one for one in good if one is not left_alone]
-        assert broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,)) == {"demoted_brokers_lead_nothing"}
-        assert broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), left=Left(partitions=1)) == set()
+        assert broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,)) == {
+            "demoted_brokers_lead_nothing"
+        }
+        assert (
+            broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), left=Left(partitions=1))
+            == set()
+        )
     narrow = Scope(topics=("orders",), excluded_broker_ids=(3,))
     outside = broken_of(snapshot, Goal.DEMOTE_BROKERS, *good, brokers=(1,), scope=narrow)
     assert outside == {"scope_respected"}, "broker 3 would lead anew"
-    assert broken_of(snapshot, Goal.DEMOTE_BROKERS, brokers=(1,), scope=Scope(topics=("alone",))) == set()
+    assert (
+        broken_of(snapshot, Goal.DEMOTE_BROKERS, brokers=(1,), scope=Scope(topics=("alone",)))
+        == set()
+    )
 
 
 def resized(snapshot: ClusterSnapshot, factor: int, *moves: Move) -> set[str]:
@@ -222,17 +282,30 @@ def test_a_replication_factor_may_fall_short_only_where_no_broker_can_take_or_gi
     assert resized(snapshot, 2, up) == {"replication_factor_kept"}, "more than wanted"
     for left, found in ((1, set[str]()), (0, {"replication_factor_kept"})):
         elected = replace(down, replicas_after=(2, 1, 3))
-        plan = plan_for(snapshot, Goal.REPLICATION_FACTOR, elected, replication_factor=2, left=Left(partitions=left))
+        plan = plan_for(
+            snapshot,
+            Goal.REPLICATION_FACTOR,
+            elected,
+            replication_factor=2,
+            left=Left(partitions=left),
+        )
         assert broken(plan, snapshot, BalancePolicy()) == found
     assert resized(snapshot, 1, down) == {"replication_factor_kept"}
     scope = Scope(broker_ids=(3, 4))
-    only_3_may_give = plan_for(snapshot, Goal.REPLICATION_FACTOR, down, replication_factor=1, scope=scope)
+    only_3_may_give = plan_for(
+        snapshot, Goal.REPLICATION_FACTOR, down, replication_factor=1, scope=scope
+    )
     assert broken(only_3_may_give, snapshot, BalancePolicy()) == set()
     only_1_may_give = replace(only_3_may_give, scope=Scope(broker_ids=(1, 4)))
-    assert broken(only_1_may_give, snapshot, BalancePolicy()) == {"scope_respected"}, "2 would lead, and 3 gives"
+    assert broken(only_1_may_give, snapshot, BalancePolicy()) == {"scope_respected"}, (
+        "2 would lead, and 3 gives"
+    )
     elected = move("orders-0", "1 2 3", "1 3 2")
     last_in_sync = changed(snapshot, "partitions", "orders", {"isr": [1]})
-    for broker_id, found in ((1, set[str]()), (3, {"replication_factor_kept"})):  # 1 must not go, 3 should
+    for broker_id, found in (
+        (1, set[str]()),
+        (3, {"replication_factor_kept"}),
+    ):  # 1 must not go, 3 should
         stays = plan_for(
             last_in_sync,
             Goal.REPLICATION_FACTOR,
@@ -252,14 +325,23 @@ def test_lowering_keeps_racks_and_in_sync_replicas_the_latter_first() -> None:
     assert resized(lagging, 2, move("orders-0", "1 2 3 4", "1 3")) == {"in_sync_replicas_kept"}
     assert resized(lagging, 3, move("orders-0", "1 2 3 4", "1 2 4")) == set()
     only_2_may_give = replace(
-        plan_for(lagging, Goal.REPLICATION_FACTOR, move("orders-0", "1 2 3 4", "1 3 4"), replication_factor=3),
+        plan_for(
+            lagging,
+            Goal.REPLICATION_FACTOR,
+            move("orders-0", "1 2 3 4", "1 3 4"),
+            replication_factor=3,
+        ),
         scope=Scope(broker_ids=(2,)),
     )
-    assert broken(only_2_may_give, lagging, BalancePolicy()) == {"in_sync_replicas_kept"}, "whatever the scope"
+    assert broken(only_2_may_give, lagging, BalancePolicy()) == {"in_sync_replicas_kept"}, (
+        "whatever the scope"
+    )
 
 
 def test_fewer_replicas_than_min_isr_is_found_unless_there_were_too_few_already() -> None:
-    strict = changed(cluster("orders-0: 1 2 3", racks="1 2 3 4"), "topics", "orders", {"min_insync_replicas": 3})
+    strict = changed(
+        cluster("orders-0: 1 2 3", racks="1 2 3 4"), "topics", "orders", {"min_insync_replicas": 3}
+    )
     assert resized(strict, 2, move("orders-0", "1 2 3", "1 2")) == {"min_isr_reachable"}
     assert resized(strict, 4, move("orders-0", "1 2 3", "1 2 3 4")) == set()
     stricter = changed(strict, "topics", "orders", {"min_insync_replicas": 4})
@@ -292,10 +374,18 @@ def test_a_budget_counts_what_is_copied_and_what_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("disks", "fits"),
-    [("", True), ("4=749/1000", True), ("4=750/1000", True), ("4=751/1000", False), ("4=0/1000,751/1000", False)],
+    [
+        ("", True),
+        ("4=749/1000", True),
+        ("4=750/1000", True),
+        ("4=751/1000", False),
+        ("4=0/1000,751/1000", False),
+    ],
     ids=["not known", "room", "to the brim", "too full", "the fullest dir counts"],
 )
-def test_what_a_broker_receives_fits_below_the_limit_of_its_fullest_disk(disks: str, fits: bool) -> None:
+def test_what_a_broker_receives_fits_below_the_limit_of_its_fullest_disk(
+    disks: str, fits: bool
+) -> None:
     snapshot = cluster("orders-0: 1 2 3 size=100", racks="1 2 3 4", disks=disks)
     found = broken_of(snapshot, Goal.REBALANCE, move("orders-0", "1 2 3", "4 2 3", size=100))
     assert found == (set() if fits else {"disks_not_overfilled"})

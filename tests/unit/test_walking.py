@@ -1,4 +1,7 @@
-"""What a walk means, at addresses made up and at sockets that are no Kafka. Real brokers: the integration tests."""
+"""What a walk means, at addresses made up and at sockets that are no Kafka.
+
+Real brokers: the integration tests.
+"""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -20,7 +23,15 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
 from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import Certificate, ClusterSight, EndpointWalk, MetadataAnswer, Step, StepName, Walk
+from counterpoise.model.walk import (
+    Certificate,
+    ClusterSight,
+    EndpointWalk,
+    MetadataAnswer,
+    Step,
+    StepName,
+    Walk,
+)
 from tests.no_kafka import HTTP_ANSWER, TLS_ALERT, Behaviour, answering, keep_silent, servers
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -47,30 +58,43 @@ def told(
     return MetadataAnswer(cluster_id, tuple(map(broker, broker_ids)), partitions)
 
 
-def answered(address: str, answer: MetadataAnswer, *, certificate: Certificate | None = None) -> EndpointWalk:
-    steps = tuple(Step(name, True, "", 1) for name in (StepName.RESOLVE, StepName.TCP, StepName.METADATA))
-    return EndpointWalk(address, steps, certificate=certificate, told=answer, is_expected_broker=True)
+def answered(
+    address: str, answer: MetadataAnswer, *, certificate: Certificate | None = None
+) -> EndpointWalk:
+    steps = tuple(
+        Step(name, True, "", 1) for name in (StepName.RESOLVE, StepName.TCP, StepName.METADATA)
+    )
+    return EndpointWalk(
+        address, steps, certificate=certificate, told=answer, is_expected_broker=True
+    )
 
 
 def failed(address: str, name: StepName, said: str) -> EndpointWalk:
     return EndpointWalk(address, (Step(name, False, said, 1),))
 
 
-def sight(*brokers: BrokerDescription, leaders: Mapping[str, tuple[int | None, ...]]) -> ClusterSight:
+def sight(
+    *brokers: BrokerDescription, leaders: Mapping[str, tuple[int | None, ...]]
+) -> ClusterSight:
     """`leaders`: topic -> the leader of each partition."""
     topics = [
         TopicDescription(
             topic,
             "id",
             False,
-            tuple(PartitionDescription(n, leader, 1, (1, 2, 3), (1, 2, 3)) for n, leader in enumerate(of_topic)),
+            tuple(
+                PartitionDescription(n, leader, 1, (1, 2, 3), (1, 2, 3))
+                for n, leader in enumerate(of_topic)
+            ),
         )
         for topic, of_topic in leaders.items()
     ]
     return ClusterSight(brokers, tuple(topics), controller_id=1)
 
 
-def found(walk: Walk, seen: ClusterSight | None = None, *topics: str, pinned: str | None = None) -> tuple[Finding, ...]:
+def found(
+    walk: Walk, seen: ClusterSight | None = None, *topics: str, pinned: str | None = None
+) -> tuple[Finding, ...]:
     return diagnose(walk, seen, topics=topics, now=NOW, pinned_cluster_id=pinned)
 
 
@@ -119,24 +143,37 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
     walk = Walk(
         "PLAINTEXT",
         (answered("a:9092", told(1, 2, leaders=new)),),
-        {1: answered("kafka1.internal:9092", told(1, leaders=old)), 2: answered("b:9092", told(1, 2, leaders=new))},
+        {
+            1: answered("kafka1.internal:9092", told(1, leaders=old)),
+            2: answered("b:9092", told(1, 2, leaders=new)),
+        },
     )
     blind, stale = found(walk)
     assert "kafka1.internal:9092 does not see broker(s) 2" in blind.seen
     assert "kafka1.internal:9092 tells older leaders of orders-0 than" in stale.seen
 
 
-@pytest.mark.parametrize(("days", "rule"), [(31, None), (29, "certificate-expires-soon"), (-1, "certificate-expired")])
+@pytest.mark.parametrize(
+    ("days", "rule"), [(31, None), (29, "certificate-expires-soon"), (-1, "certificate-expired")]
+)
 def test_certificates_are_findings_when_they_end(days: int, rule: str | None) -> None:
     certificate = Certificate("CN=kafka", "CN=authority", ("a",), NOW + timedelta(days=days), True)
     walk = Walk("SSL", (answered("a:9092", told(1), certificate=certificate),), {})
-    assert [(one.rule, one.subject) for one in found(walk)] == ([(rule, "certificate CN=kafka")] if rule else [])
+    assert [(one.rule, one.subject) for one in found(walk)] == (
+        [(rule, "certificate CN=kafka")] if rule else []
+    )
 
 
 def test_fenced_brokers_missing_leaders_and_unknown_topics() -> None:
     walk = Walk("PLAINTEXT", (answered("a:9092", told(1)),), {1: answered("b:9092", told(1))})
-    seen = sight(broker(1), broker(2, is_fenced=True), leaders={"orders": (1, None), "clicks": (None,)})
-    assert [one.rule for one in found(walk, seen, "orders", "nope")] == ["no-leader", "broker-fenced", "topic-unknown"]
+    seen = sight(
+        broker(1), broker(2, is_fenced=True), leaders={"orders": (1, None), "clicks": (None,)}
+    )
+    assert [one.rule for one in found(walk, seen, "orders", "nope")] == [
+        "no-leader",
+        "broker-fenced",
+        "topic-unknown",
+    ]
     assert "1 partition(s) have no leader" in found(walk, seen, "orders")[0].seen
     assert "2 partition(s) have no leader" in found(walk, seen)[0].seen
 
@@ -162,18 +199,32 @@ def test_what_the_ends_of_one_cluster_told_the_others_left_out() -> None:
     bootstrap = (dead, answered("a:9092", this), answered("b:9092", other))
     walk = Walk("PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead})
     assert walk.cluster_id == "this"
-    assert [one.address for one in walk.ends] == ["dead:9092", "a:9092", "b:9092", "a:9092", "dead:9092"]
+    assert [one.address for one in walk.ends] == [
+        "dead:9092",
+        "a:9092",
+        "b:9092",
+        "a:9092",
+        "dead:9092",
+    ]
     assert walk.told_of("this") == (("a:9092", this), ("a:9092", newer))
     assert walk.told_of(None) == ()
     assert Walk("PLAINTEXT", (dead,)).cluster_id is None
 
 
 def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
-    one, other = (Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other"))
+    one, other = (
+        Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other")
+    )
     walk = Walk(
         "SSL",
-        (answered("a:9092", told(1), certificate=one), answered("b:9092", told(1), certificate=other)),
-        {1: answered("a:9092", told(1), certificate=one), 2: answered("c:9092", told(1), certificate=one)},
+        (
+            answered("a:9092", told(1), certificate=one),
+            answered("b:9092", told(1), certificate=other),
+        ),
+        {
+            1: answered("a:9092", told(1), certificate=one),
+            2: answered("c:9092", told(1), certificate=one),
+        },
     )
     assert walk.certificates == {one: ("a:9092", "c:9092"), other: ("b:9092",)}
     assert one.expires_in_words == "2026-03-01 00:00 UTC"
@@ -182,7 +233,9 @@ def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
 # -- looking again
 
 
-def test_what_brokers_tell_differently_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_brokers_tell_differently_for_a_moment_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks: list[str] = []
 
     def walk(self: EndpointWalker, host: str, port: int, **_: object) -> EndpointWalk:
@@ -190,7 +243,9 @@ def test_what_brokers_tell_differently_for_a_moment_is_asked_again(monkeypatch: 
         if host == "dead":
             return failed("dead:9092", StepName.TCP, "Connection refused")
         knows_it = host != "kafka2.internal" or looks.count(host) > 1
-        return answered(f"{host}:{port}", told(1, 2, leaders={"orders-0": (2, 5) if knows_it else (1, 4)}))
+        return answered(
+            f"{host}:{port}", told(1, 2, leaders={"orders-0": (2, 5) if knows_it else (1, 4)})
+        )
 
     monkeypatch.setattr(EndpointWalker, "walk", walk)
     monkeypatch.setattr(walking, "STALE_AFTER_SECONDS", 0.0)
@@ -200,9 +255,17 @@ def test_what_brokers_tell_differently_for_a_moment_is_asked_again(monkeypatch: 
     assert (looks.count("kafka2.internal"), looks.count("dead")) == (2, 1)
 
 
-def test_leaders_are_followed_and_old_metadata_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def topic(topic_id: str, leader: int | None, epoch: int, *isr: int) -> tuple[TopicDescription, ...]:
-        return (TopicDescription("orders", topic_id, False, (PartitionDescription(0, leader, epoch, (1, 2, 3), isr),)),)
+def test_leaders_are_followed_and_old_metadata_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def topic(
+        topic_id: str, leader: int | None, epoch: int, *isr: int
+    ) -> tuple[TopicDescription, ...]:
+        return (
+            TopicDescription(
+                "orders", topic_id, False, (PartitionDescription(0, leader, epoch, (1, 2, 3), isr),)
+            ),
+        )
 
     looks = iter(
         [
@@ -218,7 +281,15 @@ def test_leaders_are_followed_and_old_metadata_is_not_believed(monkeypatch: pyte
     monkeypatch.setattr(LeaderWatch, "_describe", lambda _: next(looks))
     with closing(LeaderWatch(PLAINTEXT, Walk("PLAINTEXT", ()))) as watch:
         changes = [[(c.before, c.after, c.was_in_sync) for c in watch.look()] for _ in range(7)]
-    assert changes == [[], [(1, 2, True)], [], [(2, None, False)], [(2, 3, False)], [(3, 1, False)], []]
+    assert changes == [
+        [],
+        [(1, 2, True)],
+        [],
+        [(2, None, False)],
+        [(2, 3, False)],
+        [(3, 1, False)],
+        [],
+    ]
 
 
 # -- certificates and connections
@@ -237,7 +308,9 @@ def test_leaders_are_followed_and_old_metadata_is_not_believed(monkeypatch: pyte
         ("0:0:0:0:0:0:0:1", [], ["::1"], True),
     ],
 )
-def test_host_names_are_compared_as_clients_do(host: str, names: list[str], ips: list[str], matches: bool) -> None:
+def test_host_names_are_compared_as_clients_do(
+    host: str, names: list[str], ips: list[str], matches: bool
+) -> None:
     assert is_for(host, names, ips) is matches
 
 
@@ -288,7 +361,10 @@ def test_a_walk_that_leads_nowhere_is_a_value() -> None:
     assert look_around(settings, walk) is None
 
 
-@given(st.text(st.characters(categories=["Cc", "Zs", "Lo", "Sm"]), max_size=80), st.integers(-(2**31), 2**31 - 1))
+@given(
+    st.text(st.characters(categories=["Cc", "Zs", "Lo", "Sm"]), max_size=80),
+    st.integers(-(2**31), 2**31 - 1),
+)
 @example("1\x00.invalid", 9092)  # the resolver stops at the null, and finds an address
 @example("a" * 64 + ".invalid", 9092)
 @example("kafka.invalid", 0)

@@ -1,11 +1,13 @@
-"""What somebody asks for: the same fields from options, from a form and from an event, and every complaint at once."""
+"""What somebody asks for: the same fields from options, from a form and from an event, and every
+complaint at once.
+"""
 
 import pytest
 
 from counterpoise.errors import InputError
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
-from counterpoise.model.wish import Wish, read_wish
 
 POLICY = BalancePolicy(bytes_tolerance_percent=15, excluded_topics=("audit",))
 
@@ -36,7 +38,7 @@ FROM_A_FORM = TYPED | {
 
 @pytest.mark.parametrize("given", [TYPED, FROM_A_FORM], ids=["typed", "form"])
 def test_the_same_wish_whichever_way_it_comes(given: dict[str, object]) -> None:
-    assert read_wish(given) == Wish(
+    assert read_rebalance_request(given) == RebalanceRequest(
         Goal.REPLICATION_FACTOR,
         scope=Scope(("orders-*", "payments"), ("orders-old",), (1, 2, 3), (3,)),
         budget=Budget(1_500_000_000_000, 100),
@@ -47,16 +49,20 @@ def test_the_same_wish_whichever_way_it_comes(given: dict[str, object]) -> None:
 
 
 def test_an_event_of_before_names_only_goal_and_brokers_and_leaves_all_else_to_the_policy() -> None:
-    wish = read_wish({"goal": "add-brokers", "broker_ids": [4]})
-    assert wish.request(POLICY) == PlanRequest(Goal.ADD_BROKERS, (4,), POLICY)
-    assert wish.deviations(POLICY) == ()
+    rebalance_request = read_rebalance_request({"goal": "add-brokers", "broker_ids": [4]})
+    assert rebalance_request.request(POLICY) == PlanRequest(Goal.ADD_BROKERS, (4,), POLICY)
+    assert rebalance_request.deviations(POLICY) == ()
 
 
 def test_a_wish_against_the_policy_is_said() -> None:
-    wish = read_wish({"goal": "rebalance", "bytes_tolerance_percent": 5, "leader_weight": "count"})
-    assert wish.request(POLICY).policy.bytes_tolerance_percent == 5
-    assert wish.request(POLICY).policy.excluded_topics == ("audit",)
-    assert wish.deviations(POLICY) == ("made for a bytes tolerance of 5 %, as asked; the policy says 15 %",)
+    rebalance_request = read_rebalance_request(
+        {"goal": "rebalance", "bytes_tolerance_percent": 5, "leader_weight": "count"}
+    )
+    assert rebalance_request.request(POLICY).policy.bytes_tolerance_percent == 5
+    assert rebalance_request.request(POLICY).policy.excluded_topics == ("audit",)
+    assert rebalance_request.deviations(POLICY) == (
+        "made for a bytes tolerance of 5 %, as asked; the policy says 15 %",
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,14 +91,16 @@ def test_a_wish_against_the_policy_is_said() -> None:
 )
 def test_what_is_malformed_is_named_as_it_was_typed(name: str, value: object, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_wish({"goal": "rebalance"} | {name: value}, word=lambda field: f"--{field}")
+        read_rebalance_request(
+            {"goal": "rebalance"} | {name: value}, word=lambda field: f"--{field}"
+        )
     assert says in str(caught.value)
     assert name in str(caught.value)
 
 
 def test_all_complaints_come_at_once() -> None:
     with pytest.raises(InputError) as caught:
-        read_wish({"broker_ids": "x", "max_bytes": "5"})
+        read_rebalance_request({"broker_ids": "x", "max_bytes": "5"})
     message = str(caught.value)
     assert message.startswith("3 problem(s)")
     assert all(word in message for word in ("broker_ids 'x'", "5 B or 5 GB?", "goal is missing"))

@@ -3,10 +3,11 @@
     balance = leader_balance(series, topics, cluster="demo", since=None, until=None)
     wanted = wanted_goal(balance, policy.balance)      # None: nothing needs doing
 
-Evenness comes from `model/measures.py` over the live brokers. A snapshot that was analysed twice counts once.
+Evenness comes from `model/measures.py` over the live brokers. A snapshot that was analysed twice
+counts once.
 
-Limits: it judges counts of leaders, not their traffic; whether the replica sets allow even leaders, the planner finds
-out (it answers "nothing to do" when they do not).
+Limits: it judges counts of leaders, not their traffic; whether the replica sets allow even leaders,
+the planner finds out (it answers "nothing to do" when they do not).
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from counterpoise.model.balance import (
     LeaderBalance,
     RackBalance,
     RackPoint,
-    TopicLean,
+    TopicLeaderSkew,
     WantedRebalance,
 )
 from counterpoise.model.cluster import ClusterSnapshot
@@ -48,9 +49,11 @@ def leader_balance(
     until: datetime | None = None,
     topics_shown: int = TOPICS_SHOWN,
 ) -> LeaderBalance | None:
-    """The balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least) its latest snapshot.
+    """The balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least) its
+    latest snapshot.
 
-    The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is an answer.
+    The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
+    an answer.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if columns.snapshot_count == 0:
@@ -83,24 +86,35 @@ def leader_balance(
 def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
     """Leaders, replicas and bytes of every live broker in one snapshot, by id; idle ones are zeros."""
     by_leader = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
-    leaders = dict(zip(by_leader["leader"].to_pylist(), by_leader["topic_count"].to_pylist(), strict=True))
-    held = snapshot.replicas.group_by("broker_id").aggregate([("topic", "count"), ("size_bytes", "sum")])
+    leaders = dict(
+        zip(by_leader["leader"].to_pylist(), by_leader["topic_count"].to_pylist(), strict=True)
+    )
+    held = snapshot.replicas.group_by("broker_id").aggregate(
+        [("topic", "count"), ("size_bytes", "sum")]
+    )
     columns = (held[name].to_pylist() for name in ("broker_id", "topic_count", "size_bytes_sum"))
     holds = {broker_id: (count, size or 0) for broker_id, count, size in zip(*columns, strict=True)}
-    return tuple(BrokerLoad(b, leaders.get(b, 0), *holds.get(b, (0, 0))) for b in snapshot.live_broker_ids)
+    return tuple(
+        BrokerLoad(b, leaders.get(b, 0), *holds.get(b, (0, 0))) for b in snapshot.live_broker_ids
+    )
 
 
 def wanted_goal(balance: LeaderBalance, policy: BalancePolicy) -> WantedRebalance | None:
-    """What would help: a new broker that holds nothing comes first, then leaders that lie too unevenly.
+    """What would help: a new broker that holds nothing comes first, then leaders that lie too
+    unevenly.
 
-    Leaders are judged both as they are and as the replica order prefers them: where only the first are uneven, a
-    preferred election helps; where the second are, the order has to change. The goal `leaders` does either.
+    Leaders are judged both as they are and as the replica order prefers them: where only the first
+    are uneven, a preferred election helps; where the second are, the order has to change. The goal
+    `leaders` does either.
     """
     latest = balance.latest
     idle = balance.idle_broker_ids
     if idle and latest.replicas.total >= latest.replicas.broker_count:
         return WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance))
-    for what, spread in (("preferred leaders", latest.preferred_leaders), ("leaders", latest.leaders)):
+    for what, spread in (
+        ("preferred leaders", latest.preferred_leaders),
+        ("leaders", latest.leaders),
+    ):
         allowed = spread.best_max_minus_min + policy.leaders_max_minus_min
         if spread.max_minus_min > allowed:
             reason = (
@@ -116,7 +130,11 @@ def _idle_reason(balance: LeaderBalance) -> str:
     latest = balance.latest
     others = latest.replicas.broker_count - len(idle)
     names = ", ".join(map(str, idle))
-    subject = f"broker {names} is live but holds" if len(idle) == 1 else f"brokers {names} are live but hold"
+    subject = (
+        f"broker {names} is live but holds"
+        if len(idle) == 1
+        else f"brokers {names} are live but hold"
+    )
     return (
         f"{subject} no replica, while {latest.replicas.total} replicas lie on "
         f"{'the other broker' if others == 1 else f'the other {others} brokers'}"
@@ -145,7 +163,9 @@ def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:
     for at in range(columns.snapshot_count):
         point = _point(columns, at)
         if points and points[-1].live_broker_ids == point.live_broker_ids:
-            point = replace(point, live_broker_ids=points[-1].live_broker_ids)  # one tuple for all of them
+            point = replace(
+                point, live_broker_ids=points[-1].live_broker_ids
+            )  # one tuple for all of them
         points.append(point)
     return tuple(points)
 
@@ -163,7 +183,9 @@ def _point(columns: SeriesColumns, at: int) -> BalancePoint:
         preferred_leaders=_evenness(preferred),
         replicas=_evenness(replicas),
         bytes=_evenness(size),
-        share_not_preferred=share_not_preferred(not_preferred, int(columns.preferred_leaders[rows].sum())),
+        share_not_preferred=share_not_preferred(
+            not_preferred, int(columns.preferred_leaders[rows].sum())
+        ),
         live_broker_ids=tuple(columns.broker_ids[rows][is_live].tolist()),
         bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
         racks=_rack_points(columns, columns.racks[rows][is_live], leaders, replicas, size),
@@ -176,17 +198,25 @@ def _evenness(counts: Ints) -> Evenness:
 
 
 def _known_evenness(rates: Floats) -> Evenness | None:
-    """None where one is not known: it is not zero. None as well where nothing at all is known to come in."""
+    """None where one is not known: it is not zero.
+
+    None as well where nothing at all is known to come in.
+    """
     if not len(rates) or np.isnan(rates).any() or not rates.any():
         return None
     return _evenness(rates.astype(np.int64))
 
 
 def _rack_points(columns: SeriesColumns, racks: Ints, *measures: Ints) -> tuple[RackPoint, ...]:
-    """By name, the nameless one last. `measures` are leaders, replicas and bytes, one for each of `racks`."""
+    """By name, the nameless one last.
+
+    `measures` are leaders, replicas and bytes, one for each of `racks`.
+    """
     found = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
     return tuple(
-        RackPoint(columns.rack_name(rack), *(_evenness(measure[racks == rack]) for measure in measures))
+        RackPoint(
+            columns.rack_name(rack), *(_evenness(measure[racks == rack]) for measure in measures)
+        )
         for rack in found
     )
 
@@ -204,17 +234,25 @@ def _racks(live: Sequence[BrokerBalance]) -> tuple[RackBalance, ...]:
             sum(b.replicas for b in brokers),
             sum(b.bytes for b in brokers),
         )
-        for rack, brokers in sorted(by_rack.items(), key=lambda item: (item[0] is None, item[0] or ""))
+        for rack, brokers in sorted(
+            by_rack.items(), key=lambda item: (item[0] is None, item[0] or "")
+        )
     )
 
 
-def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicLean, ...]:
+def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicLeaderSkew, ...]:
     """Every topic of the latest snapshot once, though it was analysed twice."""
-    is_wanted = pc.and_(pc.equal(table["snapshot_id"], latest.snapshot_id), pc.equal(table["cluster"], cluster))
+    is_wanted = pc.and_(
+        pc.equal(table["snapshot_id"], latest.snapshot_id), pc.equal(table["cluster"], cluster)
+    )
     wanted, live_count = table.filter(is_wanted), len(latest.live_broker_ids)
     names = ("topic", "partition_count", "most_leaders", "fewest_leaders", "size_bytes")
-    found: dict[str, TopicLean] = {}
-    for topic, partitions, most, fewest, size in zip(*(wanted[name].to_pylist() for name in names), strict=True):
+    found: dict[str, TopicLeaderSkew] = {}
+    for topic, partitions, most, fewest, size in zip(
+        *(wanted[name].to_pylist() for name in names), strict=True
+    ):
         best = 0 if live_count and partitions % live_count == 0 else 1
-        found[topic] = TopicLean(topic, partitions, most, fewest, size, excess=max(0, most - fewest - best))
+        found[topic] = TopicLeaderSkew(
+            topic, partitions, most, fewest, size, excess=max(0, most - fewest - best)
+        )
     return tuple(found.values())

@@ -1,9 +1,11 @@
-"""The rows of SERIES as numpy columns: what the measures, the events and the heat maps of one cluster work on.
+"""The rows of SERIES as numpy columns: what the measures, the events and the heat maps of one
+cluster work on.
 
     columns = read_series(series, cluster="demo", since=None, until=None)
     columns.leaders[columns.rows(7)]      # of the brokers of the eighth snapshot
 
-Ordered by time, snapshot id and broker id, whatever the order of the rows; a row that is there twice counts once.
+Ordered by time, snapshot id and broker id, whatever the order of the rows; a row that is there
+twice counts once.
 """
 
 from dataclasses import dataclass
@@ -58,7 +60,9 @@ class SeriesColumns:
         return None if rack == NO_RACK else self.rack_names[rack]
 
 
-def read_series(series: pa.Table, *, cluster: str, since: datetime | None, until: datetime | None) -> SeriesColumns:
+def read_series(
+    series: pa.Table, *, cluster: str, since: datetime | None, until: datetime | None
+) -> SeriesColumns:
     """The rows of `cluster` with since <= observed_at < until, None for without limit."""
     table = _in_order(_wanted(series, cluster, since, until).combine_chunks())
     racks, rack_names = _racks(table["rack"])
@@ -86,7 +90,9 @@ def read_series(series: pa.Table, *, cluster: str, since: datetime | None, until
     )
 
 
-def _wanted(series: pa.Table, cluster: str, since: datetime | None, until: datetime | None) -> pa.Table:
+def _wanted(
+    series: pa.Table, cluster: str, since: datetime | None, until: datetime | None
+) -> pa.Table:
     is_wanted = pc.equal(series["cluster"], cluster)
     if since is not None:
         is_wanted = pc.and_(is_wanted, pc.greater_equal(series["observed_at"], _instant(since)))
@@ -120,7 +126,9 @@ def _snapshots(table: pa.Table) -> tuple[tuple[str, ...], Ints]:
     codes = np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     ids = names.dictionary.to_pylist()
-    return tuple(ids[code] for code in codes[starts]), np.append(starts, len(codes)).astype(np.int64)
+    return tuple(ids[code] for code in codes[starts]), np.append(starts, len(codes)).astype(
+        np.int64
+    )
 
 
 def _racks(column: pa.ChunkedArray) -> tuple[Ints, tuple[str, ...]]:
@@ -134,7 +142,9 @@ def _changes(firsts: pa.Table) -> tuple[SnapshotChanges | None, ...]:
     columns = [firsts[name].to_pylist() for name in _CHANGES]
     is_known = firsts["partitions"].is_valid().to_pylist()
     rows = zip(*columns, strict=True)
-    return tuple(SnapshotChanges(*row) if known else None for row, known in zip(rows, is_known, strict=True))
+    return tuple(
+        SnapshotChanges(*row) if known else None for row, known in zip(rows, is_known, strict=True)
+    )
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

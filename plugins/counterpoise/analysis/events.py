@@ -1,10 +1,12 @@
-"""What happened in a series of snapshots, and when: brokers that came and went, moves, failovers, gaps.
+"""What happened in a series of snapshots, and when: brokers that came and went, moves, failovers,
+gaps.
 
     found = breaks(columns)
     events = find_events(columns, found)
 
-Two snapshots are compared only where nothing breaks the series between them, but for brokers: who came and went over a
-gap is told by the first snapshot after it. Nothing at all is compared with another cluster of the same name.
+Two snapshots are compared only where nothing breaks the series between them, but for brokers: who
+came and went over a gap is told by the first snapshot after it. Nothing at all is compared with
+another cluster of the same name.
 
 Limits: photographs show what changed, not why, and nothing that came and went between two of them.
 """
@@ -27,7 +29,9 @@ GAP: Final = 2.5  # times the usual interval
 FEWEST_ELECTIONS: Final = 5  # at once, that are an event
 ELECTIONS_PER_MILLE: Final = 2  # of the partitions
 FEWEST_TOPICS: Final = 5  # deleted or recreated at once, that are an event
-_NEAR: Final = 5  # intervals to either side that say what is usual there: old snapshots may be thinned out
+_NEAR: Final = (
+    5  # intervals to either side that say what is usual there: old snapshots may be thinned out
+)
 
 Count = Callable[[SnapshotChanges], int]
 
@@ -37,7 +41,9 @@ class Breaks:
     """Snapshots by their position: those after a gap, and the first ones of another cluster."""
 
     after_gap: tuple[int, ...]
-    rebuilt: tuple[int, ...]  # may name the first snapshot, which followed one that is not in the period
+    rebuilt: tuple[
+        int, ...
+    ]  # may name the first snapshot, which followed one that is not in the period
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -63,16 +69,25 @@ def find_events(columns: SeriesColumns, found: Breaks) -> tuple[ClusterEvent, ..
         *_rack_events(columns, found),
         *_runs_of(columns, found, EventKind.FAILOVER, lambda changes: changes.failovers),
         *_runs_of(columns, found, EventKind.ELECTION, _many_elections),
-        *_runs_of(columns, found, EventKind.TOPICS_DELETED, lambda c: _many_topics(c.topics_deleted)),
-        *_runs_of(columns, found, EventKind.TOPICS_RECREATED, lambda c: _many_topics(c.topics_recreated)),
+        *_runs_of(
+            columns, found, EventKind.TOPICS_DELETED, lambda c: _many_topics(c.topics_deleted)
+        ),
+        *_runs_of(
+            columns, found, EventKind.TOPICS_RECREATED, lambda c: _many_topics(c.topics_recreated)
+        ),
         *_reassignments(columns, found),
     ]
     kinds = list(EventKind)
-    return tuple(sorted(events, key=lambda e: (e.first_at, e.last_at, kinds.index(e.kind), e.broker_ids)))
+    return tuple(
+        sorted(events, key=lambda e: (e.first_at, e.last_at, kinds.index(e.kind), e.broker_ids))
+    )
 
 
 def churn(columns: SeriesColumns) -> Churn:
-    """The changes of the period. The first snapshot counts too, where it was compared with the one before it."""
+    """The changes of the period.
+
+    The first snapshot counts too, where it was compared with the one before it.
+    """
     kept = set(columns.snapshot_ids)
     known: list[SnapshotChanges] = []
     for at, changes in enumerate(columns.changes):
@@ -111,9 +126,11 @@ def _intervals(times: Sequence[datetime]) -> list[float]:
 
 
 def _usual(seconds: Sequence[float]) -> list[float]:
-    """The usual interval around each one, in seconds: the median of all, or of those next to it where it is larger.
+    """The usual interval around each one, in seconds: the median of all, or of those next to it
+    where it is larger.
 
-    So that thinned snapshots (one a day among those of last year) are no gaps, though those of today come by the hour.
+    So that thinned snapshots (one a day among those of last year) are no gaps, though those of
+    today come by the hour.
     """
     if not seconds:
         return []
@@ -134,13 +151,17 @@ def _gaps(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
         first, last = columns.times[at - 1], columns.times[at]
         seconds = (last - first).total_seconds()
         missing = max(1, round(seconds / usual[at - 1]) - 1)
-        yield ClusterEvent(EventKind.GAP, first, last, columns.snapshot_ids[at], missing, seconds=seconds)
+        yield ClusterEvent(
+            EventKind.GAP, first, last, columns.snapshot_ids[at], missing, seconds=seconds
+        )
 
 
 def _rebuilds(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
     for at in found.rebuilt:
         count = len(columns.broker_ids[columns.rows(at)])
-        yield ClusterEvent(EventKind.REBUILT, columns.times[at], columns.times[at], columns.snapshot_ids[at], count)
+        yield ClusterEvent(
+            EventKind.REBUILT, columns.times[at], columns.times[at], columns.snapshot_ids[at], count
+        )
 
 
 @dataclass(slots=True)
@@ -151,7 +172,9 @@ class _Known:
     live: set[int] = field(default_factory=set)
     ever_live: set[int] = field(default_factory=set)
     new: set[int] = field(default_factory=set)  # registered since the first snapshot
-    short: dict[int, datetime] = field(default_factory=dict)  # joined then, and still without its share
+    short: dict[int, datetime] = field(
+        default_factory=dict
+    )  # joined then, and still without its share
 
 
 def _broker_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
@@ -182,14 +205,23 @@ def _broker_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEve
 
 
 def _of_brokers(
-    columns: SeriesColumns, at: int, kind: EventKind, brokers: Iterable[int], *, seconds: float | None = None
+    columns: SeriesColumns,
+    at: int,
+    kind: EventKind,
+    brokers: Iterable[int],
+    *,
+    seconds: float | None = None,
 ) -> ClusterEvent:
     ids, now = tuple(sorted(brokers)), columns.times[at]
-    return ClusterEvent(kind, now, now, columns.snapshot_ids[at], len(ids), broker_ids=ids, seconds=seconds)
+    return ClusterEvent(
+        kind, now, now, columns.snapshot_ids[at], len(ids), broker_ids=ids, seconds=seconds
+    )
 
 
 def _shares_reached(columns: SeriesColumns, at: int, known: _Known) -> Iterator[ClusterEvent]:
-    """Of the brokers that joined and live, those that now hold nearly their share; one event per moment of joining."""
+    """Of the brokers that joined and live, those that now hold nearly their share; one event per
+    moment of joining.
+    """
     for broker in [broker for broker in known.short if broker not in known.live]:
         del known.short[broker]
     if not known.short:
@@ -210,13 +242,17 @@ def _shares_reached(columns: SeriesColumns, at: int, known: _Known) -> Iterator[
 
 
 def _rack_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
-    """Brokers that were there before and name another rack now, together where the names are the same."""
+    """Brokers that were there before and name another rack now, together where the names are the
+    same.
+    """
     before: dict[int, int] = {}
     for at in range(columns.snapshot_count):
         if at and at not in found.rebuilt and _has_same_racks(columns, at):
             continue
         rows = columns.rows(at)
-        now = dict(zip(columns.broker_ids[rows].tolist(), columns.racks[rows].tolist(), strict=True))
+        now = dict(
+            zip(columns.broker_ids[rows].tolist(), columns.racks[rows].tolist(), strict=True)
+        )
         if at in found.rebuilt:
             before = {}
         changed: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -240,7 +276,10 @@ def _rack_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent
 def _has_same_racks(columns: SeriesColumns, at: int) -> bool:
     """The same brokers in the same racks as in the snapshot before."""
     rows, before = columns.rows(at), columns.rows(at - 1)
-    return all(np.array_equal(column[rows], column[before]) for column in (columns.broker_ids, columns.racks))
+    return all(
+        np.array_equal(column[rows], column[before])
+        for column in (columns.broker_ids, columns.racks)
+    )
 
 
 def _many_elections(changes: SnapshotChanges) -> int:
@@ -252,9 +291,14 @@ def _many_topics(count: int) -> int:
     return count if count >= FEWEST_TOPICS else 0
 
 
-def _runs_of(columns: SeriesColumns, found: Breaks, kind: EventKind, count: Count) -> Iterator[ClusterEvent]:
+def _runs_of(
+    columns: SeriesColumns, found: Breaks, kind: EventKind, count: Count
+) -> Iterator[ClusterEvent]:
     """Neighbouring snapshots that count some are one event; a break of the series ends it."""
-    counts = [0 if changes is None or changes.is_rebuilt else count(changes) for changes in columns.changes]
+    counts = [
+        0 if changes is None or changes.is_rebuilt else count(changes)
+        for changes in columns.changes
+    ]
     for first, last in _runs([counted > 0 for counted in counts], found):
         yield _over(columns, kind, first, last, sum(counts[first : last + 1]))
 
@@ -267,14 +311,23 @@ def _reassignments(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEve
     active = [bool(count) or moving for count, moving in zip(moved, is_moving, strict=True)]
     for first, last in _runs(active, found):
         is_under_way = last == columns.snapshot_count - 1 and is_moving[last]
-        yield _over(columns, EventKind.REASSIGNMENT, first, last, sum(moved[first : last + 1]), is_under_way)
+        yield _over(
+            columns, EventKind.REASSIGNMENT, first, last, sum(moved[first : last + 1]), is_under_way
+        )
 
 
 def _over(
-    columns: SeriesColumns, kind: EventKind, first: int, last: int, count: int, is_under_way: bool = False
+    columns: SeriesColumns,
+    kind: EventKind,
+    first: int,
+    last: int,
+    count: int,
+    is_under_way: bool = False,
 ) -> ClusterEvent:
     start, end = columns.times[first], columns.times[last]
-    return ClusterEvent(kind, start, end, columns.snapshot_ids[first], count, is_under_way=is_under_way)
+    return ClusterEvent(
+        kind, start, end, columns.snapshot_ids[first], count, is_under_way=is_under_way
+    )
 
 
 def _runs(is_active: Sequence[bool], found: Breaks) -> Iterator[tuple[int, int]]:

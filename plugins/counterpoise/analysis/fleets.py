@@ -2,8 +2,9 @@
 
     fleet([ClusterState("demo", age, balance=balance, load=load, wanted=wanted)], as_of=now).rows[0].worst.words
 
-The order is by the gravest concern of each cluster (`Concern` names them from grave to mild), then by how much of it,
-then by how many other concerns there are, then by name. No score: a silent cluster is worse than any uneven one.
+The order is by the gravest concern of each cluster (`Concern` names them from grave to mild), then
+by how much of it, then by how many other concerns there are, then by name. No score: a silent
+cluster is worse than any uneven one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,20 +75,31 @@ def _of_balance(state: ClusterState) -> Iterator[Finding]:
         words = f"{_many(changes.offline_partitions, 'partition')} without a leader"
         yield Finding(Concern.OFFLINE, words, changes.offline_partitions)
     if dead := [broker.broker_id for broker in balance.brokers if broker.is_fenced]:
-        short = f"; {changes.under_replicated_partitions} partitions under-replicated" if changes else ""
+        short = (
+            f"; {changes.under_replicated_partitions} partitions under-replicated"
+            if changes
+            else ""
+        )
         yield Finding(Concern.DEAD, f"{_some('dead broker', dead)}{short}", len(dead))
-    if (idle := balance.idle_broker_ids) and balance.latest.replicas.total >= balance.latest.replicas.broker_count:
+    if (
+        idle := balance.idle_broker_ids
+    ) and balance.latest.replicas.total >= balance.latest.replicas.broker_count:
         yield Finding(Concern.IDLE, _some("idle broker", idle), len(idle))
     if state.wanted and state.wanted.goal is Goal.LEADERS:
         yield _uneven(balance)
     share = balance.latest.share_not_preferred
     if share > MOST_NOT_PREFERRED:
-        yield Finding(Concern.NOT_PREFERRED, f"{share * 100:.0f} % of partitions not led as preferred", share)
+        yield Finding(
+            Concern.NOT_PREFERRED, f"{share * 100:.0f} % of partitions not led as preferred", share
+        )
 
 
 def _uneven(balance: LeaderBalance) -> Finding:
     """By what is farther from its best: leaders as they are, or as the replica order prefers them."""
-    spreads = (("leaders", balance.latest.leaders), ("preferred leaders", balance.latest.preferred_leaders))
+    spreads = (
+        ("leaders", balance.latest.leaders),
+        ("preferred leaders", balance.latest.preferred_leaders),
+    )
     name, spread = max(spreads, key=lambda pair: pair[1].max_minus_min - pair[1].best_max_minus_min)
     mean = spread.total / max(1, spread.broker_count)
     words = f"{spread.minimum} to {spread.maximum} {name} per broker"
@@ -97,13 +109,21 @@ def _uneven(balance: LeaderBalance) -> Finding:
 def _of_load(load: ClusterLoad | None) -> Iterator[Finding]:
     if load is None:
         return
-    soon = [disk for disk in load.disks if disk.days_left is not None and disk.days_left <= SOON_DAYS]
+    soon = [
+        disk for disk in load.disks if disk.days_left is not None and disk.days_left <= SOON_DAYS
+    ]
     if soon:
-        others = f", {_many(len(soon) - 1, 'other disk')} within {SOON_DAYS} days" if len(soon) > 1 else ""
+        others = (
+            f", {_many(len(soon) - 1, 'other disk')} within {SOON_DAYS} days"
+            if len(soon) > 1
+            else ""
+        )
         words = f"broker {soon[0].broker_id}'s disk {soon[0].in_words}{others}"
         yield Finding(Concern.DISK, words, -(soon[0].days_left or 0.0))
     if load.leaders and load.leaders.max_over_mean >= MOST_OVER_SHARE:
-        busiest = max(load.brokers, key=lambda broker: (broker.as_leader.now or 0, -broker.broker_id))
+        busiest = max(
+            load.brokers, key=lambda broker: (broker.as_leader.now or 0, -broker.broker_id)
+        )
         words = f"broker {busiest.broker_id} takes in {load.leaders.max_over_mean:.1f} × its share"
         yield Finding(Concern.BUSY, words, load.leaders.max_over_mean)
 

@@ -2,10 +2,12 @@
 
     growth_of(log_dir_load, columns, breaks(columns), first=0).disks    # each file system, the first to fill first
 
-Growth is a mean over pairs of snapshots, weighed by time. Left out are pairs in which replicas moved or were moving,
-that lie over a gap, or whose earlier snapshot is not there: what a rebalance copies is no trend.
+Growth is a mean over pairs of snapshots, weighed by time. Left out are pairs in which replicas
+moved or were moving, that lie over a gap, or whose earlier snapshot is not there: what a rebalance
+copies is no trend.
 
-Limits: it knows no weekday; what others than Kafka write to a disk counts as used, but not as growth.
+Limits: it knows no weekday; what others than Kafka write to a disk counts as used, but not as
+growth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,9 @@ from counterpoise.model.load import DiskForecast, Outlook, Trace
 WINDOW: Final = timedelta(days=14)
 DAY: Final = 86_400.0
 FARTHEST_DAYS: Final = 365.0
-LEAST_WATCHED: Final = DAY  # less than a whole day is not forecast from, but for what is full within a day
+LEAST_WATCHED: Final = (
+    DAY  # less than a whole day is not forecast from, but for what is full within a day
+)
 TRACE_POINTS: Final = 200
 SMALL_TRACE_POINTS: Final = 60
 
@@ -41,7 +45,9 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """Bytes in each log dir in each snapshot, NaN where it was not told; its disk's figures as they are told now."""
+    """Bytes in each log dir in each snapshot, NaN where it was not told; its disk's figures as they
+    are told now.
+    """
 
     dirs: tuple[tuple[int, str], ...]  # broker id and path, in order
     bytes: Floats  # snapshots x dirs
@@ -49,7 +55,9 @@ class Held:
 
     @property
     def total(self) -> Floats:
-        """Per snapshot over all dirs; NaN where a dir is missing that was there before and came back later."""
+        """Per snapshot over all dirs; NaN where a dir is missing that was there before and came
+        back later.
+        """
         is_told = np.isfinite(self.bytes)
         was, will = (np.logical_or.accumulate(told, axis=0) for told in (is_told, is_told[::-1]))
         is_missing = was & will[::-1] & ~is_told
@@ -60,20 +68,30 @@ class Held:
 class Timeline:
     """The snapshots from `first` on along the axis of a picture of at most so many points."""
 
-    def __init__(self, columns: SeriesColumns, found: Breaks, *, first: int, points: int = TRACE_POINTS) -> None:
+    def __init__(
+        self, columns: SeriesColumns, found: Breaks, *, first: int, points: int = TRACE_POINTS
+    ) -> None:
         self.points = points
-        times = np.array([(at - columns.times[first]).total_seconds() for at in columns.times[first:]])
+        times = np.array(
+            [(at - columns.times[first]).total_seconds() for at in columns.times[first:]]
+        )
         self.first = first
         self.seconds = float(times[-1])
         self.places = times / (self.seconds or 1.0)
         self.after_gap = [at - first for at in found.after_gap if at > first]
 
     def trace(self, values: Floats) -> Trace:
-        """Of one value per snapshot, NaN where not known: means over equal lengths of time where there are many."""
+        """Of one value per snapshot, NaN where not known: means over equal lengths of time where
+        there are many.
+        """
         values = values[self.first :]
         if len(values) <= self.points:
             places = np.insert(self.places, self.after_gap, self.places[self.after_gap])
-            return Trace(tuple(places.tolist()), _known(np.insert(values, self.after_gap, np.nan)), self.seconds)
+            return Trace(
+                tuple(places.tolist()),
+                _known(np.insert(values, self.after_gap, np.nan)),
+                self.seconds,
+            )
         buckets = np.minimum((self.places * self.points).astype(np.int64), self.points - 1)
         is_known = np.isfinite(values)
         counts = np.bincount(buckets[is_known], minlength=self.points)
@@ -94,9 +112,14 @@ class Growth:
     disks: tuple[DiskForecast, ...]  # the first to fill first
 
 
-def growth_of(log_dir_load: pa.Table, columns: SeriesColumns, found: Breaks, *, first: int) -> Growth:
+def growth_of(
+    log_dir_load: pa.Table, columns: SeriesColumns, found: Breaks, *, first: int
+) -> Growth:
     """From rows of LOG_DIR_LOAD of one cluster, over the snapshots from the one at `first` on."""
-    held, trend = read_held(log_dir_load, columns, first=first), read_trend(columns, found, first=first)
+    held, trend = (
+        read_held(log_dir_load, columns, first=first),
+        read_trend(columns, found, first=first),
+    )
     rate, watched = cluster_growth(held, trend)
     recent = window_start(columns, first=first)
     now = held.bytes[-1]
@@ -110,26 +133,43 @@ def growth_of(log_dir_load: pa.Table, columns: SeriesColumns, found: Breaks, *, 
 
 
 def read_trend(columns: SeriesColumns, found: Breaks, *, first: int) -> Trend:
-    """The pairs of the last two weeks from the snapshot at `first` on; which snapshots are pairs, the series says."""
+    """The pairs of the last two weeks from the snapshot at `first` on; which snapshots are pairs,
+    the series says.
+    """
     at_of = {snapshot_id: at for at, snapshot_id in enumerate(columns.snapshot_ids) if at >= first}
     since = columns.times[-1] - WINDOW
     pairs = []
     for after, previous_id in enumerate(columns.previous_ids):
         before = at_of.get(previous_id or "", -1)
         now, then = columns.changes[after], columns.changes[before]
-        if after < first or before < 0 or now is None or then is None or columns.times[before] < since:
+        if (
+            after < first
+            or before < 0
+            or now is None
+            or then is None
+            or columns.times[before] < since
+        ):
             continue
-        is_moving = now.replica_sets_changed or now.reassigning_partitions or then.reassigning_partitions
-        if not (is_moving or now.is_rebuilt or after in found.after_gap) and (now.seconds or 0.0) > 0:
+        is_moving = (
+            now.replica_sets_changed or now.reassigning_partitions or then.reassigning_partitions
+        )
+        if (
+            not (is_moving or now.is_rebuilt or after in found.after_gap)
+            and (now.seconds or 0.0) > 0
+        ):
             pairs.append((before, after, now.seconds))
     table = np.array(pairs, dtype=np.float64).reshape(-1, 3)
     return Trend(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
 
 
 def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> Held:
-    """Of rows of LOG_DIR_LOAD those of the snapshots from `first` on, and of brokers that are registered now."""
+    """Of rows of LOG_DIR_LOAD those of the snapshots from `first` on, and of brokers that are
+    registered now.
+    """
     ids = pa.array(columns.snapshot_ids, pa.string())
-    registered = pa.array(columns.broker_ids[columns.rows(columns.snapshot_count - 1)].tolist(), pa.int32())
+    registered = pa.array(
+        columns.broker_ids[columns.rows(columns.snapshot_count - 1)].tolist(), pa.int32()
+    )
     rows = log_dir_load.append_column("at", pc.index_in(log_dir_load["snapshot_id"], value_set=ids))
     rows = rows.filter(pc.is_in(rows["broker_id"], value_set=registered))
     rows = rows.filter(pc.greater_equal(rows["at"], first)).combine_chunks()
@@ -138,7 +178,9 @@ def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> 
     names = rows["log_dir"].combine_chunks().dictionary_encode()
     paths = names.dictionary.to_pylist()
     order = sorted(range(len(paths)), key=lambda code: paths[code])
-    rank = np.argsort(np.array(order))[np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)]
+    rank = np.argsort(np.array(order))[
+        np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    ]
     keys = np.array(rows["broker_id"].to_numpy(), dtype=np.int64) * len(paths) + rank
     known, at_dir = np.unique(keys, return_inverse=True)
     dirs = tuple((int(key) // len(paths), paths[order[int(key) % len(paths)]]) for key in known)
@@ -149,7 +191,9 @@ def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> 
 
 
 def growth_per_second(held: Floats, trend: Trend) -> tuple[Floats, Floats]:
-    """Of each column of `held` (snapshots x things): bytes per second, NaN where not known; seconds it was watched."""
+    """Of each column of `held` (snapshots x things): bytes per second, NaN where not known; seconds
+    it was watched.
+    """
     grown = held[trend.after] - held[trend.before]
     is_known = np.isfinite(grown)
     watched = np.where(is_known, trend.seconds[:, None], 0.0).sum(axis=0)
@@ -158,11 +202,17 @@ def growth_per_second(held: Floats, trend: Trend) -> tuple[Floats, Floats]:
 
 
 def cluster_growth(held: Held, trend: Trend) -> tuple[float | None, float]:
-    """Bytes per second over all log dirs, and for how many seconds it was watched: where the same dirs are told."""
+    """Bytes per second over all log dirs, and for how many seconds it was watched: where the same
+    dirs are told.
+    """
     is_told = np.isfinite(held.bytes)
-    same = (is_told[trend.before] == is_told[trend.after]).all(axis=1) & is_told[trend.after].any(axis=1)
+    same = (is_told[trend.before] == is_told[trend.after]).all(axis=1) & is_told[trend.after].any(
+        axis=1
+    )
     sums = np.nansum(held.bytes, axis=1)[:, None]
-    (rate,), (watched,) = growth_per_second(sums, Trend(trend.before[same], trend.after[same], trend.seconds[same]))
+    (rate,), (watched,) = growth_per_second(
+        sums, Trend(trend.before[same], trend.after[same], trend.seconds[same])
+    )
     return (float(rate) if np.isfinite(rate) else None), float(watched)
 
 
@@ -180,7 +230,9 @@ def disks(held: Held, trend: Trend, timeline: Timeline) -> tuple[DiskForecast, .
     together = np.stack([held.bytes[:, list(group)].sum(axis=1) for group in groups], axis=1)
     rates, watched = growth_per_second(together, trend)
     forecasts = (
-        _forecast(held, group, together[:, at], rates[at], watched[at], timeline.trace(together[:, at]))
+        _forecast(
+            held, group, together[:, at], rates[at], watched[at], timeline.trace(together[:, at])
+        )
         for at, group in enumerate(groups)
     )
     return tuple(sorted(forecasts, key=_worst_first))
@@ -203,7 +255,9 @@ def _figures_now(
 
 
 def _groups(held: Held) -> Iterator[tuple[int, ...]]:
-    """Positions of the dirs that share a file system; who does not tell its disk's figures stands alone."""
+    """Positions of the dirs that share a file system; who does not tell its disk's figures stands
+    alone.
+    """
     by_broker: dict[int, list[int]] = {}
     for position, (broker_id, _) in enumerate(held.dirs):
         by_broker.setdefault(broker_id, []).append(position)
@@ -255,4 +309,10 @@ def _outlook(rate: float, usable: int | None, watched: float) -> tuple[Outlook, 
 
 def _worst_first(disk: DiskForecast) -> tuple[object, ...]:
     days = FARTHEST_DAYS if disk.days_left is None else disk.days_left
-    return list(Outlook).index(disk.outlook), days, -(disk.used_share or 0.0), disk.broker_id, disk.log_dirs
+    return (
+        list(Outlook).index(disk.outlook),
+        days,
+        -(disk.used_share or 0.0),
+        disk.broker_id,
+        disk.log_dirs,
+    )

@@ -2,8 +2,9 @@
 
     maps = heat_maps(columns, breaks)       # of leaders; of bytes-in where they are known
 
-A value is a broker's part of the mean over the live brokers of the same snapshot: 1.0 is the fair share. More snapshots
-than columns become means over buckets of equal length, counted from 1970 so that a day's bucket is a day (UTC).
+A value is a broker's part of the mean over the live brokers of the same snapshot: 1.0 is the fair
+share. More snapshots than columns become means over buckets of equal length, counted from 1970 so
+that a day's bucket is a day (UTC).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -39,23 +40,31 @@ def heat_maps(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[HeatMap,
     return tuple(maps)
 
 
-def _heat_map(measure: str, columns: SeriesColumns, breaks: tuple[int, ...], values: Floats) -> HeatMap:
+def _heat_map(
+    measure: str, columns: SeriesColumns, breaks: tuple[int, ...], values: Floats
+) -> HeatMap:
     broker_ids, shares = _shares(columns, values)
     bucket_seconds, of_column, spans = _columns(columns, breaks)
     means = _means(shares, of_column, len(spans))
     shown = _farthest(means)
-    rows = tuple(tuple(None if np.isnan(v) else round(float(v), 4) for v in means[row]) for row in shown)
+    rows = tuple(
+        tuple(None if np.isnan(v) else round(float(v), 4) for v in means[row]) for row in shown
+    )
     ids = tuple(broker_ids[shown].tolist())
     return HeatMap(measure, ids, spans, rows, bucket_seconds, len(broker_ids))
 
 
 def _shares(columns: SeriesColumns, values: Floats) -> tuple[Ints, Floats]:
-    """The brokers by id, and a row for each: its part of the mean in every snapshot, NaN where that is not known."""
+    """The brokers by id, and a row for each: its part of the mean in every snapshot, NaN where that
+    is not known.
+    """
     broker_ids, rows = np.unique(columns.broker_ids, return_inverse=True)
     snapshots = np.repeat(np.arange(columns.snapshot_count), np.diff(columns.starts))
     is_known = ~np.isnan(values)
     known = np.bincount(snapshots[is_known], minlength=columns.snapshot_count)
-    sums = np.bincount(snapshots[is_known], weights=values[is_known], minlength=columns.snapshot_count)
+    sums = np.bincount(
+        snapshots[is_known], weights=values[is_known], minlength=columns.snapshot_count
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         fair = np.where(sums > 0, sums / known, np.nan)
     shares = np.full((len(broker_ids), columns.snapshot_count), np.nan)
@@ -64,7 +73,9 @@ def _shares(columns: SeriesColumns, values: Floats) -> tuple[Ints, Floats]:
 
 
 def _columns(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[int | None, Ints, Columns]:
-    """The length of a bucket in seconds, the column of each snapshot, and from when until when each column is."""
+    """The length of a bucket in seconds, the column of each snapshot, and from when until when each
+    column is.
+    """
     if columns.snapshot_count <= COLUMNS_SHOWN:
         return None, np.arange(columns.snapshot_count), _one_each(columns.times, breaks)
     seconds = np.array([at.timestamp() for at in columns.times])
@@ -77,7 +88,9 @@ def _columns(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[int | Non
 
 
 def _one_each(times: tuple[datetime, ...], breaks: tuple[int, ...]) -> Columns:
-    """Each snapshot stands until the next one; before a break, and at the end, no longer than is usual."""
+    """Each snapshot stands until the next one; before a break, and at the end, no longer than is
+    usual.
+    """
     steps = [after - before for before, after in pairwise(times)]
     whole = [step for at, step in enumerate(steps, 1) if at not in breaks] or steps
     usual = sorted(whole)[len(whole) // 2] or timedelta(seconds=_MINUTE)
@@ -105,5 +118,7 @@ def _farthest(means: Floats) -> Ints:
     if len(means) <= ROWS_SHOWN:
         return np.arange(len(means))
     is_known = ~np.isnan(means)
-    distance = np.where(is_known, np.abs(means - 1.0), 0.0).sum(axis=1) / np.maximum(1, is_known.sum(axis=1))
+    distance = np.where(is_known, np.abs(means - 1.0), 0.0).sum(axis=1) / np.maximum(
+        1, is_known.sum(axis=1)
+    )
     return np.sort(np.argsort(-distance, kind="stable")[:ROWS_SHOWN])

@@ -3,8 +3,9 @@
     round = next_round(manifests, analysed={"demo-20260131T120000Z": None})
     round.to_json()                   # for the jobs: what to analyse, and what to compare it with
 
-A snapshot is compared with the one before it, by the time of observation. One that arrives late changes that for the
-snapshot after it, which is then analysed anew: so the results never depend on the order of arrival.
+A snapshot is compared with the one before it, by the time of observation. One that arrives late
+changes that for the snapshot after it, which is then analysed anew: so the results never depend on
+the order of arrival.
 """
 
 import json
@@ -36,11 +37,15 @@ class Round:
         return json.dumps(rows, indent=1, sort_keys=True) + "\n"
 
 
-def next_round(manifests: pa.Table, analysed: Mapping[str, str | None], left_out: Iterable[str] = ()) -> Round:
-    """What has no result yet, or was compared with another snapshot than the one that is before it now.
+def next_round(
+    manifests: pa.Table, analysed: Mapping[str, str | None], left_out: Iterable[str] = ()
+) -> Round:
+    """What has no result yet, or was compared with another snapshot than the one that is before it
+    now.
 
-    `manifests` has rows of SNAPSHOTS; `analysed` is what each analysed snapshot was compared with; `left_out` are ids
-    that cannot be read. Where the snapshot that one was compared with is gone, its result stays.
+    `manifests` has rows of SNAPSHOTS; `analysed` is what each analysed snapshot was compared with;
+    `left_out` are ids that cannot be read. Where the snapshot that one was compared with is gone,
+    its result stays.
     """
     useless = set(left_out)
     before: dict[str, Mapping[str, Any]] = {}  # by cluster
@@ -55,7 +60,11 @@ def next_round(manifests: pa.Table, analysed: Mapping[str, str | None], left_out
         if snapshot_id in analysed and not _came_between(previous_id, analysed[snapshot_id]):
             continue
         if previous is not None and previous_id not in rows:
-            rows[previous["snapshot_id"]] = {**previous, "previous_snapshot_id": None, "is_context": True}
+            rows[previous["snapshot_id"]] = {
+                **previous,
+                "previous_snapshot_id": None,
+                "is_context": True,
+            }
         rows[snapshot_id] = {**manifest, "previous_snapshot_id": previous_id, "is_context": False}
     return Round(tuple(rows.values()))
 

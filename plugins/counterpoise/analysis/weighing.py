@@ -1,8 +1,10 @@
-"""Figures over time, weighed by how long each value stood: percentiles and means, of many things at once.
+"""Figures over time, weighed by how long each value stood: percentiles and means, of many things at
+once.
 
     by_group(values, seconds, groups, group_count=3, shares=(0.5, 0.95))     # 3 rows of 2, NaN where nothing is known
 
-A percentile is a value that was really there: the least one at which, or below which, that share of the time was spent.
+A percentile is a value that was really there: the least one at which, or below which, that share of
+the time was spent.
 """
 
 from collections.abc import Sequence
@@ -17,8 +19,13 @@ Ints: TypeAlias = NDArray[np.int64]
 _ROUNDING = 1e-9  # of a group's time: sums of floats differ by less
 
 
-def by_group(values: Floats, seconds: Floats, groups: Ints, *, group_count: int, shares: Sequence[float]) -> Floats:
-    """Percentiles of `values` per group, one row each. What is NaN, lasted no time or has group < 0 is left out."""
+def by_group(
+    values: Floats, seconds: Floats, groups: Ints, *, group_count: int, shares: Sequence[float]
+) -> Floats:
+    """Percentiles of `values` per group, one row each.
+
+    What is NaN, lasted no time or has group < 0 is left out.
+    """
     is_known = np.isfinite(values) & (np.nan_to_num(seconds) > 0) & (groups >= 0)
     values, seconds, groups = values[is_known], seconds[is_known], groups[is_known]
     order = np.lexsort((values, groups))
@@ -36,7 +43,10 @@ def by_group(values: Floats, seconds: Floats, groups: Ints, *, group_count: int,
 
 
 def means(values: Floats, seconds: Floats, groups: Ints, *, group_count: int) -> Floats:
-    """The mean of `values` per group, NaN where nothing is known. What `by_group` leaves out is left out here."""
+    """The mean of `values` per group, NaN where nothing is known.
+
+    What `by_group` leaves out is left out here.
+    """
     is_known = np.isfinite(values) & (np.nan_to_num(seconds) > 0) & (groups >= 0)
     groups = groups[is_known]
     sums = np.bincount(groups, weights=values[is_known] * seconds[is_known], minlength=group_count)

@@ -1,10 +1,12 @@
-"""The audit: rules that tell a team what will bite them, with evidence and the fix. Pure: facts in, findings out."""
+"""The audit: rules that tell a team what will bite them, with evidence and the fix.
+
+Pure: facts in, findings out.
+"""
 
 from typing import Final
 
 from counterpoise.audit.rule import Rule
 from counterpoise.audit.rules import (
-    answers,
     availability,
     balance,
     bootstrap,
@@ -20,6 +22,7 @@ from counterpoise.audit.rules import (
     replication,
     rights,
     snapshots,
+    unavailable_data,
     waivers,
 )
 
@@ -41,5 +44,5 @@ RULES: Final[tuple[Rule, ...]] = (
     *rights.RULES,
     *coexistence.RULES,
     *waivers.RULES,
-    *answers.RULES,
+    *unavailable_data.RULES,
 )

@@ -4,12 +4,13 @@
     findings = find(facts)
     report = compare(previous, findings, ...)
 
-A rule that needs the walk where there is none says "unknown" for the cluster, so that silence is never taken for
-health. Those that need a history where there is none yet are named once, together, among what could not be asked;
-those that all lack the same answer are named once, in the finding of that broker or question (`not-answered`).
+A rule that needs the walk where there is none says "unknown" for the cluster, so that silence is
+never taken for health. Those that need a history where there is none yet are named once, together,
+among what could not be asked; those that all lack the same answer are named once, in the finding of
+that broker or question (`not-answered`).
 
-Limits: a finding is recognised by rule and subject: what is renamed is gone, and new. What a rule could not look at
-this time is neither there nor gone.
+Limits: a finding is recognised by rule and subject: what is renamed is gone, and new. What a rule
+could not look at this time is neither there nor gone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +24,12 @@ from typing import Final
 from counterpoise.audit import RULES
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Need, Rule, Sighting, unknown
-from counterpoise.audit.silence import NOBODY_WALKED, NOT_ANSWERED, WALK, silent
+from counterpoise.audit.unavailable_data import NOBODY_WALKED, NOT_ANSWERED, WALK, silent
 from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport, Evidence, Finding, Seen
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.model.words import many
+from counterpoise.model.words import pluralize
 
 _CLUSTER: Final = "cluster"
 
@@ -36,18 +37,23 @@ _CLUSTER: Final = "cluster"
 def resolve(policy: AuditPolicy, rules: Iterable[Rule] = RULES) -> dict[str, dict[str, int]]:
     """Thresholds by rule: their defaults, and over them the policy's.
 
-    Raises InputError, with every name that no rule has: a threshold or a waiver that names none would do nothing.
+    Raises InputError, with every name that no rule has: a threshold or a waiver that names none
+    would do nothing.
     """
     resolved = {rule.id: dict(rule.thresholds) for rule in rules}
     complaints = [*_unknown_thresholds(policy, resolved), *_unknown_waivers(policy, resolved)]
     if complaints:
-        raise InputError("policy.audit:\n" + "\n".join(f"  {complaint}" for complaint in complaints))
+        raise InputError(
+            "policy.audit:\n" + "\n".join(f"  {complaint}" for complaint in complaints)
+        )
     for rule_id, values in policy.thresholds.items():
         resolved[rule_id].update(values)
     return resolved
 
 
-def _unknown_thresholds(policy: AuditPolicy, known: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _unknown_thresholds(
+    policy: AuditPolicy, known: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
     for rule_id, values in policy.thresholds.items():
         if rule_id not in known:
             yield f'thresholds: there is no rule "{rule_id}"{_perhaps(rule_id, known)}'
@@ -71,7 +77,12 @@ def _perhaps(name: str, known: Iterable[str]) -> str:
 
 def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """What every rule sees, the worst first, then in the order of the rules and by subject."""
-    found = [_finding(rule, sighting) for rule in rules if _can_look(rule, facts) for sighting in _look(rule, facts)]
+    found = [
+        _finding(rule, sighting)
+        for rule in rules
+        if _can_look(rule, facts)
+        for sighting in _look(rule, facts)
+    ]
     return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
 
 
@@ -103,11 +114,15 @@ class Before:
     """The audit before, as it was kept: its findings, each with when it was first seen."""
 
     at: datetime  # UTC
-    found: Mapping[tuple[str, str], tuple[Finding, datetime]] = field(default_factory=dict)  # by key
+    found: Mapping[tuple[str, str], tuple[Finding, datetime]] = field(
+        default_factory=dict
+    )  # by key
 
     @classmethod
     def of(cls, report: AuditReport) -> "Before":
-        return cls(report.at, {one.finding.key: (one.finding, one.first_seen) for one in report.found})
+        return cls(
+            report.at, {one.finding.key: (one.finding, one.first_seen) for one in report.found}
+        )
 
 
 def compare(
@@ -128,19 +143,29 @@ def compare(
         snapshot_id=facts.snapshot.snapshot_id,
         found=tuple(_seen(finding, old, facts) for finding in _folded(now, facts, rules)),
         gone=tuple(
-            finding for key, (finding, _) in sorted(old.items()) if key not in keys and finding.rule not in blind
+            finding
+            for key, (finding, _) in sorted(old.items())
+            if key not in keys and finding.rule not in blind
         ),
         passed=tuple(rule.id for rule in rules if rule.id not in fired and rule.id not in blind),
         previous_at=None if before is None else before.at,
         not_asked=(
             *_without_history(waiting),
-            *(f"{what}: {why}" for what, why in facts.inspection.unanswered.items() if what not in told),
+            *(
+                f"{what}: {why}"
+                for what, why in facts.inspection.unanswered.items()
+                if what not in told
+            ),
         ),
     )
 
 
-def _folded(findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule]) -> Iterator[Finding]:
-    """Rules that could not look stand in the findings of what did not answer, but for those that a team waived."""
+def _folded(
+    findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule]
+) -> Iterator[Finding]:
+    """Rules that could not look stand in the findings of what did not answer, but for those that a
+    team waived.
+    """
     titles = {rule.id: rule.title for rule in rules}
     causes = {finding.subject for finding in findings if finding.rule == NOT_ANSWERED}
     waiting: dict[str, list[str]] = {}
@@ -154,8 +179,12 @@ def _folded(findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule
     for finding in kept:
         if finding.rule == NOT_ANSWERED and (blind := waiting.get(finding.subject)):
             rows = tuple((rule_id, titles[rule_id]) for rule_id in blind)
-            said = f"{finding.seen}; {many(len(rows), 'rule')} could not look"
-            yield replace(finding, seen=said, evidence=Evidence(("rule", "what it looks for"), rows, len(rows)))
+            said = f"{finding.seen}; {pluralize(len(rows), 'rule')} could not look"
+            yield replace(
+                finding,
+                seen=said,
+                evidence=Evidence(("rule", "what it looks for"), rows, len(rows)),
+            )
         else:
             yield replace(finding, causes=())
 
@@ -166,7 +195,9 @@ def _without_history(waiting: Sequence[str]) -> Iterator[str]:
         yield f"{rules} a history, which begins with the first snapshots: {', '.join(waiting)}"
 
 
-def _seen(finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetime]], facts: AuditFacts) -> Seen:
+def _seen(
+    finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetime]], facts: AuditFacts
+) -> Seen:
     known = old.get(finding.key)
     return Seen(
         finding=finding,

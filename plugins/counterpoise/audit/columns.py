@@ -3,8 +3,9 @@
     columns = read_partitions(snapshot)
     for topic, rows in columns.by_topic(columns.in_sync < columns.wanted): ...
 
-Ordered by topic and number, whatever the order of the rows. What is under way counts as Kafka's own tools count it:
-replicas that are being added are not missing yet, those that are being removed do not belong to the factor any more.
+Ordered by topic and number, whatever the order of the rows. What is under way counts as Kafka's own
+tools count it: replicas that are being added are not missing yet, those that are being removed do
+not belong to the factor any more.
 
 Limits: brokers are ids here; a broker that only a replica list names is one, too.
 """
@@ -17,7 +18,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import NOBODY, Flags, Ints, matrix_of, missing_from, numbers_of, one_chunk
+from counterpoise.model.columns import (
+    NOBODY,
+    Flags,
+    Ints,
+    matrix_of,
+    missing_from,
+    numbers_of,
+    one_chunk,
+)
 
 NOT_KNOWN: Final = -1
 
@@ -44,8 +53,8 @@ class PartitionColumns:
     def needed(self) -> Ints:
         """In-sync replicas without which acks=all is refused; NOT_KNOWN.
 
-        `min.insync.replicas`, but no more than there are replicas: brokers of 4.3 write to a topic with one replica
-        that asks for two, although kafka-topics lists it as under min ISR.
+        `min.insync.replicas`, but no more than there are replicas: brokers of 4.3 write to a topic
+        with one replica that asks for two, although kafka-topics lists it as under min ISR.
         """
         return np.asarray(np.minimum(self.min_insync[self.topic_of], self.wanted))
 
@@ -54,7 +63,9 @@ class PartitionColumns:
         rows = np.flatnonzero(chosen)
         codes = self.topic_of[rows]
         starts = np.flatnonzero(np.diff(codes, prepend=NOBODY))
-        for start, mine in zip(starts, np.split(rows, starts[1:]), strict=False):  # split makes one of nothing, too
+        for start, mine in zip(
+            starts, np.split(rows, starts[1:]), strict=False
+        ):  # split makes one of nothing, too
             yield self.topics[codes[start]], mine
 
     def counts(self, chosen: Flags | None = None) -> Ints:
@@ -63,7 +74,9 @@ class PartitionColumns:
         return np.bincount(of, minlength=len(self.topics)).astype(np.int64)
 
     def out_of_sync(self) -> Flags:
-        """As `replicas`: those that should be in the ISR and are not; none where the ISR is not known."""
+        """As `replicas`: those that should be in the ISR and are not; none where the ISR is not
+        known.
+        """
         absent = missing_from(self.isr, self.replicas) & missing_from(self.adding, self.replicas)
         return np.asarray(absent & self.is_isr_known[:, None])
 
@@ -71,7 +84,12 @@ class PartitionColumns:
         """Number, leader, replicas and ISR of a partition, for people."""
         leader = int(self.leaders[at])
         isr = listed(self.isr[at]) if self.is_isr_known[at] else "not told"
-        return int(self.numbers[at]), "none" if leader == NOBODY else str(leader), listed(self.replicas[at]), isr
+        return (
+            int(self.numbers[at]),
+            "none" if leader == NOBODY else str(leader),
+            listed(self.replicas[at]),
+            isr,
+        )
 
 
 PARTITION_ROW: Final = ("partition", "leader", "replicas", "in sync")
@@ -79,12 +97,16 @@ PARTITION_ROW: Final = ("partition", "leader", "replicas", "in sync")
 
 def listed(brokers: Ints) -> str:
     """`1, 2, 3` of a row of brokers."""
-    return ", ".join(str(broker_id) for broker_id in brokers.tolist() if broker_id != NOBODY) or "none"
+    return (
+        ", ".join(str(broker_id) for broker_id in brokers.tolist() if broker_id != NOBODY) or "none"
+    )
 
 
 def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
     table = snapshot.partitions
-    table = table.take(pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])).combine_chunks()
+    table = table.take(
+        pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])
+    ).combine_chunks()
     names = one_chunk(table["topic"]).dictionary_encode()
     topics = tuple(names.dictionary.to_pylist())
     replicas, counts = matrix_of(table["replicas"])
@@ -108,6 +130,9 @@ def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
 
 
 def _min_insync(topics: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
-    pairs = zip(*(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")), strict=True)
+    pairs = zip(
+        *(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")),
+        strict=True,
+    )
     told = {topic: least for topic, least in pairs if least is not None}
     return np.array([told.get(topic, NOT_KNOWN) for topic in topics], dtype=np.int64)

@@ -2,7 +2,8 @@
 
     facts.snapshot.partitions, facts.inspection.quorum, facts.threshold("partitions-per-broker", "most")
 
-Limits: one cluster at one time; what changed since the audit before is found afterwards, from the findings.
+Limits: one cluster at one time; what changed since the audit before is found afterwards, from the
+findings.
 """
 
 from collections.abc import Mapping
@@ -23,17 +24,28 @@ from counterpoise.model.walk import Walk
 
 @dataclass(frozen=True)
 class PastFacts:
-    """What the history and its analysis tell. Tables: those of model/result_tables.py, of the time looked back on."""
+    """What the history and its analysis tell.
+
+    Tables: those of model/result_tables.py, of the time looked back on.
+    """
 
     manifests: pa.Table  # columns of SNAPSHOTS, oldest first
     series: pa.Table  # SERIES
     partition_load: pa.Table  # PARTITION_LOAD of the newest analysed snapshots
     log_dir_load: pa.Table  # LOG_DIR_LOAD
-    recent: tuple[ClusterSnapshot, ...] = ()  # the newest few, oldest first, this one not among them
-    idle_since: Mapping[int, datetime] = field(default_factory=dict)  # brokers that hold nothing; UTC
-    topic_load: pa.Table = field(default_factory=TOPIC_LOAD.empty_table)  # of the newest analysed snapshot
+    recent: tuple[
+        ClusterSnapshot, ...
+    ] = ()  # the newest few, oldest first, this one not among them
+    idle_since: Mapping[int, datetime] = field(
+        default_factory=dict
+    )  # brokers that hold nothing; UTC
+    topic_load: pa.Table = field(
+        default_factory=TOPIC_LOAD.empty_table
+    )  # of the newest analysed snapshot
     disks: tuple[DiskForecast, ...] = ()  # the first to fill first
-    moving_since: Mapping[TopicPartition, datetime] = field(default_factory=dict)  # towards the same replicas; UTC
+    moving_since: Mapping[TopicPartition, datetime] = field(
+        default_factory=dict
+    )  # towards the same replicas; UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,9 @@ class AuditFacts:
     now: datetime  # UTC
     snapshot: ClusterSnapshot  # of now
     policy: ClusterPolicy
-    thresholds: Mapping[str, Mapping[str, int]]  # by rule id: the defaults of the rules, and over them the policy's
+    thresholds: Mapping[
+        str, Mapping[str, int]
+    ]  # by rule id: the defaults of the rules, and over them the policy's
     snapshot_interval: timedelta | None = None  # None: nobody photographs on a schedule
     walk: Walk | None = None
     inspection: Inspection = field(default_factory=Inspection)

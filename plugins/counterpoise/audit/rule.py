@@ -6,7 +6,8 @@
 
     RULES: Final = (Rule("replication-factor-1", Area.REPLICATION, Severity.CRITICAL, ..., look=_one_replica), ...)
 
-A rule that needs something that could not be read yields `unknown(...)`; one that has nothing to say yields nothing.
+A rule that needs something that could not be read yields `unknown(...)`; one that has nothing to
+say yields nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +50,10 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A finding as the rule sees it; `severity` only where it differs from the rule's. `causes`: see `Finding`."""
+    """A finding as the rule sees it; `severity` only where it differs from the rule's.
+
+    `causes`: see `Finding`.
+    """
 
     subject: str
     seen: str
@@ -65,7 +69,9 @@ Look = Callable[[AuditFacts], Iterable[Sighting]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`thresholds`: names and defaults of what a policy may change; `facts.threshold(id, name)` reads one."""
+    """`thresholds`: names and defaults of what a policy may change; `facts.threshold(id, name)`
+    reads one.
+    """
 
     id: str
     area: Area
@@ -82,7 +88,9 @@ class Rule:
 MOST_ROWS: Final = 20
 
 
-def evidence(columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total: int | None = None) -> Evidence:
+def evidence(
+    columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total: int | None = None
+) -> Evidence:
     """The first rows as text, and how many there are; `total` where `rows` are not all of them."""
     listed = list(rows)
     told = len(listed) if total is None else total
@@ -90,5 +98,7 @@ def evidence(columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total
 
 
 def unknown(subject: str, why: str, causes: tuple[str, ...] = ()) -> Sighting:
-    """What the rule needs could not be read; `causes`: subjects of `not-answered`, which says so for all rules."""
+    """What the rule needs could not be read; `causes`: subjects of `not-answered`, which says so
+    for all rules.
+    """
     return Sighting(subject, f"not known: {why}", severity=Severity.UNKNOWN, causes=causes)

@@ -11,7 +11,13 @@ from rich.text import Text
 
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
-from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json, site_for, write_text
+from counterpoise.cli.common import (
+    add_cluster_arguments,
+    add_json_argument,
+    installation_for,
+    print_json,
+    write_text,
+)
 from counterpoise.cli.printable import printable
 from counterpoise.errors import StoreError
 from counterpoise.model.finding import AuditReport, Seen
@@ -20,7 +26,11 @@ from counterpoise.units import format_moment
 
 _FOUND: Final = 1
 _FAILING: Final = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
-_STYLES: Final = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.UNKNOWN: "dim"}
+_STYLES: Final = {
+    Severity.CRITICAL: "bold red",
+    Severity.WARNING: "yellow",
+    Severity.UNKNOWN: "dim",
+}
 _SUFFIXES: Final = ("html", "md", "json")
 
 
@@ -40,18 +50,25 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         choices=[str(severity) for severity in _FAILING],
         help="exit 1 for findings as bad as this (default: fails_at of the cluster's policy, else critical)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="also write audit.html, audit.md and audit.json there")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write audit.html, audit.md and audit.json there",
+    )
     add_json_argument(parser)
     parser.set_defaults(run=_audit)
 
 
 def _audit(arguments: argparse.Namespace, console: Console) -> int:
-    site, name = site_for(arguments)
-    with closing(site):
-        fails_at = _fails_at(arguments.fail_at, site.cluster(name).policy.audit.fails_at)
-        report = pipeline.audit(site, name, site.clock())
-        texts = {suffix: queries.audit_report(site, name, suffix=suffix) for suffix in _SUFFIXES}
-        page = pipeline.audit_page(site, name)
+    installation, name = installation_for(arguments)
+    with closing(installation):
+        fails_at = _fails_at(arguments.fail_at, installation.cluster(name).policy.audit.fails_at)
+        report = pipeline.audit(installation, name, installation.clock())
+        texts = {
+            suffix: queries.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES
+        }
+        page = pipeline.audit_page(installation, name)
     if arguments.out:
         page = _write(arguments.out, texts)
     if arguments.json:
@@ -85,11 +102,15 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
         console.print(rows)
     else:
         console.print("nothing was found" + (" that nobody waived" if waived else ""))
-    for command in dict.fromkeys(one.finding.plan.command(report.cluster) for one in report.open if one.finding.plan):
+    for command in dict.fromkeys(
+        one.finding.plan.command(report.cluster) for one in report.open if one.finding.plan
+    ):
         console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
     if report.previous_at:
         new = sum(one.is_new for one in report.open)
-        console.print(f"since {format_moment(report.previous_at)}: {new} new, {len(report.gone)} gone")
+        console.print(
+            f"since {format_moment(report.previous_at)}: {new} new, {len(report.gone)} gone"
+        )
     for words in report.not_asked:
         console.print(printable(f"not asked: {words}"), markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
@@ -100,4 +121,7 @@ def _row(one: Seen, report: AuditReport) -> list[Text]:
     finding = one.finding
     since = "new" if one.is_new and report.previous_at else f"{one.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
-    return [severity, *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.seen, since))]
+    return [
+        severity,
+        *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.seen, since)),
+    ]

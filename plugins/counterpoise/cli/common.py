@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
-from counterpoise.installation import Site, open_bootstrap_site, open_site
+from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
@@ -21,46 +21,62 @@ from counterpoise.model.run import Run
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     where = parser.add_mutually_exclusive_group(required=required)
     where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
-    where.add_argument("--bootstrap", metavar="A,B", help="bootstrap addresses host:port, tried in order (plaintext)")
+    where.add_argument(
+        "--bootstrap",
+        metavar="A,B",
+        help="bootstrap addresses host:port, tried in order (plaintext)",
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_or_plan", metavar="RUN", help="a run's id, or a plan's file (its latest run)")
     parser.add_argument(
-        "--bootstrap", metavar="A,B", help="addresses of the cluster, where config/clusters.yaml lacks it"
+        "run_or_plan", metavar="RUN", help="a run's id, or a plan's file (its latest run)"
+    )
+    parser.add_argument(
+        "--bootstrap",
+        metavar="A,B",
+        help="addresses of the cluster, where config/clusters.yaml lacks it",
     )
 
 
 def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
     parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
-    parser.add_argument("--by", default=getpass.getuser(), metavar="USER", help="who says it (default: you)")
+    parser.add_argument(
+        "--by", default=getpass.getuser(), metavar="USER", help="who says it (default: you)"
+    )
 
 
 def add_json_argument(parser: "argparse._ActionsContainer") -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON for machines instead of tables")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON for machines instead of tables"
+    )
 
 
-def site_for(arguments: argparse.Namespace, plan: RebalancePlan | None = None) -> tuple[Site, str]:
+def installation_for(
+    arguments: argparse.Namespace, plan: RebalancePlan | None = None
+) -> tuple[Installation, str]:
     """The site and the cluster's name in it: from --bootstrap, from --cluster, or from the plan."""
     if arguments.bootstrap:
-        return open_bootstrap_site(arguments.bootstrap, plan.cluster if plan else None)
-    site = open_site()
+        return open_bootstrap_installation(arguments.bootstrap, plan.cluster if plan else None)
+    installation = open_installation()
     name = arguments.cluster or (plan.cluster if plan else "")
-    site.cluster(name)
+    installation.cluster(name)
     if plan and name != plan.cluster:
         raise InputError(f"--cluster {name}: the plan is for cluster {plan.cluster}")
-    return site, name
+    return installation, name
 
 
-def find_run(site: Site, run_or_plan: str) -> Run:
+def find_run(installation: Installation, run_or_plan: str) -> Run:
     """A run by its id, or the latest run of a plan's file. Raises InputError."""
     path = Path(run_or_plan)
     if not _is_file(path):
-        return site.ledger.run(run_or_plan)
+        return installation.ledger.run(run_or_plan)
     plan = read_plan(path)
-    run = queries.latest_run_of(site, plan.fingerprint)
+    run = queries.latest_run_of(installation, plan.fingerprint)
     if run is None:
-        raise InputError(f"{path}: no run of this plan is in the ledger; `counterpoise approve {path}` opens one")
+        raise InputError(
+            f"{path}: no run of this plan is in the ledger; `counterpoise approve {path}` opens one"
+        )
     return run
 
 
@@ -71,18 +87,18 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def site_for_run(arguments: argparse.Namespace) -> tuple[Site, Run]:
+def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, Run]:
     """The run that RUN names, and the site where its cluster is known."""
-    site = open_site()
+    installation = open_installation()
     try:
-        run = find_run(site, arguments.run_or_plan)
+        run = find_run(installation, arguments.run_or_plan)
     except CounterpoiseError:
-        site.close()
+        installation.close()
         raise
     if not arguments.bootstrap:
-        return site, run
-    site.close()
-    return open_bootstrap_site(arguments.bootstrap, run.cluster)[0], run
+        return installation, run
+    installation.close()
+    return open_bootstrap_installation(arguments.bootstrap, run.cluster)[0], run
 
 
 def read_text(path: Path, what: str) -> str:
@@ -96,7 +112,10 @@ def read_text(path: Path, what: str) -> str:
 
 
 def write_text(path: Path, text: str, what: str) -> None:
-    """Whole or not at all; gzipped, without a time stamp, when the name ends in .gz. Raises StoreError."""
+    """Whole or not at all; gzipped, without a time stamp, when the name ends in .gz.
+
+    Raises StoreError.
+    """
     data = gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
     part = path.with_name(f".{path.name}.part")
     try:

@@ -1,4 +1,7 @@
-"""What people ask of runs and clusters: pause, resume, rate, cancel, freeze, unfreeze. Each is a row of the ledger."""
+"""What people ask of runs and clusters: pause, resume, rate, cancel, freeze, unfreeze.
+
+Each is a row of the ledger.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -6,8 +9,8 @@ from collections.abc import Callable
 from rich.console import Console
 
 from counterpoise import controls
-from counterpoise.cli.common import add_person_arguments, add_run_arguments, site_for_run
-from counterpoise.installation import open_site
+from counterpoise.cli.common import add_person_arguments, add_run_arguments, installation_for_run
+from counterpoise.installation import open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.units import format_rate
 
@@ -23,7 +26,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
             "Asks a run under way to submit nothing new. What is in flight finishes under its throttle, and the "
             "throttle stays in force until then.",
         ),
-        ("resume", controls.resume, "a paused run goes on", "Asks a paused run to go on where it stopped."),
+        (
+            "resume",
+            controls.resume,
+            "a paused run goes on",
+            "Asks a paused run to go on where it stopped.",
+        ),
         (
             "cancel",
             controls.cancel,
@@ -70,7 +78,9 @@ def _add_freezes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_person_arguments(parser)
     parser.set_defaults(run=_freeze)
     parser = commands.add_parser(
-        "unfreeze", help="ends a freeze before its time", description="Ends a cluster's freeze before its time."
+        "unfreeze",
+        help="ends a freeze before its time",
+        description="Ends a cluster's freeze before its time.",
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     add_person_arguments(parser)
@@ -79,31 +89,45 @@ def _add_freezes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _of_run(arguments: argparse.Namespace, console: Console) -> int:
     ask: Callable[..., ControlRequest] = arguments.ask
-    site, run = site_for_run(arguments)
-    with site:
-        asked = ask(site, run.run_id, by=arguments.by, why=arguments.why)
-    console.print(f"{asked.control} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False)
+    installation, run = installation_for_run(arguments)
+    with installation:
+        asked = ask(installation, run.run_id, by=arguments.by, why=arguments.why)
+    console.print(
+        f"{asked.control} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False
+    )
     return 0
 
 
 def _rate(arguments: argparse.Namespace, console: Console) -> int:
-    site, run = site_for_run(arguments)
-    with site:
-        asked = controls.change_rate(site, run.run_id, arguments.rate, by=arguments.by, why=arguments.why)
+    installation, run = installation_for_run(arguments)
+    with installation:
+        asked = controls.change_rate(
+            installation, run.run_id, arguments.rate, by=arguments.by, why=arguments.why
+        )
     rate = format_rate(asked.rate_bytes_per_second or 0)
-    console.print(f"rate {rate} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False)
+    console.print(
+        f"rate {rate} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False
+    )
     return 0
 
 
 def _freeze(arguments: argparse.Namespace, console: Console) -> int:
-    with open_site() as site:
-        asked = controls.freeze(site, arguments.cluster, until=arguments.until, by=arguments.by, why=arguments.why)
+    with open_installation() as installation:
+        asked = controls.freeze(
+            installation,
+            arguments.cluster,
+            until=arguments.until,
+            by=arguments.by,
+            why=arguments.why,
+        )
     console.print(f"cluster {asked.cluster} is frozen{asked.until_in_words}", markup=False)
     return 0
 
 
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
-    with open_site() as site:
-        asked = controls.unfreeze(site, arguments.cluster, by=arguments.by, why=arguments.why)
+    with open_installation() as installation:
+        asked = controls.unfreeze(
+            installation, arguments.cluster, by=arguments.by, why=arguments.why
+        )
     console.print(f"cluster {asked.cluster} is no longer frozen", markup=False)
     return 0

@@ -15,7 +15,7 @@ from counterpoise import pipeline
 from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json
 from counterpoise.cli.walks import in_words, print_examination, shown, summary
 from counterpoise.errors import ClusterError, InputError
-from counterpoise.installation import Site, open_bootstrap_site, open_site
+from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.walk import LeaderChange, Walk
 from counterpoise.units import parse_duration
 
@@ -35,9 +35,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_cluster_arguments(parser)
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="T", help="say what is wrong for this topic; may be repeated"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="T",
+        help="say what is wrong for this topic; may be repeated",
     )
-    parser.add_argument("--watch", action="store_true", help="then follow its leaders (or all), until Ctrl-C")
+    parser.add_argument(
+        "--watch", action="store_true", help="then follow its leaders (or all), until Ctrl-C"
+    )
     parser.add_argument("--for", dest="watch_for", metavar="60s", help="end --watch after so long")
     add_json_argument(parser)
     parser.set_defaults(run=_doctor)
@@ -48,9 +54,9 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
         raise InputError("--for: only --watch takes time; add --watch")
     lasts = parse_duration(arguments.watch_for, where="--for") if arguments.watch_for else None
     topics = tuple(dict.fromkeys(arguments.topic))
-    site, name = _site(arguments)
-    with site:
-        examined = pipeline.examine(site, name, topics=topics)
+    installation, name = _installation(arguments)
+    with installation:
+        examined = pipeline.examine(installation, name, topics=topics)
         if arguments.json and arguments.watch:
             _print_line(summary(examined))
         elif arguments.json:
@@ -61,35 +67,37 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
             return _NOTHING_ANSWERED
         if arguments.watch:
             tell = _tell_as_json if arguments.json else _teller(console)
-            _watch(site, name, examined.walk, topics, lasts, tell)
+            _watch(installation, name, examined.walk, topics, lasts, tell)
     return _FOUND if examined.findings else 0
 
 
-def _site(arguments: argparse.Namespace) -> tuple[Site, str]:
+def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
     if arguments.bootstrap:
-        return open_bootstrap_site(arguments.bootstrap, _BOOTSTRAP)
-    site = open_site()
-    site.cluster(arguments.cluster)
-    return site, arguments.cluster
+        return open_bootstrap_installation(arguments.bootstrap, _BOOTSTRAP)
+    installation = open_installation()
+    installation.cluster(arguments.cluster)
+    return installation, arguments.cluster
 
 
 # -- watching
 
 
 def _watch(
-    site: Site,
+    installation: Installation,
     name: str,
     walk: Walk,
     topics: tuple[str, ...],
     lasts: timedelta | None,
     tell: Callable[[LeaderChange | str], None],
 ) -> None:
-    """Until Ctrl-C, or for as long as `lasts`; a cluster that does not answer for a while is waited for."""
+    """Until Ctrl-C, or for as long as `lasts`; a cluster that does not answer for a while is waited
+    for.
+    """
     until = None if lasts is None else monotonic() + lasts.total_seconds()
     pause = _LOOK_SECONDS if topics else _LOOK_AT_ALL_SECONDS
     said = ""
     try:
-        with pipeline.leader_watch(site, name, walk, topics=topics) as watch:
+        with pipeline.leader_watch(installation, name, walk, topics=topics) as watch:
             while until is None or monotonic() < until:
                 try:
                     for change in watch.look():
@@ -109,7 +117,9 @@ def _teller(console: Console) -> Callable[[LeaderChange | str], None]:
 
     def tell(change: LeaderChange | str) -> None:
         text = change if isinstance(change, str) else in_words(change)
-        console.print(shown(f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3] + f" UTC  {text}"), soft_wrap=True)
+        console.print(
+            shown(f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3] + f" UTC  {text}"), soft_wrap=True
+        )
 
     return tell
 

@@ -1,4 +1,5 @@
-"""A run under way, as its pulse in the ledger tells it: a live picture on a terminal, one line per change elsewhere.
+"""A run under way, as its pulse in the ledger tells it: a live picture on a terminal, one line per
+change elsewhere.
 
     with Display(console) as display:
         display.show(*queries.pulse_of(site, run_id))
@@ -16,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise.cli.tables import table
-from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import Run
+from counterpoise.model.run_progress import RunProgress
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 LINKS_SHOWN: Final = 8
@@ -36,15 +37,18 @@ class Display:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live:
             self._live.stop()
 
-    def show(self, run: Run, pulse: Pulse | None) -> None:
+    def show(self, run: Run, run_progress: RunProgress | None) -> None:
         if self._live:
-            self._live.update(picture(run, pulse), refresh=True)
-        elif (text := in_words(run, pulse)) != self._shown:
+            self._live.update(picture(run, run_progress), refresh=True)
+        elif (text := in_words(run, run_progress)) != self._shown:
             self._shown = text
             self._console.print(text, markup=False, soft_wrap=True)
 
@@ -55,51 +59,58 @@ class Display:
             self._console.print(text, markup=False, soft_wrap=True)
 
 
-def in_words(run: Run, pulse: Pulse | None) -> str:
-    """`running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ..., 3 min left; what it waits for`."""
-    if pulse is None:
+def in_words(run: Run, run_progress: RunProgress | None) -> str:
+    """`running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ..., 3 min left; what it
+    waits for`.
+    """
+    if run_progress is None:
         return f"{run.state}; nobody has looked at the run yet"
-    return f"{run.state}, {'; '.join([_figures(pulse), *_remarks(pulse)])}"
+    return f"{run.state}, {'; '.join([_figures(run_progress), *_remarks(run_progress)])}"
 
 
-def picture(run: Run, pulse: Pulse | None) -> RenderableType:
-    if pulse is None:
-        return Text(in_words(run, pulse))
+def picture(run: Run, run_progress: RunProgress | None) -> RenderableType:
+    if run_progress is None:
+        return Text(in_words(run, run_progress))
     head = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=1.0, completed=pulse.progress.share, width=_BAR_WIDTH)
+    bar = ProgressBar(total=1.0, completed=run_progress.progress.share, width=_BAR_WIDTH)
     head.add_row(Text(run.state, style="bold"), bar)
-    remarks = (Text(remark, style="yellow") for remark in _remarks(pulse))
-    parts: list[RenderableType] = [head, Text(_figures(pulse)), *remarks]
-    if pulse.links:
-        parts.append(links_table(pulse))
+    remarks = (Text(remark, style="yellow") for remark in _remarks(run_progress))
+    parts: list[RenderableType] = [head, Text(_figures(run_progress)), *remarks]
+    if run_progress.links:
+        parts.append(links_table(run_progress))
     return Group(*parts)
 
 
-def links_table(pulse: Pulse) -> Table:
+def links_table(run_progress: RunProgress) -> Table:
     """The links with most left, and the others counted."""
-    shown, others = pulse.busiest_links[:LINKS_SHOWN], pulse.busiest_links[LINKS_SHOWN:]
+    shown, others = (
+        run_progress.busiest_links[:LINKS_SHOWN],
+        run_progress.busiest_links[LINKS_SHOWN:],
+    )
     rows = table("broker", "", ("partitions", "right"), ("left", "right"), ("speed", "right"))
     for link in shown:
         cells = (str(link.moves), format_bytes(link.bytes_left), format_rate(link.bytes_per_second))
         rows.add_row(str(link.broker_id), "sends" if link.sends else "receives", *cells)
     if others:
         left = format_bytes(sum(link.bytes_left for link in others))
-        rows.add_row("", f"and {len(others)} more", str(sum(link.moves for link in others)), left, "")
+        rows.add_row(
+            "", f"and {len(others)} more", str(sum(link.moves for link in others)), left, ""
+        )
     return rows
 
 
-def _figures(pulse: Pulse) -> str:
-    words = [pulse.progress.in_words]
-    if pulse.links:
-        words.append(pulse.speed_in_words)
-    if pulse.seconds_left:
-        words.append(f"{format_seconds(pulse.seconds_left)} left")
+def _figures(run_progress: RunProgress) -> str:
+    words = [run_progress.progress.in_words]
+    if run_progress.links:
+        words.append(run_progress.speed_in_words)
+    if run_progress.seconds_left:
+        words.append(f"{format_seconds(run_progress.seconds_left)} left")
     return ", ".join(words)
 
 
-def _remarks(pulse: Pulse) -> list[str]:
-    found = [pulse.saying] if pulse.saying else []
-    if pulse.brake:
-        steps = "1 step" if pulse.brake == 1 else f"{pulse.brake} steps"
+def _remarks(run_progress: RunProgress) -> list[str]:
+    found = [run_progress.saying] if run_progress.saying else []
+    if run_progress.brake:
+        steps = "1 step" if run_progress.brake == 1 else f"{run_progress.brake} steps"
         found.append(f"slowed down {steps} for the sake of clients")
     return found

@@ -10,7 +10,7 @@ from rich.console import Console
 from counterpoise import pipeline
 from counterpoise.cli.common import add_json_argument, print_json
 from counterpoise.errors import StoreError
-from counterpoise.installation import open_site
+from counterpoise.installation import open_installation
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import CompactionReport
@@ -24,16 +24,20 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "per table, and old results into fewer rounds. Harmless beside snapshots and analyses; the next one goes on "
         "with what was broken off. Exit code 3 when something could not be done.",
     )
-    parser.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)")
+    parser.add_argument(
+        "--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)"
+    )
     add_json_argument(parser)
     parser.set_defaults(run=_compact)
 
 
 def _compact(arguments: argparse.Namespace, console: Console) -> int:
     progress = Console(stderr=True)
-    with open_site() as site:
+    with open_installation() as installation:
         report = pipeline.compact(
-            site, lambda line: progress.print(line, markup=False, soft_wrap=True), cluster=arguments.cluster
+            installation,
+            lambda line: progress.print(line, markup=False, soft_wrap=True),
+            cluster=arguments.cluster,
         )
     if arguments.json:
         print_json({**asdict(report), "problems": list(report.problems)})

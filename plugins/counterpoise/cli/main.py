@@ -2,7 +2,8 @@
 
     counterpoise plan --state cluster.json.gz --goal add-brokers --brokers 7,8 --out plan.json
 
-0 done, 1 the answer is "no" (nothing to do, refused, not as planned), 2 usage or input error, 3 cluster trouble.
+0 done, 1 the answer is "no" (nothing to do, refused, not as planned), 2 usage or input error, 3
+cluster trouble.
 """
 
 import argparse
@@ -14,7 +15,17 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from counterpoise.cli import audit, controlling, doctor, history, planning, reports, running, status, stopping
+from counterpoise.cli import (
+    audit,
+    controlling,
+    doctor,
+    history,
+    planning,
+    reports,
+    running,
+    status,
+    stopping,
+)
 from counterpoise.cli.printable import printable
 from counterpoise.errors import CounterpoiseError
 
@@ -68,11 +79,17 @@ def _plain(message: str) -> str:
 
 def _cut(line: str) -> str:
     """What is wrong stands at the beginning or at the end."""
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    return (
+        line
+        if len(line) <= _LONGEST_LINE
+        else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    )
 
 
 def _as_value(word: str) -> str:
-    """`-5MB/s` is a value, and a wrong one; argparse would take it for an option and complain of that."""
+    """`-5MB/s` is a value, and a wrong one; argparse would take it for an option and complain of
+    that.
+    """
     return f" {word}" if _NEGATIVE.match(word) else word
 
 

@@ -12,23 +12,23 @@ from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     add_cluster_arguments,
     add_json_argument,
+    installation_for,
     print_json,
     read_plan,
     read_state,
     read_text,
-    site_for,
     write_text,
 )
 from counterpoise.errors import InputError
-from counterpoise.installation import open_site
+from counterpoise.installation import open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.movement import most_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
+from counterpoise.model.rebalance_request import read_rebalance_request
 from counterpoise.model.request import PLANNED_GOALS
-from counterpoise.model.wish import read_wish
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
@@ -45,9 +45,24 @@ _GOALS = """goals:
 _OPTIONS = (
     ("goal", "--goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
     ("broker_ids", "--brokers", "7,8", "the brokers to add, to remove or to demote"),
-    ("topics", "--topics", "'orders-*,payments'", "only these topics: names, or patterns with * and ?"),
-    ("excluded_topics", "--exclude-topics", "'audit-*'", "not these topics; what the policy excludes stays excluded"),
-    ("only_broker_ids", "--only-brokers", "1,2,3", "only these brokers give, take and change what they lead"),
+    (
+        "topics",
+        "--topics",
+        "'orders-*,payments'",
+        "only these topics: names, or patterns with * and ?",
+    ),
+    (
+        "excluded_topics",
+        "--exclude-topics",
+        "'audit-*'",
+        "not these topics; what the policy excludes stays excluded",
+    ),
+    (
+        "only_broker_ids",
+        "--only-brokers",
+        "1,2,3",
+        "only these brokers give, take and change what they lead",
+    ),
     ("excluded_broker_ids", "--exclude-brokers", "9", "these brokers stay as they are"),
     (
         "replication_factor",
@@ -55,10 +70,25 @@ _OPTIONS = (
         "N",
         "replicas that each partition shall have, for the goal of that name",
     ),
-    ("max_bytes", "--max-bytes", "500GB", "copy at most so much: the best part of the plan, the rest is counted"),
+    (
+        "max_bytes",
+        "--max-bytes",
+        "500GB",
+        "copy at most so much: the best part of the plan, the rest is counted",
+    ),
     ("max_partitions", "--max-partitions", "N", "change at most so many partitions"),
-    ("leader_weight", "--leader-weight", "count|bytes-in", "even leaders by number, or by what producers write"),
-    ("bytes_tolerance_percent", "--bytes-tolerance", "PERCENT", "how far from its fair share of bytes a broker may be"),
+    (
+        "leader_weight",
+        "--leader-weight",
+        "count|bytes-in",
+        "even leaders by number, or by what producers write",
+    ),
+    (
+        "bytes_tolerance_percent",
+        "--bytes-tolerance",
+        "PERCENT",
+        "how far from its fair share of bytes a broker may be",
+    ),
 )
 
 
@@ -78,7 +108,9 @@ def _add_snapshot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--cluster the photograph also joins the history that the reports are made from.",
     )
     add_cluster_arguments(parser)
-    parser.add_argument("--out", type=Path, metavar="X.json[.gz]", help="write the cluster document here")
+    parser.add_argument(
+        "--out", type=Path, metavar="X.json[.gz]", help="write the cluster document here"
+    )
     add_json_argument(parser)
     parser.set_defaults(run=_snapshot)
 
@@ -94,7 +126,9 @@ def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     _add_state_arguments(parser)
     for field, option, metavar, meaning in _OPTIONS:
-        parser.add_argument(option, dest=field, required=field == "goal", metavar=metavar, help=meaning)
+        parser.add_argument(
+            option, dest=field, required=field == "goal", metavar=metavar, help=meaning
+        )
     _add_output_arguments(parser)
     parser.set_defaults(run=_plan)
 
@@ -116,7 +150,9 @@ def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
     parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
-    parser.add_argument("--out", type=Path, metavar="R.json", help="write here instead of to the terminal")
+    parser.add_argument(
+        "--out", type=Path, metavar="R.json", help="write here instead of to the terminal"
+    )
     parser.set_defaults(run=_export)
 
 
@@ -135,32 +171,53 @@ def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--state", type=Path, metavar="X.json[.gz]", help="a cluster document; no cluster is needed")
+    where.add_argument(
+        "--state", type=Path, metavar="X.json[.gz]", help="a cluster document; no cluster is needed"
+    )
     where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
-    where.add_argument("--bootstrap", metavar="A,B", help="bootstrap addresses host:port, tried in order (plaintext)")
+    where.add_argument(
+        "--bootstrap",
+        metavar="A,B",
+        help="bootstrap addresses host:port, tried in order (plaintext)",
+    )
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, metavar="PLAN.json", help="write the plan here")
-    parser.add_argument("--reassignment-json", type=Path, metavar="R.json", help="also write Kafka's reassignment JSON")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="PLAN.json", help="write the plan here"
+    )
+    parser.add_argument(
+        "--reassignment-json",
+        type=Path,
+        metavar="R.json",
+        help="also write Kafka's reassignment JSON",
+    )
     _add_rate_argument(parser)
     add_json_argument(parser)
 
 
 def _add_rate_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rate", metavar="50MB/s", help="say how long the plan takes at this rate, and if it can end")
+    parser.add_argument(
+        "--rate",
+        metavar="50MB/s",
+        help="say how long the plan takes at this rate, and if it can end",
+    )
 
 
 def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
-    site, name = site_for(arguments)
-    with site:
+    installation, name = installation_for(arguments)
+    with installation:
         if arguments.bootstrap:
-            taken = pipeline.photograph(site, name, site.clock())
+            taken = pipeline.photograph(installation, name, installation.clock())
         else:
-            where = pipeline.snapshot(site, name, site.clock())
-            taken = site.archive.read_snapshot(name, where["snapshot_id"])
+            where = pipeline.snapshot(installation, name, installation.clock())
+            taken = installation.archive.read_snapshot(name, where["snapshot_id"])
     if arguments.out:
-        write_text(arguments.out, json.dumps(to_document(taken), ensure_ascii=False) + "\n", "cluster document")
+        write_text(
+            arguments.out,
+            json.dumps(to_document(taken), ensure_ascii=False) + "\n",
+            "cluster document",
+        )
     if arguments.json:
         print_json(tables.snapshot_summary(taken))
     else:
@@ -170,10 +227,14 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
     words = {field: option for field, option, _, _ in _OPTIONS}
-    wish = read_wish({field: getattr(arguments, field) for field in words}, word=words.__getitem__)
+    rebalance_request = read_rebalance_request(
+        {field: getattr(arguments, field) for field in words}, word=words.__getitem__
+    )
     rate = _rate(arguments)
     taken, policy = _state(arguments)
-    return _write_plan(pipeline.plan_from(taken, wish, policy), rate, arguments, console)
+    return _write_plan(
+        pipeline.plan_from(taken, rebalance_request, policy), rate, arguments, console
+    )
 
 
 def _import(arguments: argparse.Namespace, console: Console) -> int:
@@ -187,16 +248,18 @@ def _import(arguments: argparse.Namespace, console: Console) -> int:
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
     if arguments.state:
         return read_state(arguments.state), BalancePolicy()
-    site, name = site_for(arguments)
-    with site:
-        policy = site.cluster(name).policy.balance
+    installation, name = installation_for(arguments)
+    with installation:
+        policy = installation.cluster(name).policy.balance
         if arguments.bootstrap:
-            return pipeline.sound_photograph(site, name, site.clock()), policy
-        where = pipeline.snapshot(site, name, site.clock())
-        return site.archive.read_snapshot(name, where["snapshot_id"]), policy
+            return pipeline.sound_photograph(installation, name, installation.clock()), policy
+        where = pipeline.snapshot(installation, name, installation.clock())
+        return installation.archive.read_snapshot(name, where["snapshot_id"]), policy
 
 
-def _write_plan(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console) -> int:
+def _write_plan(
+    plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console
+) -> int:
     write_text(arguments.out, plan.to_json(), "plan")
     if arguments.reassignment_json:
         write_text(arguments.reassignment_json, to_reassignment_json(plan), "reassignment")
@@ -210,7 +273,9 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _tell(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console) -> None:
+def _tell(
+    plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console
+) -> None:
     pace = _pace(plan, rate)
     if arguments.json:
         print_json(plans.plan_summary(plan, pace))
@@ -219,9 +284,12 @@ def _tell(plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, 
 
 
 def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
-    with contextlib.suppress(InputError), open_site() as site:  # showing a plan needs no configuration
-        at_once = most_at_once(site.cluster(plan.cluster).policy.movement)
-        return plans.Pace(rate, queries.suggested_rate(site, plan), at_once)
+    with (
+        contextlib.suppress(InputError),
+        open_installation() as installation,
+    ):  # showing a plan needs no configuration
+        at_once = most_at_once(installation.cluster(plan.cluster).policy.movement)
+        return plans.Pace(rate, queries.suggested_rate(installation, plan), at_once)
     return plans.Pace(rate)
 
 

@@ -2,8 +2,8 @@
 
     print_plan(console, plan, Pace(asked=20_000_000))
 
-Reads well at three moves and at hundreds of thousands: the top of each list, the rest counted. Text from the cluster is
-shown as text only.
+Reads well at three moves and at hundreds of thousands: the top of each list, the rest counted. Text
+from the cluster is shown as text only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from counterpoise.cli.tables import table
 from counterpoise.model.movement import busiest_inflow, most_at_once
 from counterpoise.model.overview import (
     MEASURES,
-    WHY_IN_WORDS,
+    MOVE_REASON_TEXTS,
     Overview,
     Reason,
     Unit,
@@ -41,7 +41,7 @@ from counterpoise.model.overview import (
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.model.words import some
+from counterpoise.model.words import join_ids
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
@@ -58,7 +58,9 @@ _MOST_WIDTH_OF_A_PICTURE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a plan is to be thought of, in bytes per second, and what the cluster's policy says to that."""
+    """How fast a plan is to be thought of, in bytes per second, and what the cluster's policy says
+    to that.
+    """
 
     asked: int | None = None
     suggested: int | None = None  # by the policy's link capacity
@@ -109,10 +111,14 @@ def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
     return summary
 
 
-def print_plan(console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, written_to: Path | None = None) -> None:
+def print_plan(
+    console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, written_to: Path | None = None
+) -> None:
     seen = Overview.of(plan)
-    what = f"{plan.goal} {some(plan.broker_ids)}".rstrip()
-    console.print(f"plan for {printable(plan.cluster) or 'the cluster'}: {what}", markup=False, style="bold")
+    what = f"{plan.goal} {join_ids(plan.broker_ids)}".rstrip()
+    console.print(
+        f"plan for {printable(plan.cluster) or 'the cluster'}: {what}", markup=False, style="bold"
+    )
     if asked := asked_in_words(plan):
         console.print("; ".join(asked), markup=False)
     if plan.is_empty:
@@ -141,7 +147,9 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
     """How a run of the plan ended."""
     run = status.run
     console.print(
-        f"run {run.run_id} is {run.state}" + (f": {run.reason}" if run.reason else ""), markup=False, style="bold"
+        f"run {run.run_id} is {run.state}" + (f": {run.reason}" if run.reason else ""),
+        markup=False,
+        style="bold",
     )
     if run.state is RunState.DONE:
         seen = Overview.of(plan)
@@ -149,9 +157,13 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
         console.print()
         _print_cost(console, plan, seen)
     else:
-        console.print(f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report has the rest")
+        console.print(
+            f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report has the rest"
+        )
     restored = sum(key.restored_at is not None for key in status.touched)
-    console.print(f"config keys touched {len(status.touched)}, as before {restored}, owed {len(status.owed)}")
+    console.print(
+        f"config keys touched {len(status.touched)}, as before {restored}, owed {len(status.owed)}"
+    )
     console.print(f"report: {report}", markup=False)
 
 
@@ -164,15 +176,21 @@ def _print_brokers(console: Console, plan: RebalancePlan, seen: Overview) -> Non
     if not plan.figures:
         return
     console.print(
-        queries.plan_picture(plan, width=min(console.width, _MOST_WIDTH_OF_A_PICTURE)), markup=False, soft_wrap=True
+        queries.plan_picture(plan, width=min(console.width, _MOST_WIDTH_OF_A_PICTURE)),
+        markup=False,
+        soft_wrap=True,
     )
     shown, others = brokers_to_show(plan.figures)
     console.print()
-    console.print("before → after (best possible); at its fullest: while the new copies arrive", style="dim")
+    console.print(
+        "before → after (best possible); at its fullest: while the new copies arrive", style="dim"
+    )
     for part in _broker_tables(shown, console.width):
         console.print(part)
     if others:
-        told = "; ".join(f"{_plain(name)} {words}" for name, words in others_in_words(others, _UNITS))
+        told = "; ".join(
+            f"{_plain(name)} {words}" for name, words in others_in_words(others, _UNITS)
+        )
         console.print(f"and {len(others):,} others: {told}", markup=False)
     console.print()
     even = table("per broker", "before", "after", "best possible")
@@ -221,24 +239,38 @@ def _cells(figures: Sequence[BrokerFigure], name: str) -> list[Text]:
 
 def _peak(figure: BrokerFigure) -> Text:
     share = peak_share(figure)
-    return Text(format_bytes(peak_used_bytes(figure)) + (f" {share * 100:3.0f} %" if share is not None else ""))
+    return Text(
+        format_bytes(peak_used_bytes(figure))
+        + (f" {share * 100:3.0f} %" if share is not None else "")
+    )
 
 
 def _print_cost(console: Console, plan: RebalancePlan, seen: Overview) -> None:
     bound = plan.lower_bound
     cost = table("", ("this plan", "right"), ("any plan, at least", "right"), ("over", "right"))
     rows = (
-        ("bytes copied", format_bytes(seen.copied_bytes), format_bytes(bound.bytes), seen.over_bytes),
+        (
+            "bytes copied",
+            format_bytes(seen.copied_bytes),
+            format_bytes(bound.bytes),
+            seen.over_bytes,
+        ),
         ("replicas copied", f"{seen.copied_replicas:,}", f"{bound.replicas:,}", seen.over_replicas),
     )
     for name, own, least, over in rows:
         cost.add_row(name, own, least, "" if over is None else f"{over:.3f} x")
     if leaders := seen.measures.get("leaders"):
-        cost.add_row("leaders, max - min", f"{leaders.after.max_minus_min:,}", f"{bound.leaders_max_minus_min:,}")
+        cost.add_row(
+            "leaders, max - min",
+            f"{leaders.after.max_minus_min:,}",
+            f"{bound.leaders_max_minus_min:,}",
+        )
     console.print(cost)
     changes = [_changes(seen.leader_changes)]
     if seen.cross_rack_bytes:
-        changes.append(f"{format_bytes(seen.cross_rack_bytes)} go from rack to rack (between zones that costs money)")
+        changes.append(
+            f"{format_bytes(seen.cross_rack_bytes)} go from rack to rack (between zones that costs money)"
+        )
     console.print("; ".join(changes))
     for sentence in coordinators_in_words(seen):
         console.print(sentence, markup=False)
@@ -249,13 +281,19 @@ def _print_time(console: Console, plan: RebalancePlan, seen: Overview, pace: Pac
     if not seen.busiest_link_bytes:
         return
     if pace.suggested is not None:
-        console.print(f"suggested rate: {format_rate(pace.suggested)}, which leaves room for clients on every link")
+        console.print(
+            f"suggested rate: {format_rate(pace.suggested)}, which leaves room for clients on every link"
+        )
     rate = pace.asked if pace.asked is not None else pace.suggested
     if rate is None:
-        console.print(f"busiest link: {busiest} into or out of one broker; --rate 50MB/s says how long that takes")
+        console.print(
+            f"busiest link: {busiest} into or out of one broker; --rate 50MB/s says how long that takes"
+        )
         return
     seconds = format_seconds(seen.busiest_link_bytes / rate)
-    console.print(f"takes about {seconds} at {format_rate(rate)}: {busiest} into or out of the busiest broker")
+    console.print(
+        f"takes about {seconds} at {format_rate(rate)}: {busiest} into or out of the busiest broker"
+    )
     if warning := rate_warning(plan, rate, pace.at_once):
         print_warnings(console, [warning])
 
@@ -266,11 +304,17 @@ def _print_moves(console: Console, plan: RebalancePlan) -> None:
     for move in shown:
         copied = format_bytes(move.copied_bytes) if move.adding else "-"
         moves.add_row(
-            Text(str(move.topic_partition)), _ids(move.replicas_before), _change(move), copied, WHY_IN_WORDS[move.why]
+            Text(str(move.topic_partition)),
+            _ids(move.replicas_before),
+            _change(move),
+            copied,
+            MOVE_REASON_TEXTS[move.why],
         )
     for reason in rest:
         copied = format_bytes(reason.bytes) if reason.bytes else "-"
-        moves.add_row(f"and {reason.partitions:,} more", "", "", copied, WHY_IN_WORDS[reason.why])
+        moves.add_row(
+            f"and {reason.partitions:,} more", "", "", copied, MOVE_REASON_TEXTS[reason.why]
+        )
     console.print(moves)
 
 

@@ -17,8 +17,9 @@ _AGAIN_SECONDS: Final = 1.0
 def repeat(step: Callable[[], float | None], log: Callable[[str], None]) -> None:
     """Steps until one returns None; a number is how many seconds to wait before the next.
 
-    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster or a ledger that does not
-    answer for a while, a call whose outcome is not known (the next look sees it). It raises when the trouble stays.
+    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster or a
+    ledger that does not answer for a while, a call whose outcome is not known (the next look sees
+    it). It raises when the trouble stays.
     """
     give_up_at = monotonic() + PATIENCE_SECONDS
     wait_seconds: float | None = 0.0

@@ -9,7 +9,7 @@ from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import add_json_argument
 from counterpoise.errors import InputError
-from counterpoise.installation import Site, open_site
+from counterpoise.installation import Installation, open_installation
 from counterpoise.units import parse_duration, parse_moment
 
 
@@ -23,38 +23,49 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
     which.add_argument("--fleet", action="store_true", help="all clusters of config/clusters.yaml")
-    parser.add_argument("--last", default="30d", metavar="TIME", help="how far back, like 12h or 90d (default: 30d)")
     parser.add_argument(
-        "--until", metavar="TIME", help="the end of that, like 2026-01-31T12:00, UTC (default: the newest snapshot)"
+        "--last", default="30d", metavar="TIME", help="how far back, like 12h or 90d (default: 30d)"
+    )
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        help="the end of that, like 2026-01-31T12:00, UTC (default: the newest snapshot)",
     )
     add_json_argument(parser)
-    parser.add_argument("--csv", action="store_true", help="print CSV: a row for each snapshot, or for each cluster")
+    parser.add_argument(
+        "--csv", action="store_true", help="print CSV: a row for each snapshot, or for each cluster"
+    )
     parser.set_defaults(run=_report)
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:
     period = parse_duration(arguments.last, where="--last")
     until = parse_moment(arguments.until, where="--until") if arguments.until else None
-    with open_site() as site:
+    with open_installation() as installation:
         if arguments.cluster:
-            site.cluster(arguments.cluster)
+            installation.cluster(arguments.cluster)
         elif until:
             raise InputError("--until goes with --cluster; the fleet is reported as it is now")
-        _analyse(site)
+        _analyse(installation)
         if arguments.fleet:
-            page, name = pipeline.report_fleet(site), "fleet"
+            page, name = pipeline.report_fleet(installation), "fleet"
         else:
-            page = pipeline.report_balance(site, arguments.cluster, period=period, until=until)
+            page = pipeline.report_balance(
+                installation, arguments.cluster, period=period, until=until
+            )
             name = f"{arguments.cluster}/leader-balance"
         if arguments.json or arguments.csv:
-            console.out(queries.report(site, f"{name}.{'json' if arguments.json else 'csv'}"), end="")
+            console.out(
+                queries.report(installation, f"{name}.{'json' if arguments.json else 'csv'}"),
+                end="",
+            )
         else:
-            tables.print_markdown(console, queries.report(site, f"{name}.md"))
+            tables.print_markdown(console, queries.report(installation, f"{name}.md"))
             console.print(f"report: {page}", markup=False)
     return 0
 
 
-def _analyse(site: Site) -> None:
+def _analyse(installation: Installation) -> None:
     progress = Console(stderr=True)
     round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    pipeline.analyse(site, round_id, lambda line: progress.print(line, markup=False))
+    pipeline.analyse(installation, round_id, lambda line: progress.print(line, markup=False))

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans, tables
-from counterpoise.cli.common import add_person_arguments, print_json, read_plan, site_for
+from counterpoise.cli.common import add_person_arguments, installation_for, print_json, read_plan
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
@@ -39,11 +39,20 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "may do what the plan needs.",
     )
     parser.add_argument(
-        "--rate", required=True, metavar="50MB/s", help="the most that a broker may copy, with its unit"
+        "--rate",
+        required=True,
+        metavar="50MB/s",
+        help="the most that a broker may copy, with its unit",
     )
-    parser.add_argument("--no-preflight", action="store_true", help="do not ask the cluster what the operator may do")
+    parser.add_argument(
+        "--no-preflight",
+        action="store_true",
+        help="do not ask the cluster what the operator may do",
+    )
     add_person_arguments(parser, "--reason")
-    parser = _plan_command(commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then.")
+    parser = _plan_command(
+        commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then."
+    )
     add_person_arguments(parser, "--reason")
     parser = _plan_command(
         commands,
@@ -73,7 +82,9 @@ def _plan_command(
     parser = commands.add_parser(name, help=summary, description=description)
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
     parser.add_argument(
-        "--bootstrap", metavar="A,B", help="addresses of the cluster, where config/clusters.yaml lacks it"
+        "--bootstrap",
+        metavar="A,B",
+        help="addresses of the cluster, where config/clusters.yaml lacks it",
     )
     parser.set_defaults(run=run, cluster=None)
     return parser
@@ -82,10 +93,12 @@ def _plan_command(
 def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     if plan.is_empty:
-        raise RefusedError(f"{arguments.plan}: nothing needs to move ({plan.reason}), so nothing has to be allowed")
-    site, _ = site_for(arguments, plan)
-    with site:
-        refused = pipeline.preflight(site, plan)
+        raise RefusedError(
+            f"{arguments.plan}: nothing needs to move ({plan.reason}), so nothing has to be allowed"
+        )
+    installation, _ = installation_for(arguments, plan)
+    with installation:
+        refused = pipeline.preflight(installation, plan)
     if not refused:
         console.print("all allowed")
         return 0
@@ -96,20 +109,22 @@ def _preflight(arguments: argparse.Namespace, console: Console) -> int:
 def _approve(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     if plan.is_empty:
-        raise RefusedError(f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to approve")
-    site, _ = site_for(arguments, plan)
-    with site:
+        raise RefusedError(
+            f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to approve"
+        )
+    installation, _ = installation_for(arguments, plan)
+    with installation:
         # Before a run is opened for it.
-        controls.check_grant(site, plan, by=arguments.by, rate=arguments.rate)
+        controls.check_grant(installation, plan, by=arguments.by, rate=arguments.rate)
         if not arguments.no_preflight:
-            _check_permissions(site, plan, console)
-        run = queries.latest_run_of(site, plan.fingerprint)
+            _check_permissions(installation, plan, console)
+        run = queries.latest_run_of(installation, plan.fingerprint)
         if run is None or run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
-            run_id = pipeline.submit_plan(site, plan, requested_by=arguments.by)["run_id"]
+            run_id = pipeline.submit_plan(installation, plan, requested_by=arguments.by)["run_id"]
         else:
             run_id = run.run_id
         approval = controls.record_decision(
-            site,
+            installation,
             run_id,
             plan.fingerprint,
             decision=Decision.GRANTED,
@@ -117,7 +132,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             reason=arguments.reason,
             rate=arguments.rate,
         )
-        missing = queries.approvals_missing(site, run_id, plan)
+        missing = queries.approvals_missing(installation, run_id, plan)
     console.print(
         f"approved by {approval.by} at {format_rate(approval.rate_bytes_per_second or 0)}, "
         f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{plan.fingerprint}",
@@ -128,10 +143,12 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _check_permissions(site: Site, plan: RebalancePlan, console: Console) -> None:
-    """Raises RefusedError when the cluster would refuse the plan; only warns when it cannot be asked."""
+def _check_permissions(installation: Installation, plan: RebalancePlan, console: Console) -> None:
+    """Raises RefusedError when the cluster would refuse the plan; only warns when it cannot be
+    asked.
+    """
     try:
-        refused = pipeline.preflight(site, plan)
+        refused = pipeline.preflight(installation, plan)
     except ClusterError as error:
         if not error.retryable:
             raise
@@ -154,11 +171,11 @@ def _print_refused(console: Console, refused: Mapping[str, str]) -> None:
 
 def _reject(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
-    site, _ = site_for(arguments, plan)
-    with site:
-        run_id = pipeline.submit_plan(site, plan, requested_by=arguments.by)["run_id"]
+    installation, _ = installation_for(arguments, plan)
+    with installation:
+        run_id = pipeline.submit_plan(installation, plan, requested_by=arguments.by)["run_id"]
         controls.record_decision(
-            site,
+            installation,
             run_id,
             plan.fingerprint,
             decision=Decision.REJECTED,
@@ -172,41 +189,50 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
 
 def _execute(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
-    site, _ = site_for(arguments, plan)
-    with site:
-        run = queries.latest_run_of(site, plan.fingerprint)
+    installation, _ = installation_for(arguments, plan)
+    with installation:
+        run = queries.latest_run_of(installation, plan.fingerprint)
         if run is None:
             raise NotApprovedError(
                 f"plan {plan.fingerprint} was not approved; approve it first (`counterpoise approve PLAN`)"
             )
         if run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
-            raise RefusedError(f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan")
+            raise RefusedError(
+                f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan"
+            )
         progress = Console(stderr=True) if arguments.json else console
         try:
-            _run_to_the_end(site, run.run_id, plan.fingerprint, progress)
+            _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
         except KeyboardInterrupt:
             goes_on = "the same command goes on with it, `counterpoise settle` ends it"
-            progress.print(f"run {run.run_id} is still under way: {goes_on}", markup=False, soft_wrap=True)
+            progress.print(
+                f"run {run.run_id} is still under way: {goes_on}", markup=False, soft_wrap=True
+            )
             raise
-        report = pipeline.report_run(site, run.run_id)
-        status = queries.run_status(site, run.run_id)
+        report = pipeline.report_run(installation, run.run_id)
+        status = queries.run_status(installation, run.run_id)
         if arguments.json:
             print_json(tables.status_summary(status) | {"report": report})
         else:
             plans.print_outcome(console, plan, status, report)
         if status.run.state is RunState.DONE and plan.goal is Goal.REMOVE_BROKERS:
-            _print_removal(site, plan, progress)
+            _print_removal(installation, plan, progress)
     return 0 if status.run.state is RunState.DONE else 1
 
 
-def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console) -> None:
+def _run_to_the_end(
+    installation: Installation, run_id: str, fingerprint: str, console: Console
+) -> None:
     """Opens the run, moves, then settles, with a live picture on a terminal and lines elsewhere."""
-    with Display(console) as display, pipeline.opened_run(site, run_id, fingerprint, display.log) as driver:
+    with (
+        Display(console) as display,
+        pipeline.opened_run(installation, run_id, fingerprint, display.log) as driver,
+    ):
 
         def shown(step: Callable[[], float | None]) -> Callable[[], float | None]:
             def look() -> float | None:
                 wait = step()
-                display.show(*queries.pulse_of(site, run_id))
+                display.show(*queries.run_progress_of(installation, run_id))
                 return wait
 
             return look
@@ -220,22 +246,25 @@ def _run_to_the_end(site: Site, run_id: str, fingerprint: str, console: Console)
 
 def _verify(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
-    site, _ = site_for(arguments, plan)
+    installation, _ = installation_for(arguments, plan)
     is_safe = True
-    with site:
-        problems = pipeline.find_problems(site, plan)
+    with installation:
+        problems = pipeline.find_problems(installation, plan)
         if plan.goal is Goal.REMOVE_BROKERS:
-            is_safe = _print_removal(site, plan, console)
+            is_safe = _print_removal(installation, plan, console)
     for problem in problems:
         console.print(problem, markup=False)
     if not problems:
-        console.print(f"{plan.cluster} is as planned: {len(plan.moves)} partitions, leaders included", markup=False)
+        console.print(
+            f"{plan.cluster} is as planned: {len(plan.moves)} partitions, leaders included",
+            markup=False,
+        )
     return 1 if problems or not is_safe else 0
 
 
-def _print_removal(site: Site, plan: RebalancePlan, console: Console) -> bool:
+def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> bool:
     """Whether the brokers that the plan emptied may be stopped, with the evidence."""
-    verdict = pipeline.removal_verdict(site, plan)
+    verdict = pipeline.removal_verdict(installation, plan)
     for line in verdict.lines():
         console.print(line, markup=False, soft_wrap=True)
     return verdict.is_safe

@@ -12,7 +12,7 @@ from counterpoise.cli.common import add_json_argument, find_run, print_json
 from counterpoise.cli.following import Display, in_words, links_table
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.installation import Site, open_site
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.queries import RunStatus
@@ -29,43 +29,55 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="The runs in the ledger, newest first, and freezes; or one run: how far it is, what it waits for, "
         "what people asked of it.",
     )
-    parser.add_argument("run_or_plan", nargs="?", metavar="RUN", help="a run's id, or a plan's file")
+    parser.add_argument(
+        "run_or_plan", nargs="?", metavar="RUN", help="a run's id, or a plan's file"
+    )
     parser.add_argument("--cluster", metavar="NAME", help="only this cluster")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--follow", action="store_true", help="stay until the run ends (default: the one under way)")
+    how.add_argument(
+        "--follow", action="store_true", help="stay until the run ends (default: the one under way)"
+    )
     add_json_argument(how)
     parser.set_defaults(run=_status)
 
 
 def _status(arguments: argparse.Namespace, console: Console) -> int:
-    with open_site() as site:
+    with open_installation() as installation:
         if arguments.cluster:
-            site.cluster(arguments.cluster)
+            installation.cluster(arguments.cluster)
         if arguments.follow:
-            return follow(site, _run_to_follow(site, arguments), console)
+            return follow(installation, _run_to_follow(installation, arguments), console)
         if arguments.run_or_plan:
-            return _tell(queries.run_status(site, find_run(site, arguments.run_or_plan).run_id), arguments, console)
-        found = queries.runs(site, cluster=arguments.cluster)
-        freezes = queries.freezes(site, _clusters(site, arguments.cluster, found))
+            return _tell(
+                queries.run_status(
+                    installation, find_run(installation, arguments.run_or_plan).run_id
+                ),
+                arguments,
+                console,
+            )
+        found = queries.runs(installation, cluster=arguments.cluster)
+        freezes = queries.freezes(installation, _clusters(installation, arguments.cluster, found))
     if arguments.json:
         print_json([tables.status_summary(status) for status in found])
         return 0
     for frozen in freezes:
-        console.print(f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True)
+        console.print(
+            f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
+        )
     tables.print_runs(console, found)
     return 0
 
 
-def follow(site: Site, run: Run, console: Console) -> int:
+def follow(installation: Installation, run: Run, console: Console) -> int:
     """Until the run ends, or for a run that nobody has started: says so. 0 when it is done."""
     seen = [run]
     with Display(console) as display:
 
         def look() -> float | None:
-            seen[0], pulse = queries.pulse_of(site, run.run_id)
+            seen[0], run_progress = queries.run_progress_of(installation, run.run_id)
             is_under_way = seen[0].state in UNDER_WAY_STATES
-            if pulse or is_under_way:
-                display.show(seen[0], pulse)
+            if run_progress or is_under_way:
+                display.show(seen[0], run_progress)
             return _LOOK_SECONDS if is_under_way else None
 
         repeat(look, display.log)
@@ -78,23 +90,25 @@ def follow(site: Site, run: Run, console: Console) -> int:
     return 0 if ended.state is RunState.DONE else 1
 
 
-def _run_to_follow(site: Site, arguments: argparse.Namespace) -> Run:
+def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
     if arguments.run_or_plan:
-        return find_run(site, arguments.run_or_plan)
-    found = queries.runs_under_way(site, arguments.cluster)
+        return find_run(installation, arguments.run_or_plan)
+    found = queries.runs_under_way(installation, arguments.cluster)
     if not found:
         raise RefusedError("no run is under way; `counterpoise status` lists the runs")
     if len(found) > 1:
-        raise InputError(f"several runs are under way; follow which? {', '.join(run.run_id for run in found)}")
+        raise InputError(
+            f"several runs are under way; follow which? {', '.join(run.run_id for run in found)}"
+        )
     return found[0]
 
 
-def _clusters(site: Site, only: str | None, found: Sequence[RunStatus]) -> set[str]:
+def _clusters(installation: Installation, only: str | None, found: Sequence[RunStatus]) -> set[str]:
     if only:
         return {only}
     named = {status.run.cluster for status in found}
     with contextlib.suppress(InputError):  # the ledger alone is enough for the runs
-        named |= site.settings.clusters.keys()
+        named |= installation.settings.clusters.keys()
     return named
 
 
@@ -103,12 +117,16 @@ def _tell(status: RunStatus, arguments: argparse.Namespace, console: Console) ->
         print_json(tables.status_summary(status))
         return 0
     tables.print_runs(console, (status,))
-    if status.pulse:
-        console.print(in_words(status.run, status.pulse), markup=False, soft_wrap=True)
-        if status.run.state in OPEN_STATES and status.pulse.links:
-            console.print(links_table(status.pulse))
+    if status.run_progress:
+        console.print(in_words(status.run, status.run_progress), markup=False, soft_wrap=True)
+        if status.run.state in OPEN_STATES and status.run_progress.links:
+            console.print(links_table(status.run_progress))
     for key in status.owed:
-        console.print(f"owed: {key.resource.type} {key.resource.name}: {key.key}", markup=False, soft_wrap=True)
+        console.print(
+            f"owed: {key.resource.type} {key.resource.name}: {key.key}",
+            markup=False,
+            soft_wrap=True,
+        )
     for asked in status.requests[-_REQUESTS_SHOWN:]:
         console.print(_request_in_words(asked), markup=False, soft_wrap=True)
     return 0

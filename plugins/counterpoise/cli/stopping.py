@@ -15,16 +15,16 @@ from counterpoise.cli.common import (
     add_json_argument,
     add_person_arguments,
     add_run_arguments,
+    installation_for,
+    installation_for_run,
     print_json,
     read_plan,
-    site_for,
-    site_for_run,
     write_text,
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
-from counterpoise.installation import Site, open_site
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 
 if TYPE_CHECKING:
@@ -54,8 +54,12 @@ def _add_undo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "under way is asked to stop first; type the same again when it has halted.",
     )
     add_run_arguments(parser)
-    parser.add_argument("--rebase", action="store_true", help="leave alone what later plans have moved since")
-    parser.add_argument("--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here")
+    parser.add_argument(
+        "--rebase", action="store_true", help="leave alone what later plans have moved since"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here"
+    )
     add_person_arguments(parser)
     parser.set_defaults(run=_undo)
 
@@ -78,7 +82,9 @@ def _add_stop(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         description="Cancels what a plan has in flight and brings back the configs that the plan noted. Needs the "
         "plan's file and the cluster, nothing else. Stop whoever executes the plan first, or it goes on.",
     )
-    parser.add_argument("--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file")
+    parser.add_argument(
+        "--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file"
+    )
     add_cluster_arguments(parser)
     parser.set_defaults(run=_stop)
 
@@ -98,10 +104,10 @@ def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _undo(arguments: argparse.Namespace, console: Console) -> int:
-    site, run = site_for_run(arguments)
-    with site:
+    installation, run = installation_for_run(arguments)
+    with installation:
         if run.state in UNDER_WAY_STATES:
-            controls.undo(site, run.run_id, by=arguments.by, why=arguments.why)
+            controls.undo(installation, run.run_id, by=arguments.by, why=arguments.why)
             console.print(
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to settle. Type the "
                 "same again when it has halted; that makes the plan back",
@@ -109,37 +115,43 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
                 soft_wrap=True,
             )
             return 0
-        back = pipeline.undo_plan(site, run.run_id, rebase=arguments.rebase)
+        back = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, back.to_json(), "plan")
     plans.print_plan(console, back, written_to=arguments.out)
     if back.is_empty:
         return 1
-    console.print(f"approve it (`counterpoise approve {arguments.out}`), then execute it", markup=False)
+    console.print(
+        f"approve it (`counterpoise approve {arguments.out}`), then execute it", markup=False
+    )
     return 0
 
 
 def _settle(arguments: argparse.Namespace, console: Console) -> int:
-    site, run = site_for_run(arguments)
-    with site:
+    installation, run = installation_for_run(arguments)
+    with installation:
         if run.state in (RunState.PROPOSED, RunState.APPROVED):
-            raise RefusedError(f"run {run.run_id} is {run.state}: it has changed nothing, so nothing is to be settled")
+            raise RefusedError(
+                f"run {run.run_id} is {run.state}: it has changed nothing, so nothing is to be settled"
+            )
         if run.state not in UNDER_WAY_STATES:
-            console.print(f"run {run.run_id} is {run.state}: nothing is to be settled", markup=False)
+            console.print(
+                f"run {run.run_id} is {run.state}: nothing is to be settled", markup=False
+            )
             return 0
-        _settle_to_the_end(site, run, console)
-        report = pipeline.report_run(site, run.run_id)
-        status = queries.run_status(site, run.run_id)
-        plan = queries.plan_of(site, run.run_id)
+        _settle_to_the_end(installation, run, console)
+        report = pipeline.report_run(installation, run.run_id)
+        status = queries.run_status(installation, run.run_id)
+        plan = queries.plan_of(installation, run.run_id)
     plans.print_outcome(console, plan, status, report)
     return 1 if status.owed else 0
 
 
-def _settle_to_the_end(site: Site, run: Run, console: Console) -> None:
+def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:
     with Display(console) as display:
 
         def step() -> float | None:
-            wait = pipeline.settle_step(site, run.run_id, display.log)
-            display.show(*queries.pulse_of(site, run.run_id))
+            wait = pipeline.settle_step(installation, run.run_id, display.log)
+            display.show(*queries.run_progress_of(installation, run.run_id))
             return wait
 
         repeat(step, display.log)
@@ -147,13 +159,13 @@ def _settle_to_the_end(site: Site, run: Run, console: Console) -> None:
 
 def _stop(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.from_plan)
-    site, name = site_for(arguments, plan)
+    installation, name = installation_for(arguments, plan)
     keys: tuple[TouchedKey, ...] = ()
 
     def log(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    with site.operator_alone(name) as admin:
+    with installation.operator_alone(name) as admin:
 
         def stop() -> None:
             nonlocal keys
@@ -163,18 +175,24 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     left = [key for key in keys if key.restored_at is None]
     for key in keys:
         log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
-    log(f"nothing of the plan is in flight; {len(keys) - len(left)} of {len(keys)} config keys are as before the plan")
+    log(
+        f"nothing of the plan is in flight; {len(keys) - len(left)} of {len(keys)} config keys are as before the plan"
+    )
     return 1 if left else 0
 
 
 def _watch(arguments: argparse.Namespace, console: Console) -> int:
     code = 0
     found: dict[str, WatchReport] = {}
-    with open_site() as site:
-        for name in sorted(site.settings.clusters) if arguments.all else [arguments.cluster]:
-            site.cluster(name)
+    with open_installation() as installation:
+        for name in (
+            sorted(installation.settings.clusters) if arguments.all else [arguments.cluster]
+        ):
+            installation.cluster(name)
             try:
-                found[name] = pipeline.watch_throttles(site, name, lambda text: print(text, file=sys.stderr))
+                found[name] = pipeline.watch_throttles(
+                    installation, name, lambda text: print(text, file=sys.stderr)
+                )
             except CounterpoiseError as error:  # the other clusters are looked after all the same
                 print(f"counterpoise watch: cluster {name}: {error}", file=sys.stderr)
                 code = max(code, error.exit_code)
@@ -187,7 +205,10 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
 
 def _print_found(console: Console, found: "dict[str, WatchReport]") -> None:
     for name, report in found.items():
-        told = [f"  {entry}: {words}" for field, words in _FOUND for entry in getattr(report, field)]
+        told = [
+            f"  {entry}: {words}" for field, words in _FOUND for entry in getattr(report, field)
+        ]
         console.print(
-            "\n".join([f"cluster {name}:" + ("" if told else " nothing was left behind"), *told]), markup=False
+            "\n".join([f"cluster {name}:" + ("" if told else " nothing was left behind"), *told]),
+            markup=False,
         )

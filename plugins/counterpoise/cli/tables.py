@@ -1,4 +1,7 @@
-"""Tables that a person likes to read, and the same as values for --json. Text from clusters is shown as text only."""
+"""Tables that a person likes to read, and the same as values for --json.
+
+Text from clusters is shown as text only.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.measures import evenness
-from counterpoise.model.pulse import Pulse
+from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes
 
@@ -32,7 +35,9 @@ def snapshot_summary(taken: ClusterSnapshot) -> dict[str, Any]:
 
 def print_snapshot(console: Console, taken: ClusterSnapshot, written_to: Path | None) -> None:
     loads = {load.broker_id: load for load in queries.broker_loads(taken)}
-    rows = table("broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right"))
+    rows = table(
+        "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
+    )
     for broker_id in taken.registered_broker_ids:
         state = "live" if broker_id in taken.live_broker_ids else "dead"
         state = "idle: holds nothing" if broker_id in taken.idle_broker_ids else state
@@ -71,16 +76,18 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
         "decision": str(approval.decision) if approval else None,
         "decided_by": approval.by if approval else None,
         "rate_bytes_per_second": approval.rate_bytes_per_second if approval else None,
-        "config_keys_owed": [f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.owed],
-        "pulse": pulse_summary(status.pulse) if status.pulse else None,
+        "config_keys_owed": [
+            f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.owed
+        ],
+        "pulse": run_progress_summary(status.run_progress) if status.run_progress else None,
         "requests": [_request_summary(asked) for asked in status.requests],
     }
 
 
-def pulse_summary(pulse: Pulse) -> dict[str, Any]:
-    progress = pulse.progress
+def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
+    progress = run_progress.progress
     return {
-        "at": pulse.at.isoformat(),
+        "at": run_progress.at.isoformat(),
         "share": progress.share,
         "copied_bytes": progress.copied_bytes,
         "total_bytes": progress.total_bytes,
@@ -88,11 +95,11 @@ def pulse_summary(pulse: Pulse) -> dict[str, Any]:
         "moves_total": progress.moves_total,
         "moves_in_flight": progress.moves_in_flight,
         "elections_left": progress.elections_left,
-        "bytes_per_second": pulse.bytes_per_second,
-        "rate_in_force_bytes_per_second": pulse.rate_bytes_per_second,
-        "seconds_left": pulse.seconds_left,
-        "waits_for": pulse.saying,
-        "brake": pulse.brake,
+        "bytes_per_second": run_progress.bytes_per_second,
+        "rate_in_force_bytes_per_second": run_progress.rate_bytes_per_second,
+        "seconds_left": run_progress.seconds_left,
+        "waits_for": run_progress.saying,
+        "brake": run_progress.brake,
         "links": [
             {
                 "broker_id": link.broker_id,
@@ -101,7 +108,7 @@ def pulse_summary(pulse: Pulse) -> dict[str, Any]:
                 "bytes_left": link.bytes_left,
                 "bytes_per_second": link.bytes_per_second,
             }
-            for link in pulse.links
+            for link in run_progress.links
         ],
     }
 
@@ -122,7 +129,8 @@ def _request_summary(asked: ControlRequest) -> dict[str, Any]:
 def print_runs(console: Console, found: tuple[RunStatus, ...]) -> None:
     if not found:
         console.print(
-            "no runs yet: `counterpoise plan` makes a plan, `counterpoise approve` opens its run", markup=False
+            "no runs yet: `counterpoise plan` makes a plan, `counterpoise approve` opens its run",
+            markup=False,
         )
         return
     rows = table("run", "state", "opened (UTC)", "decision", ("moves", "right"), "why")
@@ -130,7 +138,14 @@ def print_runs(console: Console, found: tuple[RunStatus, ...]) -> None:
         run, approval = status.run, status.approval
         decision = f"{approval.decision} by {approval.by}" if approval else "-"
         moves = f"{status.moves_done}/{status.moves_submitted}" if status.moves_submitted else "-"
-        rows.add_row(run.run_id, run.state, f"{run.opened_at:%Y-%m-%d %H:%M}", Text(decision), moves, Text(run.reason))
+        rows.add_row(
+            run.run_id,
+            run.state,
+            f"{run.opened_at:%Y-%m-%d %H:%M}",
+            Text(decision),
+            moves,
+            Text(run.reason),
+        )
     console.print(rows)
 
 

@@ -1,4 +1,7 @@
-"""How a walk is shown: tables for people, the same as values for --json. Text from outside is shown as text only."""
+"""How a walk is shown: tables for people, the same as values for --json.
+
+Text from outside is shown as text only.
+"""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -57,7 +60,10 @@ def _walks_table(walks: list[tuple[str, EndpointWalk]], first_column: str) -> Ta
 
 
 def _steps_in_words(one: EndpointWalk) -> str:
-    return ", ".join(f"{step.name} {step.milliseconds}" if step.is_ok else f"{step.name} FAILED" for step in one.steps)
+    return ", ".join(
+        f"{step.name} {step.milliseconds}" if step.is_ok else f"{step.name} FAILED"
+        for step in one.steps
+    )
 
 
 def _outcome(one: EndpointWalk) -> str:
@@ -106,9 +112,13 @@ def _print_leaders(console: Console, examined: "Examination") -> None:
         console.print()
         console.print(shown(f"leaders of {topic.topic}"))
         rows = table("leader", "its endpoint", "partitions")
-        for leader, partitions in sorted(led.items(), key=lambda item: -1 if item[0] is None else item[0]):
+        for leader, partitions in sorted(
+            led.items(), key=lambda item: -1 if item[0] is None else item[0]
+        ):
             rows.add_row(
-                "none" if leader is None else str(leader), _state(examined.walk, leader), ", ".join(partitions)
+                "none" if leader is None else str(leader),
+                _state(examined.walk, leader),
+                ", ".join(partitions),
             )
         console.print(rows)
 
@@ -148,7 +158,9 @@ def summary(examined: "Examination") -> dict[str, Any]:
         "answered_by": first.address if first else None,
         "cluster_id": walk.cluster_id,
         "bootstrap": [_walk_summary(one) for one in walk.bootstrap],
-        "advertised": {str(broker_id): _walk_summary(one) for broker_id, one in walk.advertised.items()},
+        "advertised": {
+            str(broker_id): _walk_summary(one) for broker_id, one in walk.advertised.items()
+        },
         "cluster": _sight_summary(sight) if sight else None,
         "leaders": _leaders_summary(examined),
         "findings": [
@@ -200,7 +212,12 @@ def _leaders_summary(examined: "Examination") -> dict[str, Any]:
 
 
 def _step_summary(step: Step) -> dict[str, Any]:
-    return {"step": str(step.name), "ok": step.is_ok, "said": step.said, "milliseconds": step.milliseconds}
+    return {
+        "step": str(step.name),
+        "ok": step.is_ok,
+        "said": step.said,
+        "milliseconds": step.milliseconds,
+    }
 
 
 def _sight_summary(sight: ClusterSight) -> dict[str, Any]:
@@ -210,7 +227,10 @@ def _sight_summary(sight: ClusterSight) -> dict[str, Any]:
         "not_told": list(sight.not_told),
         "topics": len(sight.topics),
         "partitions": sum(len(topic.partitions) for topic in sight.topics),
-        "brokers": [asdict(broker) | {"leaders": len(leaders.get(broker.broker_id, ()))} for broker in sight.brokers],
+        "brokers": [
+            asdict(broker) | {"leaders": len(leaders.get(broker.broker_id, ()))}
+            for broker in sight.brokers
+        ],
     }
 
 
@@ -219,7 +239,11 @@ def in_words(change: LeaderChange) -> str:
     if change.after is None:
         text = f"{change.topic_partition}: leader {_id(change.before)} -> none; it can be neither written nor read"
     else:
-        kind = "an in-sync replica" if change.was_in_sync else "which was NOT in sync: records may be lost"
+        kind = (
+            "an in-sync replica"
+            if change.was_in_sync
+            else "which was NOT in sync: records may be lost"
+        )
         kind = kind if change.before is not None else "where there was none"
         text = f"{change.topic_partition}: leader {_id(change.before)} -> {change.after}, {kind}"
     if change.before is not None:

@@ -1,4 +1,5 @@
-"""What a walk means: which addresses are wrong, what that breaks, and what to do. Pure: values in, findings out.
+"""What a walk means: which addresses are wrong, what that breaks, and what to do. Pure: values in,
+findings out.
 
     findings = diagnose(walk, sight, topics=("orders",), now=now)
     findings[0].seen   # "bootstrap answers, but broker 3 advertises kafka3.internal:9092, which does not resolve ..."
@@ -15,7 +16,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import ClusterSight, MetadataAnswer, Step, StepName, Walk
-from counterpoise.model.words import few, some
+from counterpoise.model.words import join_ids, join_names
 
 EXPIRES_SOON: Final = timedelta(days=30)
 
@@ -46,7 +47,10 @@ def diagnose(
     now: datetime,
     pinned_cluster_id: str | None = None,
 ) -> tuple[Finding, ...]:
-    """The worst first. `now` in UTC; `pinned_cluster_id`: the one that the configuration expects."""
+    """The worst first.
+
+    `now` in UTC; `pinned_cluster_id`: the one that the configuration expects.
+    """
     case = _Case(walk, sight, tuple(topics), now, pinned_cluster_id)
     found = [finding for question in _QUESTIONS for finding in question(case)]
     return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
@@ -59,7 +63,9 @@ def _silent_bootstrap(case: _Case) -> Iterator[Finding]:
             Severity.CRITICAL if case.walk.answered_by is None else Severity.WARNING,
             f"bootstrap address {one.address}",
             f"bootstrap address {one.address} does not answer: {one.failure}",
-            fix=(f"start what should answer there, or take {one.address} out of bootstrap.servers",),
+            fix=(
+                f"start what should answer there, or take {one.address} out of bootstrap.servers",
+            ),
         )
 
 
@@ -126,7 +132,7 @@ def _consequence(case: _Case, broker_id: int) -> str:
         led = sorted(p for p in _partitions_led(case, broker_id) if p.topic in case.topics)
         if not led:
             return f"it leads nothing of {', '.join(case.topics)} now, and will fail clients when it does"
-        return f"producing to {few(led)} will fail"
+        return f"producing to {join_names(led)} will fail"
     led_at_all = _partitions_led(case, broker_id)
     if case.sight is None:
         return "clients that are sent to it will fail"
@@ -165,9 +171,11 @@ def _blind_brokers(case: _Case) -> Iterator[Finding]:
                 "metadata-differs",
                 Severity.WARNING,
                 f"address {address}",
-                f"{address} does not see broker(s) {some(missing)}, which others see: its metadata is "
+                f"{address} does not see broker(s) {join_ids(missing)}, which others see: its metadata is "
                 "old, or it is cut off from the controllers",
-                fix=(f"look at the log and the network of the broker at {address}; restart it if it stays behind",),
+                fix=(
+                    f"look at the log and the network of the broker at {address}; restart it if it stays behind",
+                ),
             )
 
 
@@ -177,15 +185,19 @@ def _stale_leaders(case: _Case) -> Iterator[Finding]:
         for partition, state in answer.partitions.items():
             newest[partition] = max(newest.get(partition, -1), state.leader_epoch or 0)
     for address, answer in case.told:
-        behind = sorted(p for p, state in answer.partitions.items() if (state.leader_epoch or 0) < newest[p])
+        behind = sorted(
+            p for p, state in answer.partitions.items() if (state.leader_epoch or 0) < newest[p]
+        )
         behind += sorted(p for p in newest.keys() - answer.partitions.keys())
         if behind:
             yield Finding(
                 "metadata-differs",
                 Severity.WARNING,
                 f"leaders at address {address}",
-                f"{address} tells older leaders of {few(behind)} than others do: its metadata is old",
-                fix=(f"look at the log and the network of the broker at {address}; restart it if it stays behind",),
+                f"{address} tells older leaders of {join_names(behind)} than others do: its metadata is old",
+                fix=(
+                    f"look at the log and the network of the broker at {address}; restart it if it stays behind",
+                ),
             )
 
 
@@ -195,12 +207,16 @@ def _certificates(case: _Case) -> Iterator[Finding]:
         if left > EXPIRES_SOON:
             continue
         day = certificate.expires_in_words
-        when = f"expired on {day}" if left <= timedelta(0) else f"expires on {day}, in {left.days} day(s)"
+        when = (
+            f"expired on {day}"
+            if left <= timedelta(0)
+            else f"expires on {day}, in {left.days} day(s)"
+        )
         yield Finding(
             "certificate-expired" if left <= timedelta(0) else "certificate-expires-soon",
             Severity.CRITICAL if left <= timedelta(0) else Severity.WARNING,
             f"certificate {certificate.subject}",
-            f"the certificate {certificate.subject} at {few(addresses)} {when}",
+            f"the certificate {certificate.subject} at {join_names(addresses)} {when}",
             fix=("renew it, and have the brokers read the new one",),
         )
 
@@ -223,18 +239,25 @@ def _topics(case: _Case) -> Iterator[Finding]:
     known = {topic.topic for topic in case.sight.topics}
     for topic in case.topics if known or not case.sight.not_told else ():
         if topic not in known:
-            seen = f"topic {topic} is not there, or this principal may not see it; nothing was created"
+            seen = (
+                f"topic {topic} is not there, or this principal may not see it; nothing was created"
+            )
             yield Finding("topic-unknown", Severity.WARNING, f"topic {topic}", seen)
-    looked_at = [topic for topic in case.sight.topics if not case.topics or topic.topic in case.topics]
+    looked_at = [
+        topic for topic in case.sight.topics if not case.topics or topic.topic in case.topics
+    ]
     leaderless = [
-        TopicPartition(topic.topic, p.partition) for topic in looked_at for p in topic.partitions if p.leader is None
+        TopicPartition(topic.topic, p.partition)
+        for topic in looked_at
+        for p in topic.partitions
+        if p.leader is None
     ]
     if leaderless:
         yield Finding(
             "no-leader",
             Severity.CRITICAL,
             "partitions without a leader",
-            f"{len(leaderless)} partition(s) have no leader, and can be neither written nor read: {few(leaderless)}",
+            f"{len(leaderless)} partition(s) have no leader, and can be neither written nor read: {join_names(leaderless)}",
             fix=("start the brokers that hold them",),
         )
 

@@ -1,11 +1,18 @@
 """Carrying out an approved plan: look at the cluster, decide, write the intent, apply, look again.
 
-`decide` and what it asks (`beat`, `halting`, `batching`, `throttles`) are pure; `look` reads, `hands` change one thing,
-`driver` holds them together. Restarting is the same as going on.
+`decide` and what it asks (`beat`, `halting`, `batching`, `throttles`) are pure; `look` reads,
+`hands` change one thing, `driver` holds them together. Restarting is the same as going on.
 """
 
-from counterpoise.execution.break_glass import keys_to_restore
-from counterpoise.execution.debts import is_owed, late_moves, pay_debts
-from counterpoise.execution.driver import Driver, Orders
+from counterpoise.execution.driver import Driver, ExecutionOptions
+from counterpoise.execution.emergency_stop import keys_to_restore
+from counterpoise.execution.pending_restores import is_pending_restore, late_moves, restore_pending
 
-__all__ = ["Driver", "Orders", "is_owed", "keys_to_restore", "late_moves", "pay_debts"]
+__all__ = [
+    "Driver",
+    "ExecutionOptions",
+    "is_pending_restore",
+    "keys_to_restore",
+    "late_moves",
+    "restore_pending",
+]

@@ -2,8 +2,8 @@
 
 next_batch(pending, moving, seen, limits, fleet_limit)
 
-Sources and destinations are interleaved, large partitions first; offsets, transactions and share groups come after all
-others, few at a time, since each of them moves the coordinator of clients.
+Sources and destinations are interleaved, large partitions first; offsets, transactions and share
+groups come after all others, few at a time, since each of them moves the coordinator of clients.
 """
 
 from collections import Counter
@@ -25,7 +25,8 @@ def next_batch(
     limits: MovementPolicy,
     fleet_limit: int | None = None,
 ) -> tuple[Move, ...]:
-    """() when nothing may be submitted now. Moves that touch a silent broker wait: no throttle can be proven there.
+    """() when nothing may be submitted now. Moves that touch a silent broker wait: no throttle can
+    be proven there.
 
     What copies nothing comes last: new orders, and replicas that are given up.
     """
@@ -42,7 +43,9 @@ def next_batch(
 
 
 def _touches_silence(move: Move, seen: Observation) -> bool:
-    return bool(seen.arriving(move)) and bool({*move.replicas_before, *move.adding} & seen.silent_broker_ids)
+    return bool(seen.arriving(move)) and bool(
+        {*move.replicas_before, *move.adding} & seen.silent_broker_ids
+    )
 
 
 def _within_caps(
@@ -70,7 +73,10 @@ def _within_caps(
 
 
 class _Load:
-    """What is in flight, by broker and in all, against the caps. One move always fits, however large it is."""
+    """What is in flight, by broker and in all, against the caps.
+
+    One move always fits, however large it is.
+    """
 
     def __init__(self, limits: MovementPolicy) -> None:
         self._limits = limits

@@ -1,4 +1,7 @@
-"""What a look can lead to. Each command is one change of the cluster at most, and harmless when it comes late."""
+"""What a look can lead to.
+
+Each command is one change of the cluster at most, and harmless when it comes late.
+"""
 
 from dataclasses import dataclass
 
@@ -76,9 +79,14 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do. `owed` are keys that cannot be restored now, because their broker is dead."""
+    """Nothing is left to do.
+
+    `owed` are keys that cannot be restored now, because their broker is dead.
+    """
 
     owed: tuple[TouchedKey, ...] = ()
 
 
-Command = Throttle | Submit | Elect | Cancel | RestoreOrder | Restore | Release | Wait | Halt | Finish
+Command = (
+    Throttle | Submit | Elect | Cancel | RestoreOrder | Restore | Release | Wait | Halt | Finish
+)

@@ -1,12 +1,14 @@
-"""Replication throttles (KIP-73): which keys a plan needs, what is missing, and how each gets back to what it was.
+"""Replication throttles (KIP-73): which keys a plan needs, what is missing, and how each gets back
+to what it was.
 
     target = wanted_throttles(moves, rate)
     changes = missing(target, configs, touched)  # empty: the throttle is in force
     change = restoring(key, configs)             # None: this key is as it was before
 
-Kafka's own split is followed: the leader list names the replicas before the move, the follower list only those being
-added. Lists are merged, never replaced; `*` is left alone; a foreign rate below ours stays, and is never raised. Only
-the dynamic value of the broker itself throttles: cluster defaults have no effect on these keys (KAFKA-10190).
+Kafka's own split is followed: the leader list names the replicas before the move, the follower list
+only those being added. Lists are merged, never replaced; `*` is left alone; a foreign rate below
+ours stays, and is never raised. Only the dynamic value of the broker itself throttles: cluster
+defaults have no effect on these keys (KAFKA-10190).
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +43,9 @@ Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 
 @dataclass(frozen=True, slots=True)
 class ThrottleTarget:
-    """What has to be in force: one rate on each (broker, key), and list entries on each (topic, key)."""
+    """What has to be in force: one rate on each (broker, key), and list entries on each (topic,
+    key).
+    """
 
     rate_bytes_per_second: int
     rates: frozenset[tuple[ConfigResource, str]]
@@ -71,14 +75,22 @@ def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> Throt
             (LEADER_REPLICAS, LEADER_RATE, _sources(move)),
             (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
         ):
-            lists.setdefault((topic(move.topic), key), []).extend(f"{move.partition}:{b}" for b in broker_ids)
+            lists.setdefault((topic(move.topic), key), []).extend(
+                f"{move.partition}:{b}" for b in broker_ids
+            )
             rates.update((broker(b), rate_key) for b in broker_ids)
-    return ThrottleTarget(rate_bytes_per_second, frozenset(rates), {k: tuple(v) for k, v in sorted(lists.items())})
+    return ThrottleTarget(
+        rate_bytes_per_second, frozenset(rates), {k: tuple(v) for k, v in sorted(lists.items())}
+    )
 
 
 def _sources(move: Move) -> tuple[int, ...]:
-    """The replicas that may lead while something is copied: those of before, and of the steps on the way."""
-    return tuple(dict.fromkeys((*move.replicas_before, *(b for step in steps_of(move)[:-1] for b in step))))
+    """The replicas that may lead while something is copied: those of before, and of the steps on
+    the way.
+    """
+    return tuple(
+        dict.fromkeys((*move.replicas_before, *(b for step in steps_of(move)[:-1] for b in step)))
+    )
 
 
 def own_value(configs: Configs, resource: ConfigResource, key: str) -> str | None:
@@ -87,11 +99,14 @@ def own_value(configs: Configs, resource: ConfigResource, key: str) -> str | Non
     return value.value if value is not None and value.source is _OWN_LEVEL[resource.type] else None
 
 
-def missing(target: ThrottleTarget, configs: Configs, touched: Iterable[TouchedKey] = ()) -> tuple[ConfigChange, ...]:
-    """The changes after which the target is in force. Resources that `configs` does not tell are left out.
+def missing(
+    target: ThrottleTarget, configs: Configs, touched: Iterable[TouchedKey] = ()
+) -> tuple[ConfigChange, ...]:
+    """The changes after which the target is in force. Resources that `configs` does not tell are
+    left out.
 
-    `touched` are the keys of this run: a rate that is ours follows the target up and down, a foreign one is only
-    ever lowered.
+    `touched` are the keys of this run: a rate that is ours follows the target up and down, a
+    foreign one is only ever lowered.
     """
     ours = {(t.resource, t.key): t for t in touched if t.restored_at is None}
     changes = []
@@ -123,9 +138,17 @@ def _is_right_rate(now: str | None, rate: int, known: TouchedKey | None) -> bool
     return int(now) <= rate
 
 
-def gaps(changes: Iterable[ConfigChange], touched: Iterable[TouchedKey], configs: Configs) -> tuple[ConfigChange, ...]:
-    """Of the changes that are missing, those that were in force before: somebody else took them away."""
-    seen = {(t.resource, t.key): t for t in touched if t.restored_at is None and t.during_value is not None}
+def gaps(
+    changes: Iterable[ConfigChange], touched: Iterable[TouchedKey], configs: Configs
+) -> tuple[ConfigChange, ...]:
+    """Of the changes that are missing, those that were in force before: somebody else took them
+    away.
+    """
+    seen = {
+        (t.resource, t.key): t
+        for t in touched
+        if t.restored_at is None and t.during_value is not None
+    }
     found = []
     for change in changes:
         known = seen.get((change.resource, change.key))
@@ -142,10 +165,15 @@ def gaps(changes: Iterable[ConfigChange], touched: Iterable[TouchedKey], configs
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     """Whether the key holds something of ours."""
-    return bool(set(_entries(touched.ours)) & set(_entries(own_value(configs, touched.resource, touched.key))))
+    return bool(
+        set(_entries(touched.ours))
+        & set(_entries(own_value(configs, touched.resource, touched.key)))
+    )
 
 
-def touches(changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mapping[str, str]) -> tuple[TouchedKey, ...]:
+def touches(
+    changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mapping[str, str]
+) -> tuple[TouchedKey, ...]:
     """What the ledger has to know before these changes are made."""
     return tuple(
         TouchedKey(
@@ -160,7 +188,8 @@ def touches(changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mappin
 
 
 def restoring(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
-    """The change that brings a key back to what it was, or None when nothing of ours is in it any more.
+    """The change that brings a key back to what it was, or None when nothing of ours is in it any
+    more.
 
     A rate that is no longer ours was changed by somebody else and stays as it is.
     """
@@ -182,7 +211,9 @@ def _restoring_list(touched: TouchedKey, now: str | None) -> ConfigChange | None
     entries, ours = _entries(now), set(_entries(touched.ours))
     left = [entry for entry in entries if entry not in ours]
     if set(left) == set(_entries(touched.before_value)) and left != entries:
-        return _set_or_delete(touched, touched.before_value)  # nobody else changed it: exactly as it was
+        return _set_or_delete(
+            touched, touched.before_value
+        )  # nobody else changed it: exactly as it was
     if not left and touched.before_value is None:
         return _set_or_delete(touched, None)  # set but empty: what a SUBTRACT leaves
     if left != entries:

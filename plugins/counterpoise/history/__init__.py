@@ -1,11 +1,12 @@
-"""History: which files a snapshot becomes, how it is read back, and what is kept of it. Pure: others do I/O.
+"""History: which files a snapshot becomes, how it is read back, and what is kept of it. Pure:
+others do I/O.
 
     snapshot_id = snapshot_id_for("demo", scheduled_at)      # demo-20261121T150000Z
     for path, table in history_files(snapshot).items(): ...  # write these first
     path, row = manifest_of(snapshot)                        # and this last
 
-The manifest names its files with their row counts; readers open nothing else, so a snapshot that is being written is
-not there yet, and files that are being replaced are not gone yet.
+The manifest names its files with their row counts; readers open nothing else, so a snapshot that is
+being written is not there yet, and files that are being replaced are not gone yet.
 """
 
 from counterpoise.history.compaction import DayPlan, Merge, plan_days, unused

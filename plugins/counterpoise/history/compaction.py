@@ -3,10 +3,11 @@
     for day in plan_days("demo", manifest_files, policy, now): ...      # oldest first
     unused(files, manifest_rows, changed, grace=policy.grace, now=now)  # what may go for good
 
-A day is changed when it is over for a day, and either a table of it has more than one file or not all of its snapshots
-survive. First come new files, then one manifest that names them, then the old manifests go. Files that no manifest
-names go last, once the grace is over since they were written and since the manifests of their day changed: whoever has
-read an old manifest has that long to read its files.
+A day is changed when it is over for a day, and either a table of it has more than one file or not
+all of its snapshots survive. First come new files, then one manifest that names them, then the old
+manifests go. Files that no manifest names go last, once the grace is over since they were written
+and since the manifests of their day changed: whoever has read an old manifest has that long to read
+its files.
 """
 
 import hashlib
@@ -38,7 +39,10 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class DayPlan:
-    """What becomes of a cluster's day. Without survivors the manifest is empty: its age tells when the others went."""
+    """What becomes of a cluster's day.
+
+    Without survivors the manifest is empty: its age tells when the others went.
+    """
 
     cluster: str
     day: date
@@ -75,7 +79,11 @@ def plan_days(
 
 
 def _plan_day(
-    cluster: str, day: date, rows: list[Mapping[str, Any]], survivors: frozenset[str], paths: list[str]
+    cluster: str,
+    day: date,
+    rows: list[Mapping[str, Any]],
+    survivors: frozenset[str],
+    paths: list[str],
 ) -> DayPlan | None:
     stay = [row for row in rows if row["snapshot_id"] in survivors]
     dropped = tuple(row["snapshot_id"] for row in rows if row["snapshot_id"] not in survivors)
@@ -85,7 +93,12 @@ def _plan_day(
         return None
     made = {(merge.table, path): merge.path for merge in merges for path in merge.files}
     after = [
-        {**row, "files": [f | {"path": made.get((f["table"], f["path"]), f["path"])} for f in row["files"]]}
+        {
+            **row,
+            "files": [
+                f | {"path": made.get((f["table"], f["path"]), f["path"])} for f in row["files"]
+            ],
+        }
         for row in stay
     ]
     manifest_path = compacted_path(MANIFESTS, cluster, day, digest)
@@ -103,7 +116,11 @@ def _plan_day(
 
 
 def _merges(
-    cluster: str, day: date, stay: list[Mapping[str, Any]], rows: list[Mapping[str, Any]], digest: str
+    cluster: str,
+    day: date,
+    stay: list[Mapping[str, Any]],
+    rows: list[Mapping[str, Any]],
+    digest: str,
 ) -> Iterable[Merge]:
     """One per table whose survivors lie in several files, or beside snapshots that go."""
     names = sorted({file["table"] for row in stay for file in row["files"]})
@@ -115,7 +132,9 @@ def _merges(
                 if file["table"] == table:
                     wanted.setdefault(file["path"], []).append(row["snapshot_id"])
                     counts[row["snapshot_id"]] = file["row_count"]
-        held = {row["snapshot_id"] for row in rows for file in row["files"] if file["path"] in wanted}
+        held = {
+            row["snapshot_id"] for row in rows for file in row["files"] if file["path"] in wanted
+        }
         if len(wanted) > 1 or len(held) > len(counts):
             files = {path: tuple(ids) for path, ids in sorted(wanted.items())}
             yield Merge(table, compacted_path(table, cluster, day, digest), files, counts)
@@ -135,8 +154,9 @@ def unused(
     grace: timedelta,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Paths of the files that may go for good. `named` are the paths in manifests, `changed` is when a compacted
-    manifest of a cluster's day was written last. A file whose time nobody tells stays."""
+    """Paths of the files that may go for good. `named` are the paths in manifests, `changed` is
+    when a compacted manifest of a cluster's day was written last. A file whose time nobody tells
+    stays."""
     wanted = frozenset(named)
     return tuple(
         sorted(
@@ -145,6 +165,10 @@ def unused(
             if file.path not in wanted
             and file.modified_at is not None
             and file.modified_at + grace <= now
-            and ((place := place_of(file.path)) is None or place not in changed or changed[place] + grace <= now)
+            and (
+                (place := place_of(file.path)) is None
+                or place not in changed
+                or changed[place] + grace <= now
+            )
         )
     )

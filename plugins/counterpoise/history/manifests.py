@@ -3,8 +3,9 @@
     for path, table in history_files(snapshot).items(): ...  # write these first
     path, row = manifest_of(snapshot)                        # and this last
 
-A snapshot that is being written has no manifest, and so is not there yet. Compaction puts the manifests of a day into
-one file, and the day's rows of a table into one file, which all of them then name.
+A snapshot that is being written has no manifest, and so is not there yet. Compaction puts the
+manifests of a day into one file, and the day's rows of a table into one file, which all of them
+then name.
 """
 
 from collections.abc import Mapping
@@ -25,13 +26,21 @@ class HistoryError(CounterpoiseError):
 
 def history_files(snapshot: ClusterSnapshot) -> Mapping[str, pa.Table]:
     """Every table by its path relative to the store. Write all of them before the manifest."""
-    return {table_path(name, snapshot.cluster, snapshot.snapshot_id): snapshot.tables[name] for name in SNAPSHOT_TABLES}
+    return {
+        table_path(name, snapshot.cluster, snapshot.snapshot_id): snapshot.tables[name]
+        for name in SNAPSHOT_TABLES
+    }
 
 
 def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
-    """The manifest's path and its one row of SNAPSHOTS. Raises InputError for a snapshot that tells no time."""
+    """The manifest's path and its one row of SNAPSHOTS.
+
+    Raises InputError for a snapshot that tells no time.
+    """
     if snapshot.observed_at is None:
-        raise InputError(f"snapshot {snapshot.snapshot_id} does not tell when it was taken; it cannot join the history")
+        raise InputError(
+            f"snapshot {snapshot.snapshot_id} does not tell when it was taken; it cannot join the history"
+        )
     row = {
         "snapshot_id": snapshot.snapshot_id,
         "cluster": snapshot.cluster,
@@ -52,7 +61,9 @@ def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
 
 
 def files_of(manifest_row: Mapping[str, Any]) -> dict[str, str]:
-    """Path by table that a manifest row names; the paths to hand to the store, then to `from_tables`."""
+    """Path by table that a manifest row names; the paths to hand to the store, then to
+    `from_tables`.
+    """
     check_version(manifest_row)
     return {file["table"]: file["path"] for file in manifest_row["files"]}
 
@@ -68,11 +79,18 @@ def check_version(manifest_row: Mapping[str, Any]) -> None:
 
 
 def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a manifest file. Raises HistoryError, naming it, for a table that is no manifest."""
+    """The rows of a manifest file.
+
+    Raises HistoryError, naming it, for a table that is no manifest.
+    """
     if missing := [field.name for field in SNAPSHOTS if field.name not in table.column_names]:
         raise HistoryError(f"{path} is no manifest: it lacks the column(s) {', '.join(missing)}")
-    if empty := [field.name for field in SNAPSHOTS if not field.nullable and table[field.name].null_count]:
-        raise HistoryError(f"{path} is no manifest: it holds nulls in the column(s) {', '.join(empty)}")
+    if empty := [
+        field.name for field in SNAPSHOTS if not field.nullable and table[field.name].null_count
+    ]:
+        raise HistoryError(
+            f"{path} is no manifest: it holds nulls in the column(s) {', '.join(empty)}"
+        )
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -80,8 +98,9 @@ def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
 def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of manifest files (by path), oldest first, each snapshot once.
 
-    In the middle of a compaction a snapshot stands in two files; the same one, so that it does not matter which counts.
-    One that was photographed again after its day was compacted counts as it was seen last.
+    In the middle of a compaction a snapshot stands in two files; the same one, so that it does not
+    matter which counts. One that was photographed again after its day was compacted counts as it
+    was seen last.
     """
     rows: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for path in sorted(files):
@@ -89,5 +108,7 @@ def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
             rank = (row["observed_at"], is_compacted(path), path)
             if row["snapshot_id"] not in rows or rank > rows[row["snapshot_id"]][0]:
                 rows[row["snapshot_id"]] = (rank, row)
-    ordered = sorted((row for _, row in rows.values()), key=lambda row: (row["observed_at"], row["snapshot_id"]))
+    ordered = sorted(
+        (row for _, row in rows.values()), key=lambda row: (row["observed_at"], row["snapshot_id"])
+    )
     return pa.Table.from_pylist(ordered, schema=SNAPSHOTS)

@@ -3,7 +3,8 @@
     snapshot_id_for("demo", scheduled_at)                  # demo-20261121T150000Z
     table_path("brokers", "demo", "demo-20261121T150000Z")
 
-Names come from cluster and scheduled time, never from the clock: a retry, also over midnight, rewrites the same files.
+Names come from cluster and scheduled time, never from the clock: a retry, also over midnight,
+rewrites the same files.
 
 Limits: ids are unique as long as a cluster has one snapshot per microsecond.
 """
@@ -18,25 +19,35 @@ ROOT: Final = "history"
 MANIFESTS: Final = "snapshots"
 COMPACTED: Final = "compacted-"  # how the names of files begin that hold many snapshots
 _CLUSTER: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_SNAPSHOT_ID: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9._-]*)-(?P<at>\d{8}T\d{6}(\.\d{6})?)Z")
+_SNAPSHOT_ID: Final = re.compile(
+    r"(?P<cluster>[a-z0-9][a-z0-9._-]*)-(?P<at>\d{8}T\d{6}(\.\d{6})?)Z"
+)
 _AT: Final = "%Y%m%dT%H%M%S"
 
 
 def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
-    """`demo-20261121T150000Z`: safe as a file name. `scheduled_at` must be aware; microseconds show only if not 0.
+    """`demo-20261121T150000Z`: safe as a file name. `scheduled_at` must be aware; microseconds show
+    only if not 0.
 
     Raises InputError when the cluster's name or the time cannot be part of a file name.
     """
     if not _CLUSTER.fullmatch(cluster):
-        raise InputError(f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'")
+        raise InputError(
+            f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'"
+        )
     if scheduled_at.tzinfo is None:
-        raise InputError(f"scheduled time {scheduled_at.isoformat()} has no time zone; give it in UTC")
+        raise InputError(
+            f"scheduled time {scheduled_at.isoformat()} has no time zone; give it in UTC"
+        )
     at = scheduled_at.astimezone(UTC)
     return f"{cluster}-{at.strftime(_AT)}{f'.{at.microsecond:06d}' if at.microsecond else ''}Z"
 
 
 def scheduled_at_of(snapshot_id: str) -> datetime:
-    """The scheduled time in a snapshot id. Raises InputError for an id that `snapshot_id_for` did not make."""
+    """The scheduled time in a snapshot id.
+
+    Raises InputError for an id that `snapshot_id_for` did not make.
+    """
     match = _SNAPSHOT_ID.fullmatch(snapshot_id)
     try:
         if match is None:
@@ -64,7 +75,9 @@ def manifest_path(cluster: str, snapshot_id: str) -> str:
 
 
 def table_path(table: str, cluster: str, snapshot_id: str) -> str:
-    """`history/<table>/cluster=<name>/date=<scheduled day>/<snapshot_id>.parquet`, relative to the store."""
+    """`history/<table>/cluster=<name>/date=<scheduled day>/<snapshot_id>.parquet`, relative to the
+    store.
+    """
     return f"{table_folder(table, cluster, day_of(snapshot_id))}/{snapshot_id}.parquet"
 
 
@@ -79,7 +92,9 @@ def is_compacted(path: str) -> bool:
 
 def table_folder(table: str, cluster: str, day: date | None = None) -> str:
     if not _CLUSTER.fullmatch(cluster):
-        raise InputError(f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'")
+        raise InputError(
+            f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'"
+        )
     return f"{ROOT}/{table}/cluster={cluster}{f'/date={day.isoformat()}' if day else ''}"
 
 

@@ -3,8 +3,9 @@
     tables = {table: store.read_table(path, snapshot_id=snapshot_id) for table, path in files_of(row).items()}
     from_tables(row, tables)
 
-A file of one snapshot has the columns of the table's schema. One of many snapshots has `snapshot_id` too; then only the
-rows of the snapshot count, whether or not the caller has left out the others.
+A file of one snapshot has the columns of the table's schema. One of many snapshots has
+`snapshot_id` too; then only the rows of the snapshot count, whether or not the caller has left out
+the others.
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,9 @@ from counterpoise.model.tables import SNAPSHOT_TABLES, TABLES_SINCE
 def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> ClusterSnapshot:
     """The snapshot of a manifest row (as `to_pylist` gives it) and the tables that it names.
 
-    Columns that a later schema version added come back as nulls, tables that it added as empty ones. Raises
-    HistoryError, naming file and column, when a table or a column is missing or the row count is not the manifest's.
+    Columns that a later schema version added come back as nulls, tables that it added as empty
+    ones. Raises HistoryError, naming file and column, when a table or a column is missing or the
+    row count is not the manifest's.
     """
     check_version(manifest_row)
     files = {file["table"]: file for file in manifest_row["files"]}
@@ -41,9 +43,11 @@ def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table])
 
 
 def check_shape(file: Mapping[str, Any], row_count: int, columns: pa.Schema) -> None:
-    """Raises HistoryError when a file, by its footer, is not what the manifest's entry `file` says of it.
+    """Raises HistoryError when a file, by its footer, is not what the manifest's entry `file` says
+    of it.
 
-    A file that holds several snapshots (it has a column snapshot_id) may have more rows than the one of the manifest.
+    A file that holds several snapshots (it has a column snapshot_id) may have more rows than the
+    one of the manifest.
     """
     path, schema = file["path"], SNAPSHOT_TABLES.get(file["table"], pa.schema([]))
     is_shared = "snapshot_id" in columns.names
@@ -54,7 +58,9 @@ def check_shape(file: Mapping[str, Any], row_count: int, columns: pa.Schema) -> 
         raise HistoryError(f"{path} lacks the column(s) {', '.join(missing)}")
     if wrong := [field for field in there if columns.field(field.name).type.id != field.type.id]:
         found = columns.field(wrong[0].name).type
-        raise HistoryError(f"{path}: the column {wrong[0].name} holds {found}, and not {wrong[0].type}")
+        raise HistoryError(
+            f"{path}: the column {wrong[0].name} holds {found}, and not {wrong[0].type}"
+        )
 
 
 def _conformed(
@@ -65,14 +71,21 @@ def _conformed(
     snapshot_id: str,
 ) -> pa.Table:
     if name not in files or name not in tables:
-        raise HistoryError(f"the manifest of this snapshot names no file for the table {name!r}, or it was not read")
+        raise HistoryError(
+            f"the manifest of this snapshot names no file for the table {name!r}, or it was not read"
+        )
     path, table = files[name]["path"], _rows_of(tables[name], snapshot_id)
     if table.num_rows != files[name]["row_count"]:
-        raise HistoryError(f"{path} has {table.num_rows} rows, its manifest says {files[name]['row_count']}")
+        raise HistoryError(
+            f"{path} has {table.num_rows} rows, its manifest says {files[name]['row_count']}"
+        )
     missing = [f.name for f in schema if f.name not in table.column_names and not f.nullable]
     if missing:
         raise HistoryError(f"{path} lacks the column(s) {', '.join(missing)}")
-    columns = [table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type) for f in schema]
+    columns = [
+        table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
     try:
         return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:

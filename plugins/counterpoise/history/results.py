@@ -1,12 +1,14 @@
-"""What compaction does to the results of the Spark jobs: fewer rounds, a day's loads in a table, old rows gone.
+"""What compaction does to the results of the Spark jobs: fewer rounds, a day's loads in a table,
+old rows gone.
 
     for merge in plan_rounds(rounds, existing_ids, policy, now): ...
     for daily in plan_daily(rounds, known, policy, now): ...
 
-`rounds` are documents of `results/rounds/`. Rounds that finished on one day (UTC) become one when the day is over for a
-day; those of a month when their rows of PARTITION_LOAD are gone. Of a snapshot in several rounds only the rows of the
-one finished last are kept, of one that no longer exists none. A merged round names those that it was made of: their
-files stay for the grace, although nobody looks for them any more.
+`rounds` are documents of `results/rounds/`. Rounds that finished on one day (UTC) become one when
+the day is over for a day; those of a month when their rows of PARTITION_LOAD are gone. Of a
+snapshot in several rounds only the rows of the one finished last are kept, of one that no longer
+exists none. A merged round names those that it was made of: their files stay for the grace,
+although nobody looks for them any more.
 """
 
 import hashlib
@@ -58,8 +60,15 @@ def daily_folder(cluster: str, day: date | None = None) -> str:
 def plan_rounds(
     rounds: Iterable[Document], existing_ids: Collection[str], policy: HistoryPolicy, now: datetime
 ) -> tuple[RoundMerge, ...]:
-    """The rounds to merge. A round of its own is made anew when at least half of its snapshots are gone."""
-    known = [document for document in rounds if _finished_at(document) is not None and document["snapshots"]]
+    """The rounds to merge.
+
+    A round of its own is made anew when at least half of its snapshots are gone.
+    """
+    known = [
+        document
+        for document in rounds
+        if _finished_at(document) is not None and document["snapshots"]
+    ]
     winners = _winners(known)
 
     def period(document: Document) -> str:
@@ -82,11 +91,15 @@ def plan_rounds(
     return tuple(plans)
 
 
-def _merge(period: str, sources: Sequence[Document], stays: Mapping[str, tuple[str, ...]]) -> RoundMerge:
+def _merge(
+    period: str, sources: Sequence[Document], stays: Mapping[str, tuple[str, ...]]
+) -> RoundMerge:
     rows = [s for d in sources for s in d["snapshots"] if s["snapshot_id"] in stays[d["round"]]]
     rows.sort(key=lambda row: row["snapshot_id"])
     names = sorted(d["round"] for d in sources)
-    digest = hashlib.sha256(json.dumps([names, [row["snapshot_id"] for row in rows]]).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(
+        json.dumps([names, [row["snapshot_id"] for row in rows]]).encode()
+    ).hexdigest()[:16]
     document = {
         "round": f"merged-{period}-{digest}",
         "finished_at": max(d["finished_at"] for d in sources),
@@ -106,17 +119,25 @@ def _period(document: Document, policy: HistoryPolicy, now: datetime) -> str:
     return f"{day:%Y-%m}" if _is_outlived(last, policy, now) else day.isoformat()
 
 
-def outlived_rounds(rounds: Iterable[Document], policy: HistoryPolicy, now: datetime) -> tuple[str, ...]:
-    """Rounds whose rows of PARTITION_LOAD may go: their snapshots are older than `keep_all`, and the grace is over."""
+def outlived_rounds(
+    rounds: Iterable[Document], policy: HistoryPolicy, now: datetime
+) -> tuple[str, ...]:
+    """Rounds whose rows of PARTITION_LOAD may go: their snapshots are older than `keep_all`, and
+    the grace is over.
+    """
     return tuple(
-        d["round"] for d in rounds if _finished_at(d) is not None and _is_outlived(_finished_day(d), policy, now)
+        d["round"]
+        for d in rounds
+        if _finished_at(d) is not None and _is_outlived(_finished_day(d), policy, now)
     )
 
 
 def plan_daily(
     rounds: Iterable[Document], clusters: Collection[str], policy: HistoryPolicy, now: datetime
 ) -> tuple[DailyPlan, ...]:
-    """The days that are over, with all their rows of PARTITION_LOAD still there; also those that are made already."""
+    """The days that are over, with all their rows of PARTITION_LOAD still there; also those that
+    are made already.
+    """
     documents = list(rounds)
     winners = _winners(documents)
     days: dict[tuple[str, date], list[tuple[str, str, str]]] = {}
@@ -124,10 +145,16 @@ def plan_daily(
         for row in document["snapshots"]:
             snapshot_id, day = row["snapshot_id"], day_of(row["snapshot_id"])
             is_there = is_settled(day, now) and age_of(day, now) < policy.keep_all
-            if row["cluster"] in clusters and is_there and winners[snapshot_id] == document["round"]:
+            if (
+                row["cluster"] in clusters
+                and is_there
+                and winners[snapshot_id] == document["round"]
+            ):
                 made_of = (snapshot_id, row.get("previous_snapshot_id") or "", document["round"])
                 days.setdefault((row["cluster"], day), []).append(made_of)
-    return tuple(_daily(cluster, day, sorted(made_of)) for (cluster, day), made_of in sorted(days.items()))
+    return tuple(
+        _daily(cluster, day, sorted(made_of)) for (cluster, day), made_of in sorted(days.items())
+    )
 
 
 def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> DailyPlan:

@@ -2,9 +2,10 @@
 
     surviving(manifests, HistoryPolicy(), now)       # ids
 
-A whole day (UTC, of the scheduled times) goes from one step to the next at once, when its last moment is old enough: so
-a policy's times are the least that is kept, and the files of a day are written anew once per step. The first of an hour
-or a day stays the first whatever else goes, so that each step keeps a part of what the one before it kept.
+A whole day (UTC, of the scheduled times) goes from one step to the next at once, when its last
+moment is old enough: so a policy's times are the least that is kept, and the files of a day are
+written anew once per step. The first of an hour or a day stays the first whatever else goes, so
+that each step keeps a part of what the one before it kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +18,16 @@ from counterpoise.model.policy import HistoryPolicy
 SETTLES_AFTER: Final = timedelta(days=1)  # late and repeated photographs of a day are there by then
 
 
-def surviving(manifest_rows: Iterable[Mapping[str, Any]], policy: HistoryPolicy, now: datetime) -> frozenset[str]:
-    """The ids of the snapshots of one cluster that stay. The newest always does, however old it is."""
-    ids = sorted((row["snapshot_id"] for row in manifest_rows), key=lambda i: (scheduled_at_of(i), i))
+def surviving(
+    manifest_rows: Iterable[Mapping[str, Any]], policy: HistoryPolicy, now: datetime
+) -> frozenset[str]:
+    """The ids of the snapshots of one cluster that stay.
+
+    The newest always does, however old it is.
+    """
+    ids = sorted(
+        (row["snapshot_id"] for row in manifest_rows), key=lambda i: (scheduled_at_of(i), i)
+    )
     kept: dict[tuple[object, ...], str] = {}
     for snapshot_id in ids:
         slot = _slot(snapshot_id, policy, now)

@@ -1,11 +1,12 @@
-"""One TCP connection to one address, and requests over it, one at a time: what is asked is asked of whoever sits there.
+"""One TCP connection to one address, and requests over it, one at a time: what is asked is asked of
+whoever sits there.
 
     with closing(BareConnection(sock)) as connection:
         connection.ask_versions(seconds=5.0)
         connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), seconds=5.0)
 
-A client follows what brokers advertise; this does not, and so it still works where they advertise something wrong.
-Messages and SASL's tokens are those of kafka-python.
+A client follows what brokers advertise; this does not, and so it still works where they advertise
+something wrong. Messages and SASL's tokens are those of kafka-python.
 
 Limits: SASL with PLAIN and SCRAM; one thread uses one connection.
 """
@@ -25,7 +26,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.knocking import versions_request
+from counterpoise.kafka_admin.liveness_probe import versions_request
 
 _CHUNK_BYTES: Final = 1 << 18
 _UNSUPPORTED_VERSION: Final = 35
@@ -37,7 +38,9 @@ class AuthenticationRefusedError(ClusterError):
 
 
 def keep_secrets_out_of_logs() -> None:
-    """At DEBUG kafka-python writes its configuration and SASL's tokens to the log, at INFO every connection."""
+    """At DEBUG kafka-python writes its configuration and SASL's tokens to the log, at INFO every
+    connection.
+    """
     for name in ("kafka.admin.client", "kafka.net.connection", "kafka.net.sasl", "kafka.protocol"):
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
@@ -47,7 +50,11 @@ class BareConnection:
     """Every method raises OSError (TimeoutError after `seconds`) and kafka-python's KafkaError."""
 
     def __init__(
-        self, connected: socket.socket, *, client_id: str = "counterpoise", most_bytes: int = 100_000_000
+        self,
+        connected: socket.socket,
+        *,
+        client_id: str = "counterpoise",
+        most_bytes: int = 100_000_000,
     ) -> None:
         keep_secrets_out_of_logs()
         self._socket = connected
@@ -58,7 +65,9 @@ class BareConnection:
         self._socket.close()
 
     def ask(self, request: Any, seconds: float) -> Any:
-        """The answer, in the highest version that both know; `ask_versions` first, or a request with a version."""
+        """The answer, in the highest version that both know; `ask_versions` first, or a request
+        with a version.
+        """
         if request.API_VERSION is None:
             request.API_VERSION = self.versions.api_version(request)
         ends = time.monotonic() + seconds
@@ -80,7 +89,9 @@ class BareConnection:
         try:
             return self._protocol.receive_bytes(data)
         except (struct.error, ValueError, TypeError, LookupError, EOFError, MemoryError) as error:
-            raise kafka_errors.KafkaProtocolError(f"an answer that is none of Kafka's ({error})") from None
+            raise kafka_errors.KafkaProtocolError(
+                f"an answer that is none of Kafka's ({error})"
+            ) from None
 
     @property
     def versions(self) -> BrokerVersionData:
@@ -92,14 +103,18 @@ class BareConnection:
         """Learn what the broker speaks (KIP-35): every other request needs it."""
         version = ApiVersionsRequest.max_version
         answer = self.ask(versions_request(version), seconds)
-        if answer.error_code == _UNSUPPORTED_VERSION:  # KIP-511: then it answers in version 0, with what it knows
+        if (
+            answer.error_code == _UNSUPPORTED_VERSION
+        ):  # KIP-511: then it answers in version 0, with what it knows
             known = {api.api_key: api.max_version for api in answer.api_keys}
             version = min(version, known.get(ApiVersionsRequest.API_KEY, 0))
             answer = self.ask(versions_request(version), seconds)
         if answer.error_code:
             raise kafka_errors.for_code(answer.error_code)()
         self._versions = BrokerVersionData(
-            api_versions={api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+            api_versions={
+                api.api_key: (api.min_version, api.max_version) for api in answer.api_keys
+            }
         )
 
     def log_in(self, settings: ConnectionSettings, seconds: float) -> None:
@@ -114,14 +129,18 @@ class BareConnection:
             sasl_plain_password=settings.librdkafka.get("sasl.password"),
         )
         for _ in range(_SASL_EXCHANGES):
-            answer = self.ask(SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes()), seconds)
+            answer = self.ask(
+                SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes()), seconds
+            )
             if answer.error_code:
                 reason = answer.error_message or kafka_errors.for_code(answer.error_code).__name__
                 raise AuthenticationRefusedError(f"{name} failed: {reason}")
             try:
                 mechanism.receive(answer.auth_bytes)
             except (ValueError, KeyError) as error:
-                raise AuthenticationRefusedError(f"{name}: the broker's answer makes no sense ({error})") from None
+                raise AuthenticationRefusedError(
+                    f"{name}: the broker's answer makes no sense ({error})"
+                ) from None
             if mechanism.is_done():
                 break
         if not mechanism.is_authenticated():

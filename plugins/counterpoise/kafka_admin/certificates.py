@@ -29,7 +29,9 @@ def read_certificate(der: bytes, host: str) -> Certificate | None:
     try:
         read = x509.load_der_x509_certificate(der)
         dns, ips = _alternative_names(read)
-        common = [str(name.value) for name in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        common = [
+            str(name.value) for name in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        ]
         return Certificate(
             subject=read.subject.rfc4514_string(),
             issuer=read.issuer.rfc4514_string(),
@@ -67,11 +69,15 @@ def _alternative_names(read: x509.Certificate) -> tuple[list[str], list[str]]:
         names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return [], []
-    return names.get_values_for_type(x509.DNSName), [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
+    return names.get_values_for_type(x509.DNSName), [
+        str(ip) for ip in names.get_values_for_type(x509.IPAddress)
+    ]
 
 
 def is_for(host: str, dns: list[str], ips: list[str]) -> bool:
-    """As clients compare (RFC 6125): addresses exactly, names without case, `*` for one whole label at the left."""
+    """As clients compare (RFC 6125): addresses exactly, names without case, `*` for one whole label
+    at the left.
+    """
     try:
         return str(ip_address(host)) in ips
     except ValueError:

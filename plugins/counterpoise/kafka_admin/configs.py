@@ -1,12 +1,14 @@
-"""Configs of topics and brokers, with the level that each value comes from, and incremental changes (KIP-339).
+"""Configs of topics and brokers, with the level that each value comes from, and incremental changes
+(KIP-339).
 
     describe_configs(wire, [ConfigResource(ConfigResourceType.BROKER, "4")], ["follower.replication.throttled.rate"])
 
-Only the named keys are asked for: thousands of topics with all their keys would be a large answer. Every broker is
-asked for its own configs, and changes to a broker are sent to it alone: it is the one that checks them. One that gives
-no answer costs SILENT_AFTER_SECONDS, and holds up no other.
+Only the named keys are asked for: thousands of topics with all their keys would be a large answer.
+Every broker is asked for its own configs, and changes to a broker are sent to it alone: it is the
+one that checks them. One that gives no answer costs SILENT_AFTER_SECONDS, and holds up no other.
 
-Limits: the cluster-wide default of brokers cannot be written; its values show as a level of each broker's.
+Limits: the cluster-wide default of brokers cannot be written; its values show as a level of each
+broker's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +17,15 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
-from counterpoise.kafka_admin.knocking import SILENT_AFTER_SECONDS
+from counterpoise.kafka_admin.broker_client import (
+    Ask,
+    BrokerClient,
+    Failure,
+    error_in_words,
+    write_deadline,
+)
+from counterpoise.kafka_admin.liveness_probe import SILENT_AFTER_SECONDS
 from counterpoise.kafka_admin.port import NO_ANSWER
-from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words, write_deadline
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     CallResults,
@@ -47,27 +55,36 @@ _OPERATIONS: Final = {
 }
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
-# The broker cannot tell what came of it: it passed the change on and got no answer, or something broke midway.
+# The broker cannot tell what came of it: it passed the change on and got no answer, or something
+# broke midway.
 OUTCOME_UNKNOWN: Final = frozenset({-1, 7, 13})
 _TOPICS_PER_REQUEST: Final = 2000
 
 
 def describe_configs(
-    wire: Wire, resources: Iterable[ConfigResource], keys: Sequence[str] | None, via_broker: int | None
+    broker_client: BrokerClient,
+    resources: Iterable[ConfigResource],
+    keys: Sequence[str] | None,
+    via_broker: int | None,
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """See `ClusterReader.describe_configs`. All brokers are asked side by side."""
     wanted = list(dict.fromkeys(resources))
     asks = _describe_asks(wanted, keys, via_broker)
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
-    for (is_of_brokers, ask), answer in zip(asks, wire.read_each([ask for _, ask in asks]), strict=True):
+    for (is_of_brokers, ask), answer in zip(
+        asks, broker_client.read_each([ask for _, ask in asks]), strict=True
+    ):
         if isinstance(answer, Failure):
             if is_of_brokers and answer.is_silence:
                 continue
-            who = "any broker" if ask.broker_id is None else wire.name_of(ask.broker_id)
+            who = "any broker" if ask.broker_id is None else broker_client.name_of(ask.broker_id)
             raise BrokerSilentError(f"the configs could not be read from {who}: {answer.reason}")
         for result in answer.results:
             resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
-            if result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC) and resource.type is ConfigResourceType.TOPIC:
+            if (
+                result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC)
+                and resource.type is ConfigResourceType.TOPIC
+            ):
                 continue
             if result.error_code:
                 reason = error_in_words(result.error_code, result.error_message)
@@ -91,7 +108,9 @@ def _describe_asks(
         asks.append((False, Ask(None, _describe_request([EVERY_BROKER], keys))))
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         request = _describe_request(topics[start : start + _TOPICS_PER_REQUEST], keys)
-        asks.append((False, Ask(via_broker, request, None if via_broker is None else SILENT_AFTER_SECONDS)))
+        asks.append(
+            (False, Ask(via_broker, request, None if via_broker is None else SILENT_AFTER_SECONDS))
+        )
     return asks
 
 
@@ -100,7 +119,9 @@ def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] |
     asked = None if keys is None else list(keys)
     return DescribeConfigsRequest(
         resources=[
-            resource_type(resource_type=_TYPES[r.type], resource_name=r.name, configuration_keys=asked)
+            resource_type(
+                resource_type=_TYPES[r.type], resource_name=r.name, configuration_keys=asked
+            )
             for r in resources
         ],
         include_synonyms=False,
@@ -112,16 +133,20 @@ def _value(entry: Any) -> ConfigValue:
     return ConfigValue(entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER))
 
 
-def alter_configs(wire: Wire, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
-    """See `ClusterAdmin.alter_configs`. One request for all topics and one for each broker, side by side.
+def alter_configs(
+    broker_client: BrokerClient, changes: Sequence[ConfigChange]
+) -> CallResults[ConfigResource]:
+    """See `ClusterAdmin.alter_configs`. One request for all topics and one for each broker, side by
+    side.
 
-    Raises UnknownOutcomeError, naming topics, when the answer about these was lost; the brokers are done by then, too.
+    Raises UnknownOutcomeError, naming topics, when the answer about these was lost; the brokers are
+    done by then, too.
     """
     until = write_deadline()
     grouped: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
         grouped.setdefault(change.resource, []).append(change)
-    batches = _batches(wire, grouped)
+    batches = _batches(broker_client, grouped)
     asks = [
         Ask(broker_id, alter_request({r: grouped[r] for r in resources}), seconds)
         for broker_id, resources, seconds in batches
@@ -130,7 +155,9 @@ def alter_configs(wire: Wire, changes: Sequence[ConfigChange]) -> CallResults[Co
     errors: dict[ConfigResource, str] = {}
     lost: dict[ConfigResource, str] = {}
     asked_about_topics: int | None = None
-    for (broker_id, resources, _), answer in zip(batches, wire.write_each(asks, until), strict=True):
+    for (broker_id, resources, _), answer in zip(
+        batches, broker_client.write_each(asks, until), strict=True
+    ):
         refused, unknown = _outcome(answer, resources)
         accepted += [r for r in resources if r not in refused and r not in unknown]
         errors |= refused | {r: f"{NO_ANSWER}: {reason}" for r, reason in unknown.items()}
@@ -159,7 +186,7 @@ def _outcome(
 
 
 def _batches(
-    wire: Wire, grouped: Mapping[ConfigResource, object]
+    broker_client: BrokerClient, grouped: Mapping[ConfigResource, object]
 ) -> list[tuple[int, list[ConfigResource], float | None]]:
     """Who gets which resources, with how much time.
 
@@ -170,10 +197,12 @@ def _batches(
     batches: list[tuple[int, list[ConfigResource], float | None]] = [
         (int(r.name), [r], SILENT_AFTER_SECONDS) for r in brokers
     ]
-    return [*batches, (wire.answering_broker(), topics, None)] if topics else batches
+    return [*batches, (broker_client.answering_broker(), topics, None)] if topics else batches
 
 
-def alter_request(grouped: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False) -> Any:
+def alter_request(
+    grouped: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+) -> Any:
     """IncrementalAlterConfigs (KIP-339) for one batch."""
     resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
     config_type = resource_type.AlterableConfig
@@ -198,5 +227,7 @@ def alter_request(grouped: Mapping[ConfigResource, Sequence[ConfigChange]], *, v
 
 
 def _lost(unknown: Mapping[ConfigResource, str]) -> str:
-    lines = "\n".join(f"  {r.type} {r.name}: {reason}" for r, reason in sorted(unknown.items())[:20])
+    lines = "\n".join(
+        f"  {r.type} {r.name}: {reason}" for r, reason in sorted(unknown.items())[:20]
+    )
     return f"no answer to a change of topic configs; it may be applied, now or later. Read them again.\n{lines}"

@@ -2,9 +2,10 @@
 
     settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092,b:9092", "security.protocol": "SSL"})
 
-The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that have nothing to do
-with reaching the brokers (of consumers and producers, `group.id` say) are left out. A security setting that only one
-of the two clients would obey is a complaint: both have to see the same cluster in the same way.
+The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that
+have nothing to do with reaching the brokers (of consumers and producers, `group.id` say) are left
+out. A security setting that only one of the two clients would obey is a complaint: both have to see
+the same cluster in the same way.
 
 Limits: SASL with PLAIN and SCRAM; client certificates from files.
 """
@@ -37,7 +38,12 @@ _SSL: Final = (
     "enable.ssl.certificate.verification",
 )
 # These do not change what is seen, so it does no harm that librdkafka alone obeys some of them.
-_OTHERS: Final = ("client.id", "broker.address.family", "socket.keepalive.enable", "socket.nagle.disable")
+_OTHERS: Final = (
+    "client.id",
+    "broker.address.family",
+    "socket.keepalive.enable",
+    "socket.nagle.disable",
+)
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
 _TRUTHS: Final = ("true", "t", "1")
 
@@ -54,15 +60,24 @@ class ConnectionSettings:
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
-        """The settings in `extra`. Raises ConfigurationError, naming `where`, with all complaints at once."""
+        """The settings in `extra`.
+
+        Raises ConfigurationError, naming `where`, with all complaints at once.
+        """
         complaints: list[str] = []
         settings = _as_texts(extra, complaints)
         addresses = tuple(
-            dict.fromkeys(a.strip() for a in settings.pop("bootstrap.servers", "").split(",") if a.strip())
+            dict.fromkeys(
+                a.strip() for a in settings.pop("bootstrap.servers", "").split(",") if a.strip()
+            )
         )
         if not addresses:
-            complaints.append('"bootstrap.servers" is missing; write it like "kafka-1:9092,kafka-2:9092"')
-        complaints += [complaint for address in addresses if (complaint := _address_complaint(address))]
+            complaints.append(
+                '"bootstrap.servers" is missing; write it like "kafka-1:9092,kafka-2:9092"'
+            )
+        complaints += [
+            complaint for address in addresses if (complaint := _address_complaint(address))
+        ]
         complaints += _unusable(settings)
         complaints += _protocol_complaints(settings)
         if complaints:
@@ -72,18 +87,30 @@ class ConnectionSettings:
 
     @classmethod
     def parse_for_walk(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
-        """As `parse`, and with every mechanism of SASL that librdkafka has: a walk needs no other client.
+        """As `parse`, and with every mechanism of SASL that librdkafka has: a walk needs no other
+        client.
 
         Settings of those other mechanisms are checked by librdkafka itself.
         """
         texts = _as_texts(extra, [])
         protocol = _protocol(texts)
-        if not protocol.startswith("SASL") or texts.get("sasl.mechanism") not in LIBRDKAFKA_MECHANISMS:
+        if (
+            not protocol.startswith("SASL")
+            or texts.get("sasl.mechanism") not in LIBRDKAFKA_MECHANISMS
+        ):
             return cls.parse(extra, where=where)
-        theirs = {key: value for key, value in texts.items() if key.startswith(("sasl.", "enable.sasl", "https."))}
+        theirs = {
+            key: value
+            for key, value in texts.items()
+            if key.startswith(("sasl.", "enable.sasl", "https."))
+        }
         ours: dict[str, object] = {key: value for key, value in texts.items() if key not in theirs}
-        parsed = cls.parse({**ours, "security.protocol": "SSL" if "SSL" in protocol else "PLAINTEXT"}, where=where)
-        return cls(parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **theirs})
+        parsed = cls.parse(
+            {**ours, "security.protocol": "SSL" if "SSL" in protocol else "PLAINTEXT"}, where=where
+        )
+        return cls(
+            parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **theirs}
+        )
 
     @property
     def security_protocol(self) -> str:
@@ -93,7 +120,11 @@ class ConnectionSettings:
     @property
     def sasl_mechanism(self) -> str | None:
         """As `PLAIN`, or None without SASL."""
-        return self.librdkafka.get("sasl.mechanism") if self.security_protocol.startswith("SASL") else None
+        return (
+            self.librdkafka.get("sasl.mechanism")
+            if self.security_protocol.startswith("SASL")
+            else None
+        )
 
     def without_secrets(self, text: str) -> str:
         """`text` of a client, fit for messages and logs."""
@@ -117,7 +148,10 @@ def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, str]:
 
 
 def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    """Keyword arguments for `kafka.KafkaAdminClient`. Raises ConfigurationError when certificates cannot be read."""
+    """Keyword arguments for `kafka.KafkaAdminClient`.
+
+    Raises ConfigurationError when certificates cannot be read.
+    """
     given = settings.librdkafka
     arguments: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
@@ -135,7 +169,9 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """The context that obeys the same settings as librdkafka; kafka-python's own arguments cannot say all of them."""
+    """The context that obeys the same settings as librdkafka; kafka-python's own arguments cannot
+    say all of them.
+    """
     context = ssl.create_default_context()
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != "none"
     if given.get("enable.ssl.certificate.verification", "true").lower() not in _TRUTHS:
@@ -153,8 +189,11 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(cadata=pem)
         key = "ssl.certificate.location"
         if certificate := given.get(key):
-            # Without a password, one that is needed would be asked for on the terminal: an empty one fails instead.
-            context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password", ""))
+            # Without a password, one that is needed would be asked for on the terminal: an empty
+            # one fails instead.
+            context.load_cert_chain(
+                certificate, given.get("ssl.key.location"), given.get("ssl.key.password", "")
+            )
         key = "ssl.crl.location"
         if crl := given.get(key):
             context.load_verify_locations(cafile=crl)
@@ -165,7 +204,9 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _without_system_roots(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same choices, trusting nobody yet: a private authority named in the settings is the only one to trust."""
+    """The same choices, trusting nobody yet: a private authority named in the settings is the only
+    one to trust.
+    """
     bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     bare.check_hostname = context.check_hostname
     bare.verify_mode = context.verify_mode
@@ -180,7 +221,9 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
         key = _SAME_AS.get(given_key, given_key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if _concerns_us(key) and not isinstance(value, str | int | float):
-            complaints.append(f'"{given_key}" must be text, not {"null" if value is None else type(value).__name__}')
+            complaints.append(
+                f'"{given_key}" must be text, not {"null" if value is None else type(value).__name__}'
+            )
         elif settings.setdefault(key, text) != text:
             complaints.append(f'"{given_key}" contradicts "{key}"; keep one of them')
     return settings
@@ -212,12 +255,19 @@ def _address_complaint(address: str) -> str | None:
 def _unusable(settings: Mapping[str, str]) -> list[str]:
     complaints = []
     for key in sorted(settings):
-        if key in ("ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location", "ssl.keystore.password"):
+        if key in (
+            "ssl.certificate.pem",
+            "ssl.key.pem",
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+        ):
             complaints.append(
                 f'"{key}" is not supported; name PEM files in "ssl.certificate.location", "ssl.key.location"'
             )
         elif _concerns_security(key) and key not in ("security.protocol", *_SASL, *_SSL):
-            complaints.append(f'"{key}" is unknown, or would not be obeyed by both Kafka clients; known: {_known(key)}')
+            complaints.append(
+                f'"{key}" is unknown, or would not be obeyed by both Kafka clients; known: {_known(key)}'
+            )
     return complaints
 
 
@@ -234,10 +284,14 @@ def _protocol(settings: Mapping[str, str]) -> str:
 def _protocol_complaints(settings: Mapping[str, str]) -> list[str]:
     protocol = _protocol(settings)
     if protocol not in SECURITY_PROTOCOLS:
-        return [f'"security.protocol" is "{protocol}"; it must be one of {", ".join(SECURITY_PROTOCOLS)}']
+        return [
+            f'"security.protocol" is "{protocol}"; it must be one of {", ".join(SECURITY_PROTOCOLS)}'
+        ]
     complaints = _sasl_complaints(settings, protocol) + _ssl_complaints(settings)
     if "ssl.certificate.location" in settings and "ssl.key.location" not in settings:
-        complaints.append('"ssl.certificate.location" needs "ssl.key.location", the file with its private key')
+        complaints.append(
+            '"ssl.certificate.location" needs "ssl.key.location", the file with its private key'
+        )
     return complaints
 
 
@@ -248,10 +302,14 @@ def _sasl_complaints(settings: Mapping[str, str], protocol: str) -> list[str]:
             for key in _SASL
             if key in settings
         ]
-    complaints = [f'"{key}" is missing; {protocol} needs it' for key in _SASL if not settings.get(key)]
+    complaints = [
+        f'"{key}" is missing; {protocol} needs it' for key in _SASL if not settings.get(key)
+    ]
     mechanism = settings.get("sasl.mechanism", "")
     if mechanism and mechanism not in SASL_MECHANISMS:
-        complaints.append(f'"sasl.mechanism" is "{mechanism}"; supported are {", ".join(SASL_MECHANISMS)}')
+        complaints.append(
+            f'"sasl.mechanism" is "{mechanism}"; supported are {", ".join(SASL_MECHANISMS)}'
+        )
     return complaints
 
 
@@ -263,5 +321,7 @@ def _ssl_complaints(settings: Mapping[str, str]) -> list[str]:
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
     complaints = []
     if algorithm not in ("https", "none"):
-        complaints.append(f'"ssl.endpoint.identification.algorithm" is "{algorithm}"; it must be https or none')
+        complaints.append(
+            f'"ssl.endpoint.identification.algorithm" is "{algorithm}"; it must be https or none'
+        )
     return complaints

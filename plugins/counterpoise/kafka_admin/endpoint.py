@@ -1,12 +1,14 @@
-"""Walks one address step by step, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata; each timed.
+"""Walks one address step by step, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata;
+each timed.
 
     walk = EndpointWalker(settings).walk("kafka-1", 9092, expected_broker=1)
     walk.failed_step    # None: a Kafka broker answered us there
 
-All steps are taken on one connection, so the answer is that of whoever sits at this address, whatever it advertises.
-No topic is asked for in a way that could create it.
+All steps are taken on one connection, so the answer is that of whoever sits at this address,
+whatever it advertises. No topic is asked for in a way that could create it.
 
-Limits: mechanisms other than PLAIN and SCRAM are left to librdkafka, which does not tell which broker answered.
+Limits: mechanisms other than PLAIN and SCRAM are left to librdkafka, which does not tell which
+broker answered.
 """
 
 import re
@@ -27,7 +29,13 @@ from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.bare import AuthenticationRefusedError, BareConnection
 from counterpoise.kafka_admin.certificates import read_certificate, refusal_in_words
 from counterpoise.kafka_admin.connection import SASL_MECHANISMS, ConnectionSettings, ssl_context
-from counterpoise.kafka_admin.probe import CONNECT_TIMEOUT_SECONDS, librdkafka_walk, resolve, silence_reason, speaks_tls
+from counterpoise.kafka_admin.probe import (
+    CONNECT_TIMEOUT_SECONDS,
+    librdkafka_walk,
+    resolve,
+    silence_reason,
+    speaks_tls,
+)
 from counterpoise.kafka_admin.reading import partitions_of
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import BrokerDescription
@@ -36,7 +44,9 @@ from counterpoise.model.walk import Certificate, EndpointWalk, MetadataAnswer, S
 ANSWER_SECONDS: Final = 5.0
 _BROKER: Final = 4  # the number of that kind of resource
 _INVALID_REQUEST: Final = 42
-_ACTUAL_ID: Final = re.compile(r"\bexpected (\d{1,9})\b")  # "Unexpected broker id, expected 1 or empty string, but ..."
+_ACTUAL_ID: Final = re.compile(
+    r"\bexpected (\d{1,9})\b"
+)  # "Unexpected broker id, expected 1 or empty string, but ..."
 
 
 class _StoppedError(Exception):
@@ -73,9 +83,14 @@ class _Taken:
 
 
 class EndpointWalker:
-    """Threads may share it. Raises ConfigurationError when the settings' certificates cannot be read."""
+    """Threads may share it.
 
-    def __init__(self, settings: ConnectionSettings, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    Raises ConfigurationError when the settings' certificates cannot be read.
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings, *, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
         self._settings = settings
         self._answer_seconds = answer_seconds
         self._uses_tls = settings.security_protocol.endswith("SSL")
@@ -86,9 +101,17 @@ class EndpointWalker:
             self._looking.verify_mode = ssl.CERT_NONE
 
     def walk(
-        self, host: str, port: int, *, expected_broker: int | None = None, topics: Sequence[str] = ()
+        self,
+        host: str,
+        port: int,
+        *,
+        expected_broker: int | None = None,
+        topics: Sequence[str] = (),
     ) -> EndpointWalk:
-        """Never raises for what is wrong at the address: it is in the steps. `topics`: whose leaders to ask for."""
+        """Never raises for what is wrong at the address: it is in the steps.
+
+        `topics`: whose leaders to ask for.
+        """
         taken = _Taken(host, port)
         try:
             if self._settings.sasl_mechanism in (None, *SASL_MECHANISMS):
@@ -103,7 +126,10 @@ class EndpointWalker:
         return taken.as_walk()
 
     def connect(self, host: str, port: int, *, most_bytes: int = 100_000_000) -> BareConnection:
-        """A connection that has passed all steps but the last. Raises ClusterError with the reason."""
+        """A connection that has passed all steps but the last.
+
+        Raises ClusterError with the reason.
+        """
         taken = _Taken(host, port)
         try:
             return self._connect(taken, most_bytes)
@@ -116,16 +142,24 @@ class EndpointWalker:
     def _connect(self, taken: _Taken, most_bytes: int = 100_000_000) -> BareConnection:
         connected = self._open(taken)
         connection = BareConnection(
-            connected, client_id=self._settings.librdkafka.get("client.id", "counterpoise"), most_bytes=most_bytes
+            connected,
+            client_id=self._settings.librdkafka.get("client.id", "counterpoise"),
+            most_bytes=most_bytes,
         )
         try:
             if mechanism := self._settings.sasl_mechanism:
                 with self._step(taken, StepName.SASL) as said:
                     connection.log_in(self._settings, self._answer_seconds)
-                    said.append(f"{mechanism} as {self._settings.librdkafka.get('sasl.username', '')}")
+                    said.append(
+                        f"{mechanism} as {self._settings.librdkafka.get('sasl.username', '')}"
+                    )
             with self._step(taken, StepName.API_VERSIONS) as said:
                 connection.ask_versions(self._answer_seconds)
-                said.append("as Kafka " + ".".join(map(str, connection.versions.broker_version)) + " or later")
+                said.append(
+                    "as Kafka "
+                    + ".".join(map(str, connection.versions.broker_version))
+                    + " or later"
+                )
         except BaseException:
             connection.close()
             raise
@@ -144,7 +178,9 @@ class EndpointWalker:
             with self._step(taken, StepName.TLS) as said:
                 secured = self._handshake(taken, connected)
                 said.append(
-                    f"{secured.version()}, {taken.certificate.subject if taken.certificate else ''}".strip(", ")
+                    f"{secured.version()}, {taken.certificate.subject if taken.certificate else ''}".strip(
+                        ", "
+                    )
                 )
         except BaseException:
             connected.close()
@@ -157,10 +193,13 @@ class EndpointWalker:
         try:
             secured = self._verifying.wrap_socket(connected, server_hostname=taken.host)
         except ssl.SSLError:
-            # Refused or broken off; what was shown is looked at without trusting it, and nothing is sent there.
+            # Refused or broken off; what was shown is looked at without trusting it, and nothing is
+            # sent there.
             taken.certificate = self._look_at_certificate(taken)
             raise
-        taken.certificate = read_certificate(secured.getpeercert(binary_form=True) or b"", taken.host)
+        taken.certificate = read_certificate(
+            secured.getpeercert(binary_form=True) or b"", taken.host
+        )
         return secured
 
     def _look_at_certificate(self, taken: _Taken) -> Certificate | None:
@@ -174,10 +213,14 @@ class EndpointWalker:
         except (OSError, ValueError):
             return None
 
-    def _ask_metadata(self, taken: _Taken, connection: BareConnection, topics: Sequence[str]) -> None:
+    def _ask_metadata(
+        self, taken: _Taken, connection: BareConnection, topics: Sequence[str]
+    ) -> None:
         with self._step(taken, StepName.METADATA) as said:
             taken.told = read_metadata(connection, topics, self._answer_seconds)
-            said.append(f"{len(taken.told.brokers)} brokers live in cluster {taken.told.cluster_id}")
+            said.append(
+                f"{len(taken.told.brokers)} brokers live in cluster {taken.told.cluster_id}"
+            )
 
     def _ask_identity(self, taken: _Taken, connection: BareConnection, expected: int) -> None:
         """A broker tells its own configs only: asked for another's, it says whose they would be."""
@@ -185,7 +228,9 @@ class EndpointWalker:
             resource_type=_BROKER, resource_name=str(expected), configuration_keys=["node.id"]
         )
         try:
-            answer = connection.ask(DescribeConfigsRequest(resources=[resource]), self._answer_seconds)
+            answer = connection.ask(
+                DescribeConfigsRequest(resources=[resource]), self._answer_seconds
+            )
             code, message = answer.results[0].error_code, answer.results[0].error_message or ""
         except (OSError, kafka_errors.KafkaError, IndexError):
             return
@@ -219,7 +264,10 @@ class EndpointWalker:
 
     @contextmanager
     def _step(self, taken: _Taken, name: StepName) -> Iterator[list[str]]:
-        """Times a step; what it appends is what was found. A failure is noted, and ends the walk."""
+        """Times a step; what it appends is what was found.
+
+        A failure is noted, and ends the walk.
+        """
         began = time.monotonic()
         said: list[str] = []
         try:
@@ -227,12 +275,18 @@ class EndpointWalker:
         except (OSError, ValueError, OverflowError, kafka_errors.KafkaError, ClusterError) as error:
             milliseconds = round((time.monotonic() - began) * 1000)
             where, reason = self._reason(taken, name, error)
-            if where is not name:  # TLS 1.3: a broker refuses our certificate when we believe to be through
+            if (
+                where is not name
+            ):  # TLS 1.3: a broker refuses our certificate when we believe to be through
                 taken.steps = [step for step in taken.steps if step.name is not where]
-            taken.steps.append(Step(where, False, self._settings.without_secrets(reason), milliseconds))
+            taken.steps.append(
+                Step(where, False, self._settings.without_secrets(reason), milliseconds)
+            )
             raise _StoppedError from None
         milliseconds = round((time.monotonic() - began) * 1000)
-        taken.steps.append(Step(name, True, self._settings.without_secrets(" ".join(said)), milliseconds))
+        taken.steps.append(
+            Step(name, True, self._settings.without_secrets(" ".join(said)), milliseconds)
+        )
 
     def _reason(self, taken: _Taken, name: StepName, error: BaseException) -> tuple[StepName, str]:
         """The step that failed, and why, in words."""
@@ -241,9 +295,14 @@ class EndpointWalker:
         if isinstance(error, ssl.SSLCertVerificationError):
             return name, refusal_in_words(error, taken.certificate, taken.host, datetime.now(UTC))
         if name is StepName.TLS and speaks_tls(taken.address) is False:
-            return name, f'it does not speak TLS, but "security.protocol" is {self._settings.security_protocol}'
+            return (
+                name,
+                f'it does not speak TLS, but "security.protocol" is {self._settings.security_protocol}',
+            )
         if isinstance(error, ssl.SSLError):
-            return StepName.TLS, _tls_words(error, "ssl.certificate.location" in self._settings.librdkafka)
+            return StepName.TLS, _tls_words(
+                error, "ssl.certificate.location" in self._settings.librdkafka
+            )
         if isinstance(error, TimeoutError):
             return name, f"no answer within {self._seconds_of(name):g} s"
         if isinstance(error, AuthenticationRefusedError | ClusterError):
@@ -256,16 +315,27 @@ class EndpointWalker:
         return CONNECT_TIMEOUT_SECONDS if name is StepName.TLS else self._answer_seconds
 
 
-def read_metadata(connection: BareConnection, topics: Sequence[str], seconds: float) -> MetadataAnswer:
+def read_metadata(
+    connection: BareConnection, topics: Sequence[str], seconds: float
+) -> MetadataAnswer:
     """Live brokers, and the partitions of `topics`; an unknown one is absent, and not created."""
     topic_type = MetadataRequest.MetadataRequestTopic
-    request = MetadataRequest(topics=[topic_type(name=name) for name in topics], allow_auto_topic_creation=False)
+    request = MetadataRequest(
+        topics=[topic_type(name=name) for name in topics], allow_auto_topic_creation=False
+    )
     answer = connection.ask(request, seconds)
-    brokers = [BrokerDescription(b.node_id, b.host, b.port, b.rack, is_fenced=False) for b in answer.brokers]
+    brokers = [
+        BrokerDescription(b.node_id, b.host, b.port, b.rack, is_fenced=False)
+        for b in answer.brokers
+    ]
     partitions = {
-        TopicPartition(str(topic.name), p.partition): p for topic in answer.topics for p in partitions_of(topic)
+        TopicPartition(str(topic.name), p.partition): p
+        for topic in answer.topics
+        for p in partitions_of(topic)
     }
-    return MetadataAnswer(answer.cluster_id or "", tuple(sorted(brokers, key=lambda b: b.broker_id)), partitions)
+    return MetadataAnswer(
+        answer.cluster_id or "", tuple(sorted(brokers, key=lambda b: b.broker_id)), partitions
+    )
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -274,7 +344,10 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def _connect_to_one(ips: Sequence[str], port: int, said: list[str]) -> socket.socket:
-    """To the first that takes the connection, as clients do; those before it are named. Raises OSError of the last."""
+    """To the first that takes the connection, as clients do; those before it are named.
+
+    Raises OSError of the last.
+    """
     failed: list[str] = []
     for ip in ips:
         try:

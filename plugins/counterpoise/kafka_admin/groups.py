@@ -2,12 +2,12 @@
 
     [group.idle_member_count for group in describe_groups(wire)]
 
-Every broker lists the groups that it coordinates and is asked about those with members: groups of the classic protocol
-by one request, in which clients encoded the assignments, those of the new one (KIP-848) by another, which kafka-python
-has no definition of (`schemas/`).
+Every broker lists the groups that it coordinates and is asked about those with members: groups of
+the classic protocol by one request, in which clients encoded the assignments, those of the new one
+(KIP-848) by another, which kafka-python has no definition of (`schemas/`).
 
-Limits: groups that the principal may not describe are not listed, and nobody says so. Other protocol types than
-"consumer" (Connect, Schema Registry, share groups) are left out.
+Limits: groups that the principal may not describe are not listed, and nobody says so. Other
+protocol types than "consumer" (Connect, Schema Registry, share groups) are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,16 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from counterpoise.errors import ClusterError
+from counterpoise.kafka_admin.broker_client import Ask, BrokerClient, Failure
 from counterpoise.kafka_admin.reading import describe_cluster, raise_for, told
-from counterpoise.kafka_admin.wire import Ask, Failure, Wire
 from counterpoise.model.inspection import GroupMembers
 
 _SCHEMAS: Final = "counterpoise.kafka_admin.schemas"
 _GROUPS_PER_REQUEST: Final = 200
 _CONSUMER: Final = "consumer"  # the protocol type of both, and the group type of the new one
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
-# Coordinator loading, not available or not this one; the group is gone: it moved, or ended, since it was listed.
+# Coordinator loading, not available or not this one; the group is gone: it moved, or ended, since
+# it was listed.
 _MOVED: Final = frozenset({14, 15, 16, 69})
 
 
@@ -40,10 +41,15 @@ _DescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
 _DescribeResponse: Final = _message("ConsumerGroupDescribeResponse")
 
 
-def describe_groups(wire: Wire) -> tuple[GroupMembers, ...]:
-    """See `ClusterReader.describe_groups`. Raises ClusterError when a broker refuses to tell, or keeps silent."""
-    brokers = sorted(describe_cluster(wire).live_broker_ids)
-    answers = wire.read_each([Ask(broker_id, ListGroupsRequest(), knocks=True) for broker_id in brokers])
+def describe_groups(broker_client: BrokerClient) -> tuple[GroupMembers, ...]:
+    """See `ClusterReader.describe_groups`.
+
+    Raises ClusterError when a broker refuses to tell, or keeps silent.
+    """
+    brokers = sorted(describe_cluster(broker_client).live_broker_ids)
+    answers = broker_client.read_each(
+        [Ask(broker_id, ListGroupsRequest(), knocks=True) for broker_id in brokers]
+    )
     found: dict[str, GroupMembers] = {}
     asks: list[Ask] = []
     for broker_id, answer in told(brokers, answers, "the consumer groups"):
@@ -51,10 +57,12 @@ def describe_groups(wire: Wire) -> tuple[GroupMembers, ...]:
             continue
         raise_for(answer.error_code, None, f"the consumer groups of broker {broker_id}")
         groups = [group for group in answer.groups if group.protocol_type == _CONSUMER]
-        empty = {group.group_id: _empty(group) for group in groups if _state(group) in _WITHOUT_MEMBERS}
+        empty = {
+            group.group_id: _empty(group) for group in groups if _state(group) in _WITHOUT_MEMBERS
+        }
         found |= empty
         asks += _asks(broker_id, [group for group in groups if group.group_id not in empty])
-    for ask, answer in zip(asks, wire.read_each(asks), strict=True):
+    for ask, answer in zip(asks, broker_client.read_each(asks), strict=True):
         if isinstance(answer, Failure):
             if answer.is_silence:
                 continue
@@ -73,11 +81,15 @@ def _empty(group: Any) -> GroupMembers:
 
 
 def _asks(broker_id: int, groups: Sequence[Any]) -> Iterator[Ask]:
-    new = sorted(g.group_id for g in groups if (getattr(g, "group_type", None) or "").lower() == _CONSUMER)
+    new = sorted(
+        g.group_id for g in groups if (getattr(g, "group_type", None) or "").lower() == _CONSUMER
+    )
     classic = sorted({g.group_id for g in groups} - set(new))
     for start in range(0, len(classic), _GROUPS_PER_REQUEST):
         names = classic[start : start + _GROUPS_PER_REQUEST]
-        yield Ask(broker_id, DescribeGroupsRequest(groups=names, include_authorized_operations=False))
+        yield Ask(
+            broker_id, DescribeGroupsRequest(groups=names, include_authorized_operations=False)
+        )
     for start in range(0, len(new), _GROUPS_PER_REQUEST):
         names = new[start : start + _GROUPS_PER_REQUEST]
         yield Ask(broker_id, _DescribeRequest(group_ids=names, include_authorized_operations=False))
@@ -93,8 +105,11 @@ def _members(answer: Any) -> Iterator[GroupMembers]:
             group=group.group_id,
             state=group.group_state,
             member_count=len(topics),
-            # While a classic group settles, its members have no assignments yet: nobody is idle for that.
-            idle_member_count=sum(not mine for mine in topics) if group.group_state == "Stable" else 0,
+            # While a classic group settles, its members have no assignments yet: nobody is idle for
+            # that.
+            idle_member_count=sum(not mine for mine in topics)
+            if group.group_state == "Stable"
+            else 0,
             topics=tuple(sorted(set().union(*topics))),
         )
 
@@ -102,7 +117,9 @@ def _members(answer: Any) -> Iterator[GroupMembers]:
 def _topics(member: Any) -> set[str]:
     """Topics of which the member has a partition."""
     if isinstance(member, _DescribeResponse.DescribedGroup.Member):
-        return {topic.topic_name for topic in member.assignment.topic_partitions if topic.partitions}
+        return {
+            topic.topic_name for topic in member.assignment.topic_partitions if topic.partitions
+        }
     if not member.member_assignment:
         return set()
     assignment = ConsumerProtocolAssignment.decode(member.member_assignment)

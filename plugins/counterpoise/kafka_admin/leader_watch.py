@@ -6,7 +6,8 @@
 Beside each look, the brokers that lead are asked something small: so it is known how long an old
 leader had been silent.
 
-Limits: brokers are knocked on only where at most 50 lead; changes that come and go between two looks are not seen.
+Limits: brokers are knocked on only where at most 50 lead; changes that come and go between two
+looks are not seen.
 """
 
 import time
@@ -45,7 +46,9 @@ class _Led:
 class LeaderWatch:
     """One thread looks. The first look learns; each later one tells what changed since."""
 
-    def __init__(self, settings: ConnectionSettings, walk: Walk, *, topics: Sequence[str] = ()) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, walk: Walk, *, topics: Sequence[str] = ()
+    ) -> None:
         self._settings = settings
         self._topics = tuple(topics) or None
         self._addresses = list(dict.fromkeys(one.address for one in walk.ends if one.answered))
@@ -60,7 +63,10 @@ class LeaderWatch:
             self._one.close()
 
     def look(self) -> tuple[LeaderChange, ...]:
-        """What changed since the look before, by partition. Raises ClusterError when no address answers."""
+        """What changed since the look before, by partition.
+
+        Raises ClusterError when no address answers.
+        """
         topics = self._describe()
         now = time.monotonic()
         changes: list[LeaderChange] = []
@@ -69,7 +75,11 @@ class LeaderWatch:
             for p in topic.partitions:
                 key = TopicPartition(topic.topic, p.partition)
                 led = self._led.get(key)
-                if led and led.topic_id == topic.topic_id and (p.leader_epoch or 0) < (led.state.leader_epoch or 0):
+                if (
+                    led
+                    and led.topic_id == topic.topic_id
+                    and (p.leader_epoch or 0) < (led.state.leader_epoch or 0)
+                ):
                     continue  # told by a broker that is behind
                 if key in self._now_led_by and self._now_led_by[key] != p.leader:
                     changes.append(self._change(key, p, now))
@@ -99,7 +109,9 @@ class LeaderWatch:
             try:
                 if self._one is None:
                     seconds = _ANSWER_SECONDS if self._topics else _LONG_ANSWER_SECONDS
-                    self._one = OneAddress(self._settings, self._addresses[0], answer_seconds=seconds)
+                    self._one = OneAddress(
+                        self._settings, self._addresses[0], answer_seconds=seconds
+                    )
                 return reading.describe_topics(self._one, self._topics)
             except ClusterError as error:
                 reasons.append((self._addresses[0], str(error)))
@@ -112,14 +124,18 @@ class LeaderWatch:
 
 
 class _Knocks:
-    """When each broker last answered; every knock has a thread of its own, so a frozen broker holds up nothing."""
+    """When each broker last answered; every knock has a thread of its own, so a frozen broker holds
+    up nothing.
+    """
 
     def __init__(self, settings: ConnectionSettings, walk: Walk) -> None:
         self._walker = EndpointWalker(settings, answer_seconds=_ANSWER_SECONDS)
         told = walk.answered_by.told if walk.answered_by else None
         self._brokers = {broker.broker_id: broker for broker in (told.brokers if told else ())}
         just_now = time.monotonic()
-        self._answered_at = {broker_id: just_now for broker_id, one in walk.advertised.items() if one.answered}
+        self._answered_at = {
+            broker_id: just_now for broker_id, one in walk.advertised.items() if one.answered
+        }
         self._connections: dict[int, BareConnection] = {}
         self._under_way: dict[int, Future[None]] = {}
         self._pool = ThreadPoolExecutor(_MOST_KNOCKED_ON)

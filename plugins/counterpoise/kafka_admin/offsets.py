@@ -2,11 +2,11 @@
 
     Offsets(wire, describe).of([TopicPartition("orders", 0)])
 
-Who leads is remembered from the last look at the topics. A broker that leads no longer says so; then its partitions are
-looked up anew and asked for once more.
+Who leads is remembered from the last look at the topics. A broker that leads no longer says so;
+then its partitions are looked up anew and asked for once more.
 
-Why not librdkafka's `list_offsets`: a partition without a leader holds it up for the whole timeout, and then has the
-offset -1001 instead of an error (confluent-kafka 2.16.1).
+Why not librdkafka's `list_offsets`: a partition without a leader holds it up for the whole timeout,
+and then has the offset -1001 instead of an error (confluent-kafka 2.16.1).
 
 Limits: partitions without a leader that answers, and unknown ones, are left out.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words
+from counterpoise.kafka_admin.broker_client import Ask, BrokerClient, Failure, error_in_words
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import TopicDescription
 
@@ -26,15 +26,20 @@ _EARLIEST: Final = -2
 _LATEST: Final = -1
 _NO_REPLICA: Final = -1  # we are no follower
 _READ_UNCOMMITTED: Final = 0  # the true end of the log
-# Unknown topic, leader not available, not leader, fenced or unknown epoch, offset not available: the leader moved.
+# Unknown topic, leader not available, not leader, fenced or unknown epoch, offset not available:
+# the leader moved.
 _MOVED: Final = frozenset({3, 5, 6, 74, 75, 78})
 
 
 class Offsets:
     """Offsets of one cluster; `describe` looks at topics by name."""
 
-    def __init__(self, wire: Wire, describe: Callable[[Sequence[str]], Iterable[TopicDescription]]) -> None:
-        self._wire = wire
+    def __init__(
+        self,
+        broker_client: BrokerClient,
+        describe: Callable[[Sequence[str]], Iterable[TopicDescription]],
+    ) -> None:
+        self._broker_client = broker_client
         self._describe = describe
         self._leaders: dict[TopicPartition, int | None] = {}
 
@@ -45,16 +50,25 @@ class Offsets:
                 self._leaders[TopicPartition(topic.topic, p.partition)] = p.leader
 
     def of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """See `ClusterReader.list_offsets`. Where the leader moved, or gives no answer, the new one is asked."""
+        """See `ClusterReader.list_offsets`.
+
+        Where the leader moved, or gives no answer, the new one is asked.
+        """
         self._look_up([key for key in partitions if self._leaders.get(key) is None])
         ends, missed, silent = self._ask(partitions)
         if missed:
-            self._wire.pause(1)
+            self._broker_client.pause(1)
             self._look_up(sorted(missed))
-            more, _, _ = self._ask([key for key in sorted(missed) if self._leaders.get(key) not in silent])
+            more, _, _ = self._ask(
+                [key for key in sorted(missed) if self._leaders.get(key) not in silent]
+            )
             ends = {at: ends[at] | more[at] for at in ends}
         earliest, latest = ends[_EARLIEST], ends[_LATEST]
-        return {key: (earliest[key], latest[key]) for key in partitions if key in earliest and key in latest}
+        return {
+            key: (earliest[key], latest[key])
+            for key in partitions
+            if key in earliest and key in latest
+        }
 
     def _look_up(self, partitions: Sequence[TopicPartition]) -> None:
         for key in partitions:
@@ -65,16 +79,22 @@ class Offsets:
     def _ask(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[dict[int, dict[TopicPartition, int]], set[TopicPartition], set[int]]:
-        """Offsets by end, the partitions whose leader moved or kept silent, and those who kept silent."""
+        """Offsets by end, the partitions whose leader moved or kept silent, and those who kept
+        silent.
+        """
         asked = list(self._batches(partitions))
         asks = [Ask(leader, _request(at, batch), knocks=True) for leader, at, batch in asked]
         ends: dict[int, dict[TopicPartition, int]] = {_EARLIEST: {}, _LATEST: {}}
         missed: set[TopicPartition] = set()
         silent: set[int] = set()
-        for (leader, at, batch), answer in zip(asked, self._wire.read_each(asks), strict=True):
+        for (leader, at, batch), answer in zip(
+            asked, self._broker_client.read_each(asks), strict=True
+        ):
             if isinstance(answer, Failure):
                 if not answer.is_silence:
-                    raise ClusterError(f"the offsets: {self._wire.name_of(leader)}: {answer.reason}")
+                    raise ClusterError(
+                        f"the offsets: {self._broker_client.name_of(leader)}: {answer.reason}"
+                    )
                 missed.update(batch)
                 silent.add(leader)
                 continue
@@ -82,12 +102,16 @@ class Offsets:
                 if p.error_code in _MOVED:
                     missed.add(key)
                 elif p.error_code:
-                    raise ClusterError(f"the offsets of {key}: {error_in_words(p.error_code, None)}")
+                    raise ClusterError(
+                        f"the offsets of {key}: {error_in_words(p.error_code, None)}"
+                    )
                 else:
                     ends[at][key] = p.offset
         return ends, missed, silent
 
-    def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[tuple[int, int, list[TopicPartition]]]:
+    def _batches(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Iterator[tuple[int, int, list[TopicPartition]]]:
         led: dict[int, list[TopicPartition]] = {}
         for key in partitions:
             leader = self._leaders.get(key)
@@ -104,7 +128,9 @@ def _request(at: int, partitions: Sequence[TopicPartition]) -> Any:
     partition_type = topic_type.ListOffsetsPartition
     topics: dict[str, list[Any]] = {}
     for key in partitions:
-        topics.setdefault(key.topic, []).append(partition_type(partition_index=key.partition, timestamp=at))
+        topics.setdefault(key.topic, []).append(
+            partition_type(partition_index=key.partition, timestamp=at)
+        )
     return ListOffsetsRequest(
         replica_id=_NO_REPLICA,
         isolation_level=_READ_UNCOMMITTED,

@@ -2,11 +2,12 @@
 
     refused_operations(wire, 4, "orders")  # {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED: ..."}
 
-Throttles are validated and not written (`validate_only`); a cancel and an election are asked for a partition that does
-not exist. Brokers authorize, and apply their policies, before they look at any of that.
+Throttles are validated and not written (`validate_only`); a cancel and an election are asked for a
+partition that does not exist. Brokers authorize, and apply their policies, before they look at any
+of that.
 
-Limits: a policy that refuses other values than the ones tried here is not found. With ZooKeeper (before 4.0) brokers do
-not pass requests on: the answers are those of the controller.
+Limits: a policy that refuses other values than the ones tried here is not found. With ZooKeeper
+(before 4.0) brokers do not pass requests on: the answers are those of the controller.
 """
 
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ import kafka.errors as kafka_errors
 
 from counterpoise.errors import BrokerSilentError, ClusterError
 from counterpoise.kafka_admin.altering import election_request, reassignment_request
+from counterpoise.kafka_admin.broker_client import Ask, BrokerClient, Failure, error_in_words
 from counterpoise.kafka_admin.configs import alter_request
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, SET_LISTS, SET_RATE
-from counterpoise.kafka_admin.wire import Ask, Failure, Wire, error_in_words
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     LIST_KEYS,
@@ -31,29 +32,36 @@ from counterpoise.model.kafka import (
 
 NO_SUCH_PARTITION: Final = TopicPartition("__counterpoise_probe", 0)
 _TRIED_RATE: Final = "20000000"
-# None, unknown topic or partition, election not needed, no reassignment in progress: we were let in.
+# None, unknown topic or partition, election not needed, no reassignment in progress: we were let
+# in.
 _ALLOWED: Final = frozenset({0, 3, 84, 85})
 
 
-def refused_operations(wire: Wire, broker_id: int, topic: str) -> dict[str, str]:
+def refused_operations(broker_client: BrokerClient, broker_id: int, topic: str) -> dict[str, str]:
     """See `ClusterAdmin.refused_operations`.
 
-    Raises BrokerSilentError when somebody gives no answer, ClusterError for an answer that says nothing about
-    permissions (the cluster is electing a controller, say): ask again then.
+    Raises BrokerSilentError when somebody gives no answer, ClusterError for an answer that says
+    nothing about permissions (the cluster is electing a controller, say): ask again then.
     """
-    taker = wire.taker_id()
+    taker = broker_client.destination_id()
     rates = _config_request(ConfigResourceType.BROKER, str(broker_id), RATE_KEYS, _TRIED_RATE)
     asks = {
         SET_RATE: Ask(broker_id, rates, knocks=True),
-        SET_LISTS: Ask(taker, _config_request(ConfigResourceType.TOPIC, topic, LIST_KEYS, f"0:{broker_id}")),
-        REASSIGN: Ask(taker, reassignment_request(wire, {NO_SUCH_PARTITION: None}, False)),
-        ELECT: Ask(taker, election_request(wire, [NO_SUCH_PARTITION])),
+        SET_LISTS: Ask(
+            taker, _config_request(ConfigResourceType.TOPIC, topic, LIST_KEYS, f"0:{broker_id}")
+        ),
+        REASSIGN: Ask(taker, reassignment_request(broker_client, {NO_SUCH_PARTITION: None}, False)),
+        ELECT: Ask(taker, election_request(broker_client, [NO_SUCH_PARTITION])),
     }
     found: dict[str, str] = {}
-    for (operation, ask), answer in zip(asks.items(), wire.read_each(list(asks.values())), strict=True):
+    for (operation, ask), answer in zip(
+        asks.items(), broker_client.read_each(list(asks.values())), strict=True
+    ):
         if isinstance(answer, Failure) and answer.is_silence:
-            who = wire.name_of(taker if ask.broker_id is None else ask.broker_id)
-            raise BrokerSilentError(f'whether we may "{operation}": {who} gives no answer: {answer.reason}')
+            who = broker_client.name_of(taker if ask.broker_id is None else ask.broker_id)
+            raise BrokerSilentError(
+                f'whether we may "{operation}": {who} gives no answer: {answer.reason}'
+            )
         if reason := answer.reason if isinstance(answer, Failure) else _refusal(operation, answer):
             found[operation] = reason
     return found
@@ -84,6 +92,9 @@ def _errors(operation: str, answer: Any) -> Iterator[tuple[int, str | None]]:
     elif operation == REASSIGN:
         rows = [answer, *(p for topic in answer.responses for p in topic.partitions)]
     else:
-        rows = [answer, *(p for topic in answer.replica_election_results for p in topic.partition_result)]
+        rows = [
+            answer,
+            *(p for topic in answer.replica_election_results for p in topic.partition_result),
+        ]
     for row in rows:
         yield row.error_code, getattr(row, "error_message", None)

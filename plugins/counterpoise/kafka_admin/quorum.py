@@ -1,9 +1,11 @@
-"""The metadata quorum with all that its leader tells: who votes, who lags, by the leader's own clock.
+"""The metadata quorum with all that its leader tells: who votes, who lags, by the leader's own
+clock.
 
     state = describe_quorum(wire)
     state.leader_id, state.now_ms, [voter.last_caught_up_ms for voter in state.voters]
 
-Limits: brokers before 3.3 tell no times (KIP-836), those before 3.9 neither directories nor endpoints (KIP-853).
+Limits: brokers before 3.3 tell no times (KIP-836), those before 3.9 neither directories nor
+endpoints (KIP-853).
 """
 
 from collections.abc import Mapping
@@ -11,16 +13,16 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
+from counterpoise.kafka_admin.broker_client import UnsupportedRequestError
 from counterpoise.kafka_admin.reading import Asker, or_none, raise_for
-from counterpoise.kafka_admin.wire import UnsupportedRequestError
 from counterpoise.model.inspection import Quorum, QuorumVoter
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def describe_quorum(wire: Asker) -> Quorum | None:
+def describe_quorum(broker_client: Asker) -> Quorum | None:
     """See `ClusterReader.describe_quorum`."""
-    answer = _answer(wire)
+    answer = _answer(broker_client)
     if answer is None:
         return None
     endpoints = {node.node_id: _endpoints(node) for node in getattr(answer, "nodes", None) or ()}
@@ -35,13 +37,17 @@ def describe_quorum(wire: Asker) -> Quorum | None:
     )
 
 
-def _answer(wire: Asker) -> Any:
-    """What the quorum's leader tells of itself (KIP-595, KIP-853); None on a cluster that still has ZooKeeper."""
+def _answer(broker_client: Asker) -> Any:
+    """What the quorum's leader tells of itself (KIP-595, KIP-853); None on a cluster that still has
+    ZooKeeper.
+    """
     topic_type = DescribeQuorumRequest.TopicData
     partition = topic_type.PartitionData(partition_index=0)
-    request = DescribeQuorumRequest(topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    request = DescribeQuorumRequest(
+        topics=[topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])]
+    )
     try:
-        answer = wire.read(request, "the metadata quorum")
+        answer = broker_client.read(request, "the metadata quorum")
     except UnsupportedRequestError:
         return None
     raise_for(answer.error_code, getattr(answer, "error_message", None), "the metadata quorum")

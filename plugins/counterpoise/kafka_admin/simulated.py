@@ -5,7 +5,8 @@
     cluster.advance(10.0)
     cluster.freeze_broker(2)
 
-Here are the calls, and what can go wrong on their way; the cluster itself is in `simulated_world.py`.
+Here are the calls, and what can go wrong on their way; the cluster itself is in
+`simulated_world.py`.
 
 Limits: records are 1000 bytes; requests take no time.
 """
@@ -54,7 +55,9 @@ class Call:
     options: Mapping[str, object] = field(default_factory=dict)  # what was given by name
 
 
-def _call(method: "Callable[Concatenate[SimulatedCluster, P], R]") -> "Callable[Concatenate[SimulatedCluster, P], R]":
+def _call(
+    method: "Callable[Concatenate[SimulatedCluster, P], R]",
+) -> "Callable[Concatenate[SimulatedCluster, P], R]":
     """A call over the simulated network: recorded, and subject to the faults that a test asked for."""
     name = method.__name__
 
@@ -68,8 +71,14 @@ def _call(method: "Callable[Concatenate[SimulatedCluster, P], R]") -> "Callable[
         result = method(self, *args, **kwargs)
         if self._lost_answers.get(name):
             self._lost_answers[name] -= 1
-            asked = min(filter(self.answers, self.brokers)) if self.addressed_broker is None else self.addressed_broker
-            raise UnknownOutcomeError(f"{name}: the answer was lost; it may be applied", broker_id=asked)
+            asked = (
+                min(filter(self.answers, self.brokers))
+                if self.addressed_broker is None
+                else self.addressed_broker
+            )
+            raise UnknownOutcomeError(
+                f"{name}: the answer was lost; it may be applied", broker_id=asked
+            )
         return result
 
     return over_the_network
@@ -77,11 +86,18 @@ def _call(method: "Callable[Concatenate[SimulatedCluster, P], R]") -> "Callable[
 
 @dataclass
 class SimulatedCluster(SimulatedWorld, ClusterAdmin):
-    """See the module's text. What a test may look at, or set, is public; the rest goes through the protocol."""
+    """See the module's text.
+
+    What a test may look at, or set, is public; the rest goes through the protocol.
+    """
 
     calls: list[Call] = field(default_factory=list)
-    stale_config_reads: int = 0  # so many of the next reads show the configs as before the last change
-    addressed_broker: int | None = None  # whom changes of the whole cluster are sent to; None: one that answers
+    stale_config_reads: int = (
+        0  # so many of the next reads show the configs as before the last change
+    )
+    addressed_broker: int | None = (
+        None  # whom changes of the whole cluster are sent to; None: one that answers
+    )
     denied: dict[str, str] = field(default_factory=dict)  # what `refused_operations` tells
     _configs_before: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     _failures: dict[str, list[Exception]] = field(default_factory=dict)
@@ -114,9 +130,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         for key in sorted(key for key in self.partitions if key.topic in wanted):
             p = self.partitions[key]
             isr = tuple(b for b in p.replicas if b in p.isr)
-            grouped[key.topic].append(PartitionDescription(key.partition, p.leader, p.leader_epoch, p.replicas, isr))
+            grouped[key.topic].append(
+                PartitionDescription(key.partition, p.leader, p.leader_epoch, p.replicas, isr)
+            )
         return tuple(
-            TopicDescription(topic, self.topic_ids[topic], topic.startswith("__"), tuple(partitions))
+            TopicDescription(
+                topic, self.topic_ids[topic], topic.startswith("__"), tuple(partitions)
+            )
             for topic, partitions in grouped.items()
         )
 
@@ -126,7 +146,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return {key: Reassignment(p.replicas, p.adding, p.removing) for key, p in moving.items()}
 
     @_call
-    def describe_log_dirs(self, broker_ids: Sequence[int] | None = None) -> tuple[LogDirDescription, ...]:
+    def describe_log_dirs(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> tuple[LogDirDescription, ...]:
         asked = sorted(self.live_broker_ids if broker_ids is None else set(broker_ids))
         sizes: dict[int, dict[TopicPartition, int]] = {b: {} for b in asked if self.answers(b)}
         for key, partition in self.partitions.items():
@@ -141,7 +163,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return LogDirDescription(broker_id, f"/data/broker-{broker_id}", None, total, usable, sizes)
 
     @_call
-    def list_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+    def list_offsets(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
         known = [(key, self.partitions[key]) for key in partitions if key in self.partitions]
         led = {key: p for key, p in known if p.leader is not None and self.answers(p.leader)}
         return {key: (0, int(p.size_bytes) // BYTES_PER_RECORD) for key, p in led.items()}
@@ -151,31 +175,49 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return self.quorum_now()
 
     @_call
-    def describe_features(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, Mapping[str, FeatureLevel]]:
+    def describe_features(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> Mapping[int, Mapping[str, FeatureLevel]]:
         asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
         return {b: self.features.get(b, FEATURES) for b in asked if self.answers(b)}
 
     @_call
-    def list_eligible_leaders(self, topics: Sequence[str]) -> Mapping[TopicPartition, tuple[int, ...]]:
-        return {key: ids for key, ids in sorted(self.eligible_leaders.items()) if key.topic in set(topics)}
+    def list_eligible_leaders(
+        self, topics: Sequence[str]
+    ) -> Mapping[TopicPartition, tuple[int, ...]]:
+        return {
+            key: ids
+            for key, ids in sorted(self.eligible_leaders.items())
+            if key.topic in set(topics)
+        }
 
     @_call
     def describe_groups(self) -> tuple[GroupMembers, ...]:
         return tuple(sorted(self.groups, key=lambda group: group.group))
 
     @_call
-    def describe_versions(self, broker_ids: Sequence[int] | None = None) -> Mapping[int, BrokerVersion]:
+    def describe_versions(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> Mapping[int, BrokerVersion]:
         asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
         return {b: self.versions.get(b, VERSION) for b in asked if self.answers(b)}
 
     @_call
     def describe_configs(
-        self, resources: Iterable[ConfigResource], keys: Sequence[str] | None, *, via_broker: int | None = None
+        self,
+        resources: Iterable[ConfigResource],
+        keys: Sequence[str] | None,
+        *,
+        via_broker: int | None = None,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         if via_broker is not None and not self.answers(via_broker):
-            raise BrokerSilentError(f"the configs: broker {via_broker} gives no answer: {_NOT_LIVE}")
+            raise BrokerSilentError(
+                f"the configs: broker {via_broker} gives no answer: {_NOT_LIVE}"
+            )
         shown = self.configs
-        if self.stale_config_reads:  # brokers learn of a change a moment after the controller took it
+        if (
+            self.stale_config_reads
+        ):  # brokers learn of a change a moment after the controller took it
             self.stale_config_reads -= 1
             shown = replace(self.configs, dynamic=self._configs_before)
         return {r: shown.describe(r, keys) for r in resources if self._is_told(r)}
@@ -187,7 +229,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     @_call
     def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
-        self._configs_before = {resource: dict(values) for resource, values in self.configs.dynamic.items()}
+        self._configs_before = {
+            resource: dict(values) for resource, values in self.configs.dynamic.items()
+        }
         grouped: dict[ConfigResource, list[ConfigChange]] = {}
         for change in changes:
             grouped.setdefault(change.resource, []).append(change)
@@ -202,9 +246,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if broker is not None and broker.is_frozen and not broker.is_fenced:
             broker.held.append(lambda: self.configs.alter(resource, changes))
             return _FROZEN
-        return self.configs.alter(resource, changes) if self.answers(int(resource.name)) else _NOT_LIVE
+        return (
+            self.configs.alter(resource, changes) if self.answers(int(resource.name)) else _NOT_LIVE
+        )
 
-    def _alter_topics(self, grouped: Mapping[ConfigResource, Sequence[ConfigChange]]) -> dict[ConfigResource, str]:
+    def _alter_topics(
+        self, grouped: Mapping[ConfigResource, Sequence[ConfigChange]]
+    ) -> dict[ConfigResource, str]:
         unknown = "UNKNOWN_TOPIC_OR_PARTITION: The topic '{}' does not exist."
         return {
             resource: self.configs.alter(resource, changes)
@@ -215,15 +263,22 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     @_call
     def alter_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, may_change_replication_factor: bool = False
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        may_change_replication_factor: bool = False,
     ) -> CallResults[TopicPartition]:
         wanted = dict(targets)
         return self._at_addressed(
             "reassignments",
-            lambda: _results({k: self._reassign(k, wanted[k], may_change_replication_factor) for k in wanted}),
+            lambda: _results(
+                {k: self._reassign(k, wanted[k], may_change_replication_factor) for k in wanted}
+            ),
         )
 
-    def _reassign(self, key: TopicPartition, target: tuple[int, ...] | None, may_resize: bool) -> str:
+    def _reassign(
+        self, key: TopicPartition, target: tuple[int, ...] | None, may_resize: bool
+    ) -> str:
         partition = self.partitions.get(key)
         if partition is None:
             return f"UNKNOWN_TOPIC_OR_PARTITION: Unable to find {key}."
@@ -234,9 +289,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return refusal
 
     @_call
-    def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> CallResults[TopicPartition]:
+    def elect_preferred_leaders(
+        self, partitions: Sequence[TopicPartition]
+    ) -> CallResults[TopicPartition]:
         wanted = list(partitions)
-        return self._at_addressed("elections", lambda: _results({key: self._elect(key) for key in wanted}))
+        return self._at_addressed(
+            "elections", lambda: _results({key: self._elect(key) for key in wanted})
+        )
 
     def _elect(self, key: TopicPartition) -> str:
         partition = self.partitions.get(key)
@@ -257,7 +316,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             return change()
         if self.brokers[at].is_frozen:
             self.brokers[at].held.append(change)
-            raise UnknownOutcomeError(f"no answer to {what} sent to broker {at}: they may be applied", broker_id=at)
+            raise UnknownOutcomeError(
+                f"no answer to {what} sent to broker {at}: they may be applied", broker_id=at
+            )
         raise BrokerSilentError(f"{what}: nothing was sent to broker {at}: {_NOT_LIVE}")
 
     def _is_told(self, resource: ConfigResource) -> bool:
@@ -268,4 +329,6 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
 def _results(outcome: Mapping[S, str]) -> CallResults[S]:
     accepted = tuple(subject for subject, refusal in outcome.items() if not refusal)
-    return CallResults(accepted, {subject: refusal for subject, refusal in outcome.items() if refusal})
+    return CallResults(
+        accepted, {subject: refusal for subject, refusal in outcome.items() if refusal}
+    )

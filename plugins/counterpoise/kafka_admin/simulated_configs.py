@@ -1,13 +1,15 @@
-"""The configs of a simulated cluster: levels, and Kafka's incremental operations (KIP-339) with their oddities.
+"""The configs of a simulated cluster: levels, and Kafka's incremental operations (KIP-339) with
+their oddities.
 
     configs = SimulatedConfigs()
     configs.alter(topic, changes)  # "" or the refusal; either all changes of a resource take hold or none
 
-Tried on Kafka 4.3.1: rates are absent while unset; lists are there as an empty default; APPEND leaves out what is there
-already; APPEND to `*` is refused; SUBTRACT down to nothing leaves a *set* empty value, not an unset one.
+Tried on Kafka 4.3.1: rates are absent while unset; lists are there as an empty default; APPEND
+leaves out what is there already; APPEND to `*` is refused; SUBTRACT down to nothing leaves a *set*
+empty value, not an unset one.
 
-Limits: knows the keys of replication throttles, `min.insync.replicas` and how long records are kept; other keys hold
-any text.
+Limits: knows the keys of replication throttles, `min.insync.replicas` and how long records are
+kept; other keys hold any text.
 """
 
 import re
@@ -63,13 +65,21 @@ class SimulatedConfigs:
     """`dynamic` is what incremental changes write; the other levels are for tests to fill."""
 
     dynamic: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
-    broker_defaults: dict[str, str] = field(default_factory=dict)  # the cluster-wide dynamic default of brokers
+    broker_defaults: dict[str, str] = field(
+        default_factory=dict
+    )  # the cluster-wide dynamic default of brokers
     static: dict[int, dict[str, str]] = field(default_factory=dict)  # the broker's own file
 
-    def describe(self, resource: ConfigResource, keys: Sequence[str] | None) -> dict[str, ConfigValue]:
-        """The named keys (None: all), each with the level that wins; unset ones without a default are absent."""
+    def describe(
+        self, resource: ConfigResource, keys: Sequence[str] | None
+    ) -> dict[str, ConfigValue]:
+        """The named keys (None: all), each with the level that wins; unset ones without a default
+        are absent.
+        """
         levels = self._levels(resource)
-        wanted = dict.fromkeys(key for level, _ in levels for key in level) if keys is None else keys
+        wanted = (
+            dict.fromkeys(key for level, _ in levels for key in level) if keys is None else keys
+        )
         values = {key: _value(levels, key) for key in wanted}
         return {key: value for key, value in values.items() if value is not None}
 
@@ -111,7 +121,11 @@ class SimulatedConfigs:
         elif change.key not in LIST_KEYS:
             return f"INVALID_CONFIG: Can't {change.operation} to key {change.key} because its type is not LIST."
         else:
-            before = wanted[change.key] if change.key in wanted else _DEFAULTS[resource.type].get(change.key, "")
+            before = (
+                wanted[change.key]
+                if change.key in wanted
+                else _DEFAULTS[resource.type].get(change.key, "")
+            )
             new = _merged(before, change)
         if complaint := _invalid(change.key, new):
             return complaint
@@ -119,8 +133,12 @@ class SimulatedConfigs:
         return ""
 
     def rate(self, broker_id: int, key: str) -> int | None:
-        """Bytes per second, where it takes effect: from the broker's own dynamic level alone (KAFKA-10190)."""
-        value = self.dynamic.get(ConfigResource(ConfigResourceType.BROKER, str(broker_id)), {}).get(key)
+        """Bytes per second, where it takes effect: from the broker's own dynamic level alone
+        (KAFKA-10190).
+        """
+        value = self.dynamic.get(ConfigResource(ConfigResourceType.BROKER, str(broker_id)), {}).get(
+            key
+        )
         return None if value is None else int(value)
 
     def throttles(self, topic: str, partition: int, broker_id: int, key: str) -> bool:
@@ -129,7 +147,9 @@ class SimulatedConfigs:
         return listed == "*" or f"{partition}:{broker_id}" in listed.split(",")
 
 
-def _value(levels: Sequence[tuple[Mapping[str, str], ConfigSource]], key: str) -> ConfigValue | None:
+def _value(
+    levels: Sequence[tuple[Mapping[str, str], ConfigSource]], key: str
+) -> ConfigValue | None:
     return next((ConfigValue(level[key], source) for level, source in levels if key in level), None)
 
 

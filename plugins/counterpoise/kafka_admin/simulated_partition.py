@@ -3,12 +3,14 @@
     partition = SimulatedPartition(replicas=(1, 2, 3), isr={1, 2, 3}, leader=1, size_bytes=1000)
     partition.reassign((4, 2, 3), registered={1, 2, 3, 4})  # replicas are (4, 2, 3, 1) now: the union, target first
 
-The rules are those of `ReplicationControlManager`, `PartitionReassignmentReplicas` and `PartitionReassignmentRevert` of
-Kafka 4.3, oddities included: a cancelled move leaves another order; going back to the old set while a replica is being
-added never ends; a move that was given another target, and then cancelled, leaves one replica too many. Completion
-waits for every target replica, as before KAFKA-16218 was mended: the slower case.
+The rules are those of `ReplicationControlManager`, `PartitionReassignmentReplicas` and
+`PartitionReassignmentRevert` of Kafka 4.3, oddities included: a cancelled move leaves another
+order; going back to the old set while a replica is being added never ends; a move that was given
+another target, and then cancelled, leaves one replica too many. Completion waits for every target
+replica, as before KAFKA-16218 was mended: the slower case.
 
-Limits: copies are whole when they are as long as the leader's; there are no offsets or epochs of records.
+Limits: copies are whole when they are as long as the leader's; there are no offsets or epochs of
+records.
 """
 
 from collections.abc import Collection
@@ -39,8 +41,11 @@ class SimulatedPartition:
         """Of the copy on that broker; a copy that is complete is as long as the leader's."""
         return int(self.size_bytes if broker_id in self.isr else self.copied.get(broker_id, 0.0))
 
-    def reassign(self, target: tuple[int, ...], registered: Collection[int], *, may_resize: bool = False) -> str:
-        """Start, or change, a reassignment; "" or the refusal. As with Kafka, fenced brokers are accepted.
+    def reassign(
+        self, target: tuple[int, ...], registered: Collection[int], *, may_resize: bool = False
+    ) -> str:
+        """Start, or change, a reassignment; "" or the refusal. As with Kafka, fenced brokers are
+        accepted.
 
         Without `may_resize` the number of replicas is guarded (KIP-860).
         """
@@ -56,7 +61,8 @@ class SimulatedPartition:
         for broker_id in adding:
             self.copied[broker_id] = 0.0
         self.replicas = target + removing
-        # An empty list is not written to the change record, so the earlier one stays: this is how going back hangs.
+        # An empty list is not written to the change record, so the earlier one stays: this is how
+        # going back hangs.
         self.removing = removing or self.removing
         self.adding = adding or self.adding
         return ""
@@ -73,7 +79,9 @@ class SimulatedPartition:
         return ""
 
     def cancel(self, live: Collection[int]) -> str:
-        """Take out what was being added, keep what was being removed; "" or the controller's refusal."""
+        """Take out what was being added, keep what was being removed; "" or the controller's
+        refusal.
+        """
         if not self.is_moving:
             return "NO_REASSIGNMENT_IN_PROGRESS"
         kept = tuple(b for b in self.replicas if b not in self.adding)
@@ -98,7 +106,9 @@ class SimulatedPartition:
         self.find_leader(live)
 
     def find_leader(self, live: Collection[int]) -> None:
-        """Keep the leader if it may lead, else take the first in-sync live replica; none if there is none."""
+        """Keep the leader if it may lead, else take the first in-sync live replica; none if there
+        is none.
+        """
         able = [b for b in self.replicas if b in self.isr and b in live]
         if self.leader not in able:
             self._lead(able[0] if able else None)
@@ -125,7 +135,9 @@ class SimulatedPartition:
         self.find_leader(live)
 
     def regain(self, broker_id: int, live: Collection[int]) -> None:
-        """The broker is back: it may lead again; if it fell out of the ISR it has to catch up first."""
+        """The broker is back: it may lead again; if it fell out of the ISR it has to catch up
+        first.
+        """
         if broker_id in self.replicas:
             self.find_leader(live)
 

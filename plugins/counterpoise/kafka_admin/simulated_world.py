@@ -1,12 +1,15 @@
-"""What a simulated cluster is, apart from the calls it takes: brokers, partitions, faults, and time that passes.
+"""What a simulated cluster is, apart from the calls it takes: brokers, partitions, faults, and time
+that passes.
 
     world = SimulatedWorld.like(snapshot)
     world.freeze_broker(2)
     world.advance(9.0)  # its session has ended: its partitions are led by others
 
-Time passes in `advance` alone; copies progress at the pace of Kafka's throttles (`simulated_copying.py`).
+Time passes in `advance` alone; copies progress at the pace of Kafka's throttles
+(`simulated_copying.py`).
 
-Limits: partitions grow by `bytes_in_per_second` of the snapshot; a broker that comes back has lost nothing.
+Limits: partitions grow by `bytes_in_per_second` of the snapshot; a broker that comes back has lost
+nothing.
 """
 
 import uuid
@@ -25,7 +28,9 @@ from counterpoise.model.tables import TOPIC_CONFIGS
 FULL_SPEED_BYTES_PER_SECOND: Final = 100_000_000
 SESSION_TIMEOUT_SECONDS: Final = 9.0
 FEATURES: Final = {"metadata.version": FeatureLevel(29, 7, 29)}  # the same
-VERSION: Final = BrokerVersion("simulated", 29)  # what every broker speaks unless a test says otherwise
+VERSION: Final = BrokerVersion(
+    "simulated", 29
+)  # what every broker speaks unless a test says otherwise
 
 
 @dataclass(slots=True)
@@ -36,7 +41,9 @@ class SimulatedBroker:
     fenced_at: float | None = None  # when a dead or frozen one will be noticed
     disk_total_bytes: int | None = None
     is_frozen: bool = False
-    held: list[Callable[[], object]] = field(default_factory=list)  # changes that came in while it was frozen
+    held: list[Callable[[], object]] = field(
+        default_factory=list
+    )  # changes that came in while it was frozen
 
 
 @dataclass
@@ -51,7 +58,9 @@ class SimulatedWorld:
     partitions: dict[TopicPartition, SimulatedPartition] = field(default_factory=dict)
     configs: SimulatedConfigs = field(default_factory=SimulatedConfigs)
     versions: dict[int, BrokerVersion] = field(default_factory=dict)
-    features: dict[int, dict[str, FeatureLevel]] = field(default_factory=dict)  # of brokers that differ from FEATURES
+    features: dict[int, dict[str, FeatureLevel]] = field(
+        default_factory=dict
+    )  # of brokers that differ from FEATURES
     quorum: Quorum | None = None  # None: the first three brokers vote
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     groups: list[GroupMembers] = field(default_factory=list)
@@ -60,18 +69,32 @@ class SimulatedWorld:
 
     @classmethod
     def like(cls, snapshot: ClusterSnapshot) -> Self:
-        """A cluster that looks like `snapshot`, reassignments under way included (nothing is copied yet)."""
+        """A cluster that looks like `snapshot`, reassignments under way included (nothing is copied
+        yet).
+        """
         cluster = cls(cluster_id=snapshot.cluster_id)
         for row in snapshot.brokers.to_pylist():
             dead, disk = row["is_fenced"], row["disk_total_bytes"]
-            cluster.brokers[row["broker_id"]] = SimulatedBroker(row["rack"], not dead, dead, disk_total_bytes=disk)
+            cluster.brokers[row["broker_id"]] = SimulatedBroker(
+                row["rack"], not dead, dead, disk_total_bytes=disk
+            )
             cluster.versions[row["broker_id"]] = VERSION
         for row in snapshot.topics.to_pylist():
-            cluster.topic_ids[row["topic"]] = row["topic_id"] or str(uuid.uuid5(uuid.NAMESPACE_DNS, row["topic"]))
-            if set_there := {key: str(row[column]) for column, key in TOPIC_CONFIGS.items() if row[column] is not None}:
-                cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, row["topic"])] = set_there
+            cluster.topic_ids[row["topic"]] = row["topic_id"] or str(
+                uuid.uuid5(uuid.NAMESPACE_DNS, row["topic"])
+            )
+            if set_there := {
+                key: str(row[column])
+                for column, key in TOPIC_CONFIGS.items()
+                if row[column] is not None
+            }:
+                cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, row["topic"])] = (
+                    set_there
+                )
         for row in snapshot.throttles.to_pylist():
-            resource = ConfigResource(ConfigResourceType(row["resource_type"]), row["resource_name"])
+            resource = ConfigResource(
+                ConfigResourceType(row["resource_type"]), row["resource_name"]
+            )
             cluster.configs.dynamic.setdefault(resource, {})[row["key"]] = row["value"]
         live = cluster.live_broker_ids
         for row in snapshot.partitions.to_pylist():
@@ -104,7 +127,10 @@ class SimulatedWorld:
     # -- faults
 
     def kill_broker(self, broker_id: int, *, noticed: bool = True) -> None:
-        """It answers nobody any more. Unless `noticed`, the cluster takes it for live for another session timeout."""
+        """It answers nobody any more.
+
+        Unless `noticed`, the cluster takes it for live for another session timeout.
+        """
         broker = self.brokers[broker_id]
         broker.is_up = broker.is_frozen = False
         broker.held.clear()
@@ -114,7 +140,8 @@ class SimulatedWorld:
     def freeze_broker(self, broker_id: int) -> None:
         """SIGSTOP: it answers nobody, and counts as live until its session has ended.
 
-        Changes routed to it are held: they happen when it is thawed, whatever the caller believes by then.
+        Changes routed to it are held: they happen when it is thawed, whatever the caller believes
+        by then.
         """
         broker = self.brokers[broker_id]
         broker.is_frozen = True
@@ -131,7 +158,12 @@ class SimulatedWorld:
     def restart_broker(self, broker_id: int) -> None:
         """It is back, with its data and configs; what it missed it copies as time passes."""
         broker = self.brokers[broker_id]
-        broker.is_up, broker.is_frozen, broker.is_fenced, broker.fenced_at = True, False, False, None
+        broker.is_up, broker.is_frozen, broker.is_fenced, broker.fenced_at = (
+            True,
+            False,
+            False,
+            None,
+        )
         broker.held.clear()
         for partition in self.partitions.values():
             partition.regain(broker_id, self.live_broker_ids)
@@ -156,7 +188,9 @@ class SimulatedWorld:
         return broker is not None and broker.is_up and not broker.is_frozen
 
     def quorum_now(self) -> Quorum:
-        """What the quorum's leader tells: `quorum`, or that of brokers, of which the first three vote."""
+        """What the quorum's leader tells: `quorum`, or that of brokers, of which the first three
+        vote.
+        """
         if self.quorum is not None:
             return self.quorum
         now_ms, voters = int(self.now * 1000), sorted(self.brokers)[:3]
@@ -171,7 +205,9 @@ class SimulatedWorld:
     # -- time
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: copies grow, and each reassignment ends at the instant its last copy is whole."""
+        """Let time pass: copies grow, and each reassignment ends at the instant its last copy is
+        whole.
+        """
         end = self.now + seconds
         growing = [p for p in self.partitions.values() if p.bytes_in_per_second]
         unsettled = self._unsettled()
@@ -181,10 +217,14 @@ class SimulatedWorld:
             paces = speeds(copying, self.configs, self.full_speed_bytes_per_second)
             step = min([end - self.now, *self._seconds_to_events(paces)])
             for partition in growing:
-                partition.size_bytes += 0.0 if partition.leader is None else partition.bytes_in_per_second * step
+                partition.size_bytes += (
+                    0.0 if partition.leader is None else partition.bytes_in_per_second * step
+                )
             for transfer, speed in paces:
                 partition, at = self.partitions[transfer.key], transfer.destination
-                partition.copied[at] = min(partition.size_bytes, partition.copied.get(at, 0.0) + speed * step)
+                partition.copied[at] = min(
+                    partition.size_bytes, partition.copied.get(at, 0.0) + speed * step
+                )
             self.now = end if step >= end - self.now else self.now + step
             if self._notice_the_dead():
                 unsettled = self._unsettled()
@@ -195,7 +235,11 @@ class SimulatedWorld:
 
     def _unsettled(self) -> dict[TopicPartition, SimulatedPartition]:
         """Partitions with something to do; only these can change as time passes."""
-        return {key: p for key, p in self.partitions.items() if p.is_moving or len(p.isr) < len(p.replicas)}
+        return {
+            key: p
+            for key, p in self.partitions.items()
+            if p.is_moving or len(p.isr) < len(p.replicas)
+        }
 
     def _settle(self, partitions: Mapping[TopicPartition, SimulatedPartition]) -> None:
         up = self._up()

@@ -1,10 +1,11 @@
-"""Walks the whole way: every bootstrap address, then every endpoint that the brokers advertise, side by side.
+"""Walks the whole way: every bootstrap address, then every endpoint that the brokers advertise,
+side by side.
 
     walk = walk_cluster(settings, topics=["orders"])
     sight = look_around(settings, walk)      # brokers, controller, topics, told by the address that answered
 
-Limits: nothing is asked through advertised endpoints but whether they answer, so a cluster that advertises nothing that
-can be reached from here is seen all the same.
+Limits: nothing is asked through advertised endpoints but whether they answer, so a cluster that
+advertises nothing that can be reached from here is seen all the same.
 """
 
 import time
@@ -19,24 +20,27 @@ import kafka.errors as kafka_errors
 from counterpoise.errors import BrokerSilentError, ClusterError
 from counterpoise.kafka_admin import reading
 from counterpoise.kafka_admin.bare import BareConnection
+from counterpoise.kafka_admin.broker_client import UnsupportedRequestError
 from counterpoise.kafka_admin.connection import SASL_MECHANISMS, ConnectionSettings, split_address
 from counterpoise.kafka_admin.endpoint import EndpointWalker, host_and_port
 from counterpoise.kafka_admin.quorum import describe_quorum
-from counterpoise.kafka_admin.wire import UnsupportedRequestError
 from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.walk import ClusterSight, EndpointWalk, MetadataAnswer, Walk
 
 _SIDE_BY_SIDE: Final = 32
 _LONG_ANSWER_SECONDS: Final = 60.0  # a million partitions take their time
 _LONG_ANSWER_BYTES: Final = 1_000_000_000
-STALE_AFTER_SECONDS: Final = 2.0  # what brokers tell differently for longer than this is no change under way
+STALE_AFTER_SECONDS: Final = (
+    2.0  # what brokers tell differently for longer than this is no change under way
+)
 
 
 def walk_cluster(settings: ConnectionSettings, *, topics: Sequence[str] = ()) -> Walk:
-    """Walks every bootstrap address and every advertised endpoint; `topics`: whose leaders each is asked for.
+    """Walks every bootstrap address and every advertised endpoint; `topics`: whose leaders each is
+    asked for.
 
-    What is wrong there is in the values; a dead one costs 3 s. Raises ConfigurationError for settings that cannot be
-    used.
+    What is wrong there is in the values; a dead one costs 3 s. Raises ConfigurationError for
+    settings that cannot be used.
     """
     walker = EndpointWalker(settings)
     shared: dict[tuple[BrokerDescription, ...], tuple[BrokerDescription, ...]] = {}
@@ -45,7 +49,10 @@ def walk_cluster(settings: ConnectionSettings, *, topics: Sequence[str] = ()) ->
         """A thousand brokers tell the same thousand each: kept once."""
         if one.told is None:
             return one
-        return replace(one, told=replace(one.told, brokers=shared.setdefault(one.told.brokers, one.told.brokers)))
+        return replace(
+            one,
+            told=replace(one.told, brokers=shared.setdefault(one.told.brokers, one.told.brokers)),
+        )
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
 
@@ -54,7 +61,11 @@ def walk_cluster(settings: ConnectionSettings, *, topics: Sequence[str] = ()) ->
             return sharing(replace(walker.walk(host, port, topics=topics), address=address))
 
         def at_broker(broker: BrokerDescription) -> EndpointWalk:
-            return sharing(walker.walk(broker.host, broker.port, expected_broker=broker.broker_id, topics=topics))
+            return sharing(
+                walker.walk(
+                    broker.host, broker.port, expected_broker=broker.broker_id, topics=topics
+                )
+            )
 
         bootstrap = tuple(pool.map(at_bootstrap, settings.bootstrap_servers))
         brokers = _advertised(bootstrap)
@@ -64,7 +75,9 @@ def walk_cluster(settings: ConnectionSettings, *, topics: Sequence[str] = ()) ->
             time.sleep(STALE_AFTER_SECONDS)  # a change takes a moment to reach every broker
             walk = replace(
                 walk,
-                bootstrap=tuple(_again(walk.bootstrap, settings.bootstrap_servers, at_bootstrap, pool)),
+                bootstrap=tuple(
+                    _again(walk.bootstrap, settings.bootstrap_servers, at_bootstrap, pool)
+                ),
                 advertised=dict(
                     zip(
                         brokers,
@@ -93,7 +106,9 @@ def _disagree(walk: Walk) -> bool:
 
 
 def _compared(answer: MetadataAnswer) -> object:
-    return answer.broker_ids, {key: (p.leader, p.leader_epoch) for key, p in answer.partitions.items()}
+    return answer.broker_ids, {
+        key: (p.leader, p.leader_epoch) for key, p in answer.partitions.items()
+    }
 
 
 def _again(
@@ -109,12 +124,16 @@ def _again(
 
 
 def look_around(settings: ConnectionSettings, walk: Walk) -> ClusterSight | None:
-    """The whole cluster as the address that answered tells it; None where none did, or when it no longer does."""
+    """The whole cluster as the address that answered tells it; None where none did, or when it no
+    longer does.
+    """
     if walk.answered_by is None or walk.answered_by.told is None:
         return None
     if settings.sasl_mechanism not in (None, *SASL_MECHANISMS):
         brokers = walk.answered_by.told.brokers
-        return ClusterSight(brokers, (), not_told=(f"controller, topics: not with {settings.sasl_mechanism}",))
+        return ClusterSight(
+            brokers, (), not_told=(f"controller, topics: not with {settings.sasl_mechanism}",)
+        )
     try:
         with closing(OneAddress(settings, walk.answered_by.address)) as one:
             not_told: list[str] = []
@@ -132,7 +151,9 @@ def look_around(settings: ConnectionSettings, walk: Walk) -> ClusterSight | None
 
 
 def _told(one: "OneAddress", ask: Callable[[Any], Any], what: str, not_told: list[str]) -> Any:
-    """The answer; None, with the reason noted, where this principal or this broker's version has none."""
+    """The answer; None, with the reason noted, where this principal or this broker's version has
+    none.
+    """
     try:
         return ask(one)
     except BrokerSilentError:
@@ -143,19 +164,31 @@ def _told(one: "OneAddress", ask: Callable[[Any], Any], what: str, not_told: lis
 
 
 class OneAddress:
-    """Requests to one address alone, whatever it advertises. Raises ClusterError with the step that failed."""
+    """Requests to one address alone, whatever it advertises.
+
+    Raises ClusterError with the step that failed.
+    """
 
     def __init__(
-        self, settings: ConnectionSettings, address: str, *, answer_seconds: float = _LONG_ANSWER_SECONDS
+        self,
+        settings: ConnectionSettings,
+        address: str,
+        *,
+        answer_seconds: float = _LONG_ANSWER_SECONDS,
     ) -> None:
         host, port = split_address(address)
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._address = host_and_port(host, port)
-        self._connection: BareConnection = EndpointWalker(settings).connect(host, port, most_bytes=_LONG_ANSWER_BYTES)
+        self._connection: BareConnection = EndpointWalker(settings).connect(
+            host, port, most_bytes=_LONG_ANSWER_BYTES
+        )
 
     def read(self, request: Any, what: str) -> Any:
-        """The answer. Raises UnsupportedRequestError, and BrokerSilentError when the connection ends."""
+        """The answer.
+
+        Raises UnsupportedRequestError, and BrokerSilentError when the connection ends.
+        """
         try:
             return self._connection.ask(request, self._answer_seconds)
         except kafka_errors.IncompatibleBrokerVersion as error:

@@ -2,8 +2,8 @@
 
     engine = open_database("sqlite:///var/ledger.db")
 
-SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of failing midway. A
-file that is gone is not made anew: `sqlite_file.py`.
+SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of
+failing midway. A file that is gone is not made anew: `sqlite_file.py`.
 """
 
 from pathlib import Path
@@ -20,15 +20,24 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def open_database(url: str) -> sa.Engine:
-    """An engine over a database with the newest schema. Raises InputError for a bad URL, LedgerError otherwise."""
+    """An engine over a database with the newest schema.
+
+    Raises InputError for a bad URL, LedgerError otherwise.
+    """
     try:
         parsed = sa.make_url(url)
         is_sqlite = parsed.get_backend_name() == "sqlite"
-        engine = sa.create_engine(parsed, connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {})
+        engine = sa.create_engine(
+            parsed, connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {}
+        )
     except ValueError:  # its port, say; the message itself could show a part of the password
-        raise InputError("ledger: not a database URL; write it like postgresql+psycopg://user@host:5432/name") from None
+        raise InputError(
+            "ledger: not a database URL; write it like postgresql+psycopg://user@host:5432/name"
+        ) from None
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
-        raise InputError(f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db") from None
+        raise InputError(
+            f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db"
+        ) from None
     where = parsed.render_as_string(hide_password=True)
     file = _file_of(parsed) if is_sqlite else None
     try:
@@ -71,7 +80,9 @@ def newest_revision() -> str:
 
 
 def _is_newest(engine: sa.Engine) -> bool:
-    """As every command finds it but the first: Alembic's import alone takes as long as all that a command asks."""
+    """As every command finds it but the first: Alembic's import alone takes as long as all that a
+    command asks.
+    """
     versions = sa.table("alembic_version", sa.column("version_num"))
     with engine.begin() as connection:
         if not sa.inspect(connection).has_table(versions.name):
@@ -97,7 +108,9 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
             return
         if current is None and file and sqlite_file.is_marked(file):
             raise sqlite_file.gone(file, "is empty")
-        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+        if current is not None and current not in {
+            script.revision for script in scripts.walk_revisions()
+        }:
             raise LedgerError(
                 f"the ledger {where} was made by a newer Counterpoise (schema {current}); update this one"
             )

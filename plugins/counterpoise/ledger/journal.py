@@ -1,11 +1,13 @@
-"""The journal of one run: what was intended (written before the call), what was answered, what was seen.
+"""The journal of one run: what was intended (written before the call), what was answered, what was
+seen.
 
     with journal.step() as step:                 # nobody else looks at this run meanwhile
         step.check()                             # right before each call that changes the cluster
         journal.submitted(moves)
 
-A step is a short lock by the database's own clock, since no process can vouch for another one's: a copy that was
-frozen and wakes late finds its step taken over, and its next `check` raises RunConflictError.
+A step is a short lock by the database's own clock, since no process can vouch for another one's: a
+copy that was frozen and wakes late finds its step taken over, and its next `check` raises
+RunConflictError.
 """
 
 import uuid
@@ -19,15 +21,18 @@ from counterpoise.errors import RunConflictError, StepTakenError
 from counterpoise.ledger.schema import elections, events, moves, pulses, runs, touched_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.pulse import Pulse
 from counterpoise.model.run import STEP_SECONDS, Event, Submission, TouchedKey
+from counterpoise.model.run_progress import RunProgress
 
 
 class Step:
     """A held step lock."""
 
     def __init__(
-        self, run_id: str, holder: str, transaction: Callable[[], AbstractContextManager[sa.Connection]]
+        self,
+        run_id: str,
+        holder: str,
+        transaction: Callable[[], AbstractContextManager[sa.Connection]],
     ) -> None:
         self._run_id, self._holder, self._transaction = run_id, holder, transaction
 
@@ -41,7 +46,9 @@ class Step:
                 .values(step_until=now + STEP_SECONDS)
             ).rowcount
         if not held:
-            raise RunConflictError(f"run {self._run_id}: another copy of this task has taken over; this one stops")
+            raise RunConflictError(
+                f"run {self._run_id}: another copy of this task has taken over; this one stops"
+            )
 
     def release(self) -> None:
         with self._transaction() as connection:
@@ -56,7 +63,9 @@ def database_seconds(connection: sa.Connection) -> int:
     """Seconds since 1970 by the database's clock."""
     if connection.dialect.name == "sqlite":
         return int(connection.execute(sa.text("SELECT strftime('%s', 'now')")).scalar_one())
-    return int(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+    return int(
+        connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+    )
 
 
 class Journal:
@@ -94,29 +103,39 @@ class Journal:
     def touching(self, keys: Iterable[TouchedKey]) -> None:
         """The intent to change keys, with their earlier values.
 
-        While a key is ours its first earlier value stays, and new entries, or another rate, join what is known as
-        ours; a key that was restored since (the run halted and was started again) begins anew.
+        While a key is ours its first earlier value stays, and new entries, or another rate, join
+        what is known as ours; a key that was restored since (the run halted and was started again)
+        begins anew.
         """
         with self._transaction() as connection:
             known = {(t.resource, t.key): t for t in self._touched(connection)}
             for touched in keys:
                 earlier = known.get((touched.resource, touched.key))
                 if earlier is None:
-                    connection.execute(touched_keys.insert().values(**self._key(touched), **self._intent(touched)))
+                    connection.execute(
+                        touched_keys.insert().values(**self._key(touched), **self._intent(touched))
+                    )
                 elif earlier.restored_at is not None:
                     anew = {"during_value": None, "after_value": None, "restored_at": None}
                     self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:
-                    self._update_key(connection, touched, ours=_joined(earlier.ours, touched.ours), during_value=None)
+                    self._update_key(
+                        connection,
+                        touched,
+                        ours=_joined(earlier.ours, touched.ours),
+                        during_value=None,
+                    )
 
     def touched(self) -> tuple[TouchedKey, ...]:
         with self._transaction() as connection:
             return self._touched(connection)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
-        """A change of these keys is about to be sent; until `heard`, it may be applied at any time. The call's name.
+        """A change of these keys is about to be sent; until `heard`, it may be applied at any time.
+        The call's name.
 
-        An earlier call that nobody answered stays on record: an answer to a later one says nothing about it.
+        An earlier call that nobody answered stays on record: an answer to a later one says nothing
+        about it.
         """
         call = uuid.uuid4().hex
         with self._transaction() as connection:
@@ -128,11 +147,15 @@ class Journal:
     def heard(self, call: str, unless: Iterable[ConfigResource] = ()) -> None:
         """An answer came, but for some resources."""
         key = touched_keys.c
-        silent = [sa.and_(key.resource_type == str(r.type), key.resource_name == r.name) for r in unless]
+        silent = [
+            sa.and_(key.resource_type == str(r.type), key.resource_name == r.name) for r in unless
+        ]
         where = [key.run_id == self.run_id, key.unanswered_call == call]
         with self._transaction() as connection:
             connection.execute(
-                touched_keys.update().where(*where, sa.not_(sa.or_(sa.false(), *silent))).values(unanswered_call=None)
+                touched_keys.update()
+                .where(*where, sa.not_(sa.or_(sa.false(), *silent)))
+                .values(unanswered_call=None)
             )
 
     def nothing_is_late(self, keys: Iterable[TouchedKey]) -> None:
@@ -149,7 +172,13 @@ class Journal:
 
     def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
         with self._transaction() as connection:
-            self._update_key(connection, touched, after_value=after_value, restored_at=self._clock(), outcome=outcome)
+            self._update_key(
+                connection,
+                touched,
+                after_value=after_value,
+                restored_at=self._clock(),
+                outcome=outcome,
+            )
 
     def owed(self, touched: TouchedKey, outcome: str) -> None:
         """A key that cannot be restored now; it stays a debt."""
@@ -163,12 +192,17 @@ class Journal:
             for tp in partitions:
                 where = self._move(tp)
                 changed = connection.execute(
-                    moves.update().where(*where).values(submitted_at=now, answered_at=None, asked_broker_id=None)
+                    moves.update()
+                    .where(*where)
+                    .values(submitted_at=now, answered_at=None, asked_broker_id=None)
                 ).rowcount
                 if not changed:
                     connection.execute(
                         moves.insert().values(
-                            run_id=self.run_id, topic=tp.topic, partition=tp.partition, submitted_at=now
+                            run_id=self.run_id,
+                            topic=tp.topic,
+                            partition=tp.partition,
+                            submitted_at=now,
                         )
                     )
 
@@ -181,14 +215,20 @@ class Journal:
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self._clock()
-        self._mark_moves(partitions, {"done_at": now, "answered_at": sa.func.coalesce(moves.c.answered_at, now)})
+        self._mark_moves(
+            partitions, {"done_at": now, "answered_at": sa.func.coalesce(moves.c.answered_at, now)}
+        )
 
     def submissions(self) -> dict[TopicPartition, Submission]:
         query = sa.select(moves).where(moves.c.run_id == self.run_id)
         with self._transaction() as connection:
             rows = [
                 Submission(
-                    TopicPartition(r.topic, r.partition), r.submitted_at, r.answered_at, r.done_at, r.asked_broker_id
+                    TopicPartition(r.topic, r.partition),
+                    r.submitted_at,
+                    r.answered_at,
+                    r.done_at,
+                    r.asked_broker_id,
                 )
                 for r in connection.execute(query)
             ]
@@ -214,17 +254,23 @@ class Journal:
     def election_attempts(self) -> dict[TopicPartition, int]:
         query = sa.select(elections).where(elections.c.run_id == self.run_id)
         with self._transaction() as connection:
-            return {TopicPartition(r.topic, r.partition): r.attempts for r in connection.execute(query)}
+            return {
+                TopicPartition(r.topic, r.partition): r.attempts for r in connection.execute(query)
+            }
 
-    def pulse(self) -> Pulse | None:
+    def run_progress(self) -> RunProgress | None:
         """What the last look found; None before the first one."""
         query = sa.select(pulses.c.body).where(pulses.c.run_id == self.run_id)
         with self._transaction() as connection:
             body = connection.scalar(query)
-        return Pulse.from_json(body) if body else None
+        return RunProgress.from_json(body) if body else None
 
-    def beat(self, pulse: Pulse) -> None:
-        values = {"at": pulse.at, "moves_in_flight": pulse.progress.moves_in_flight, "body": pulse.to_json()}
+    def update_progress(self, run_progress: RunProgress) -> None:
+        values = {
+            "at": run_progress.at,
+            "moves_in_flight": run_progress.progress.moves_in_flight,
+            "body": run_progress.to_json(),
+        }
         with self._transaction() as connection:
             update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
             if not connection.execute(update).rowcount:
@@ -232,7 +278,9 @@ class Journal:
 
     def event(self, kind: str, text: str) -> None:
         with self._transaction() as connection:
-            connection.execute(events.insert().values(run_id=self.run_id, at=self._clock(), kind=kind, text=text))
+            connection.execute(
+                events.insert().values(run_id=self.run_id, at=self._clock(), kind=kind, text=text)
+            )
 
     def events(self) -> tuple[Event, ...]:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
@@ -243,7 +291,9 @@ class Journal:
         query = (
             sa.select(touched_keys)
             .where(touched_keys.c.run_id == self.run_id)
-            .order_by(touched_keys.c.resource_type, touched_keys.c.resource_name, touched_keys.c.key)
+            .order_by(
+                touched_keys.c.resource_type, touched_keys.c.resource_name, touched_keys.c.key
+            )
         )
         return tuple(
             TouchedKey(
@@ -283,7 +333,11 @@ class Journal:
         connection.execute(touched_keys.update().where(*where).values(**values))
 
     def _move(self, tp: TopicPartition) -> tuple[sa.ColumnElement[bool], ...]:
-        return (moves.c.run_id == self.run_id, moves.c.topic == tp.topic, moves.c.partition == tp.partition)
+        return (
+            moves.c.run_id == self.run_id,
+            moves.c.topic == tp.topic,
+            moves.c.partition == tp.partition,
+        )
 
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
         with self._transaction() as connection:
@@ -292,4 +346,6 @@ class Journal:
 
 
 def _joined(earlier: str, added: str) -> str:
-    return ",".join(dict.fromkeys(entry for entry in (*earlier.split(","), *added.split(",")) if entry))
+    return ",".join(
+        dict.fromkeys(entry for entry in (*earlier.split(","), *added.split(",")) if entry)
+    )

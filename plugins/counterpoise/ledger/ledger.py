@@ -1,4 +1,5 @@
-"""The ledger: which clusters, plans, approvals and runs there are. What happens inside one run is in `journal.py`.
+"""The ledger: which clusters, plans, approvals and runs there are. What happens inside one run is
+in `journal.py`.
 
     ledger = Ledger.open("sqlite:///var/ledger.db", clock)
     run = ledger.propose(plan, "plans/abc.json", requested_by="alice")
@@ -39,9 +40,14 @@ class Ledger:
         self._engine.dispose()
 
     def pin_cluster(self, name: str, cluster_id: str) -> None:
-        """Remembers which cluster a name means. Raises WrongClusterError when another one answers under it."""
+        """Remembers which cluster a name means.
+
+        Raises WrongClusterError when another one answers under it.
+        """
         with self._transaction() as connection:
-            pinned = connection.scalar(sa.select(clusters.c.cluster_id).where(clusters.c.name == name))
+            pinned = connection.scalar(
+                sa.select(clusters.c.cluster_id).where(clusters.c.name == name)
+            )
             if pinned is None:
                 connection.execute(clusters.insert().values(name=name, cluster_id=cluster_id))
             elif pinned != cluster_id:
@@ -67,8 +73,8 @@ class Ledger:
     def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
         """Opens a run for a plan; an earlier one that nobody has started is superseded.
 
-        The same plan proposed again while its run still waits is the same run. Raises RunConflictError while another
-        run is under way on this cluster.
+        The same plan proposed again while its run still waits is the same run. Raises
+        RunConflictError while another run is under way on this cluster.
         """
         now = self._clock()
         with self._transaction() as connection:
@@ -79,11 +85,25 @@ class Ledger:
                     raise RunConflictError(
                         f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its end before a new plan"
                     )
-                self._set_state(connection, row.run_id, RunState.SUPERSEDED, f"superseded by {plan.fingerprint}", now)
-            if connection.scalar(sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)) is None:
+                self._set_state(
+                    connection,
+                    row.run_id,
+                    RunState.SUPERSEDED,
+                    f"superseded by {plan.fingerprint}",
+                    now,
+                )
+            if (
+                connection.scalar(
+                    sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)
+                )
+                is None
+            ):
                 connection.execute(
                     plans.insert().values(
-                        fingerprint=plan.fingerprint, cluster=plan.cluster, plan_uri=plan_uri, recorded_at=now
+                        fingerprint=plan.fingerprint,
+                        cluster=plan.cluster,
+                        plan_uri=plan_uri,
+                        recorded_at=now,
                     )
                 )
             run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
@@ -98,7 +118,9 @@ class Ledger:
                     opened_at=now,
                 )
             )
-            self._add_event(connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now)
+            self._add_event(
+                connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now
+            )
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
@@ -106,10 +128,14 @@ class Ledger:
         with self._transaction() as connection:
             row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
         if row is None:
-            raise InputError(f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs")
+            raise InputError(
+                f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs"
+            )
         return _run(row)
 
-    def runs(self, *, cluster: str | None = None, fingerprint: str | None = None) -> tuple[Run, ...]:
+    def runs(
+        self, *, cluster: str | None = None, fingerprint: str | None = None
+    ) -> tuple[Run, ...]:
         """Newest first."""
         query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
         if cluster is not None:
@@ -120,7 +146,9 @@ class Ledger:
             return tuple(_run(row) for row in connection.execute(query))
 
     def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
-        """Raises RunConflictError when the run's present state does not lead there, or another run is open."""
+        """Raises RunConflictError when the run's present state does not lead there, or another run
+        is open.
+        """
         with self._transaction() as connection:
             self._set_state(connection, run_id, to, reason, self._clock())
 
@@ -140,12 +168,20 @@ class Ledger:
                     expires_at=approval.expires_at,
                 )
             )
-            state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == approval.run_id))
+            state = connection.scalar(
+                sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
+            )
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:
                 target = RunState.APPROVED if granted else RunState.REJECTED
-                self._set_state(connection, approval.run_id, target, "" if granted else approval.reason, approval.at)
+                self._set_state(
+                    connection,
+                    approval.run_id,
+                    target,
+                    "" if granted else approval.reason,
+                    approval.at,
+                )
             text = f"{approval.decision} by {approval.by}: {approval.reason}"
             self._add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
 
@@ -183,19 +219,27 @@ class Ledger:
                 )
             )
             if asked.run_id is not None:
-                self._add_event(connection, asked.run_id, f"{asked.control} asked", str(asked), asked.at)
+                self._add_event(
+                    connection, asked.run_id, f"{asked.control} asked", str(asked), asked.at
+                )
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
         """All about a cluster, and about one of its runs, oldest first."""
         concerned = requests.c.run_id.is_(None) | (requests.c.run_id == run_id)
-        query = sa.select(requests).where(requests.c.cluster == cluster, concerned).order_by(requests.c.id)
+        query = (
+            sa.select(requests)
+            .where(requests.c.cluster == cluster, concerned)
+            .order_by(requests.c.id)
+        )
         with self._transaction() as connection:
             return tuple(_request(row) for row in connection.execute(query))
 
     def obeyed(self, asked: ControlRequest) -> None:
         with self._transaction() as connection:
             connection.execute(
-                requests.update().where(requests.c.id == asked.request_id).values(obeyed_at=self._clock())
+                requests.update()
+                .where(requests.c.id == asked.request_id)
+                .values(obeyed_at=self._clock())
             )
 
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
@@ -223,13 +267,17 @@ class Ledger:
 
     @staticmethod
     def _select_runs() -> sa.Select[Any]:
-        return sa.select(runs, plans.c.plan_uri).join(plans, runs.c.fingerprint == plans.c.fingerprint)
+        return sa.select(runs, plans.c.plan_uri).join(
+            plans, runs.c.fingerprint == plans.c.fingerprint
+        )
 
     def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
         query = self._select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
         return list(connection.execute(query))
 
-    def _set_state(self, connection: sa.Connection, run_id: str, to: RunState, reason: str, now: datetime) -> None:
+    def _set_state(
+        self, connection: sa.Connection, run_id: str, to: RunState, reason: str, now: datetime
+    ) -> None:
         allowed_from = [state for state, targets in TRANSITIONS.items() if to in targets]
         try:
             changed = connection.execute(
@@ -238,14 +286,20 @@ class Ledger:
                 .values(state=to, reason=reason, closed_at=None if to in OPEN_STATES else now)
             ).rowcount
         except sa.exc.IntegrityError:
-            raise RunConflictError(f"run {run_id} cannot become {to}: another run is open on this cluster") from None
+            raise RunConflictError(
+                f"run {run_id} cannot become {to}: another run is open on this cluster"
+            ) from None
         if not changed:
             state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
-            raise RunConflictError(f"run {run_id} is {state or 'not in the ledger'}; it cannot become {to}")
+            raise RunConflictError(
+                f"run {run_id} is {state or 'not in the ledger'}; it cannot become {to}"
+            )
         self._add_event(connection, run_id, str(to), reason, now)
 
     @staticmethod
-    def _add_event(connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime) -> None:
+    def _add_event(
+        connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime
+    ) -> None:
         connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
 
 

@@ -1,4 +1,7 @@
-"""The ledger's tables. The migrations in `migrations/versions` make them; a test holds the two together."""
+"""The ledger's tables.
+
+The migrations in `migrations/versions` make them; a test holds the two together.
+"""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,7 +11,9 @@ from sqlalchemy.types import TypeDecorator
 
 from counterpoise.model.run import OPEN_STATES
 
-metadata = sa.MetaData(naming_convention={"pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"})
+metadata = sa.MetaData(
+    naming_convention={"pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"}
+)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -24,7 +29,9 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value else None
 
 
-OPEN_STATES_SQL: Final = "state IN ({})".format(", ".join(f"'{state}'" for state in sorted(OPEN_STATES)))
+OPEN_STATES_SQL: Final = "state IN ({})".format(
+    ", ".join(f"'{state}'" for state in sorted(OPEN_STATES))
+)
 
 clusters = sa.Table(
     "clusters",
@@ -56,7 +63,9 @@ runs = sa.Table(
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("step_holder", sa.Text),
-    sa.Column("step_until", sa.BigInteger, nullable=False, default=0),  # seconds since 1970, by the database's clock
+    sa.Column(
+        "step_until", sa.BigInteger, nullable=False, default=0
+    ),  # seconds since 1970, by the database's clock
     sa.Index(
         "one_open_run_per_cluster",
         "cluster",
@@ -94,7 +103,9 @@ touched_keys = sa.Table(
     sa.Column("after_value", sa.Text),  # read back after it was restored
     sa.Column("touched_at", UtcDateTime, nullable=False),
     sa.Column("restored_at", UtcDateTime),
-    sa.Column("outcome", sa.Text, nullable=False, default=""),  # restored, changed by others, topic gone, ...
+    sa.Column(
+        "outcome", sa.Text, nullable=False, default=""
+    ),  # restored, changed by others, topic gone, ...
     sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
 )
 
@@ -141,7 +152,7 @@ pulses = sa.Table(
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
-    sa.Column("body", sa.Text, nullable=False),  # JSON: model/pulse.py
+    sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py
 )
 
 events = sa.Table(

@@ -2,12 +2,14 @@
 
     guard(engine, Path("var/ledger.db"))
 
-SQLite makes a new, empty database where a file is gone, and an open connection goes on writing to a file that has been
-moved away: runs, approvals and earlier values would be forgotten without a word. So a connection is handed out only
-while its file is the one that lies at the path; otherwise the path is opened anew, and where nothing lies there, that
-is an error. That a ledger was made once says a small file next to it.
+SQLite makes a new, empty database where a file is gone, and an open connection goes on writing to a
+file that has been moved away: runs, approvals and earlier values would be forgotten without a word.
+So a connection is handed out only while its file is the one that lies at the path; otherwise the
+path is opened anew, and where nothing lies there, that is an error. That a ledger was made once
+says a small file next to it.
 
-Limits: one machine, a local disk; a path written as an SQLite URI (`file:...?uri=true`) is not guarded.
+Limits: one machine, a local disk; a path written as an SQLite URI (`file:...?uri=true`) is not
+guarded.
 """
 
 import os
@@ -29,7 +31,9 @@ is gone, every command says so and changes nothing. Remove this file only to beg
 
 
 def guard(engine: sa.Engine, path: Path) -> None:
-    """Has every connection of `engine` opened, and handed out, only while the ledger's file is in its place."""
+    """Has every connection of `engine` opened, and handed out, only while the ledger's file is in
+    its place.
+    """
 
     @sa.event.listens_for(engine, "do_connect")
     def _open_what_is_there(
@@ -74,7 +78,8 @@ def gone(path: Path, how: str) -> LedgerError:
 def _was_made(path: Path) -> bool:
     """Marked; or it was made before there were marks, and its last process was killed.
 
-    What SQLite keeps beside a database may hold the last transactions. With a new, empty database it would go, too.
+    What SQLite keeps beside a database may hold the last transactions. With a new, empty database
+    it would go, too.
     """
     return is_marked(path) or _identity(_beside(path, _LEFT)) is not None
 

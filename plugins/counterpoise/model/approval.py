@@ -1,6 +1,7 @@
 """The approval: **how and who**. Bound to one plan's fingerprint; it expires; it says who and why.
 
-Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4 joined", ...)
+Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4
+joined", ...)
 """
 
 from dataclasses import dataclass

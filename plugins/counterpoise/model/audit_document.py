@@ -3,9 +3,11 @@
     text = to_json(report)
     from_json(text, where="audits/demo/demo-20261121T150000Z.json") == report
 
-Canonical: keys sorted, times in UTC; the same audit gives the same text. Keys are added, never renamed.
+Canonical: keys sorted, times in UTC; the same audit gives the same text. Keys are added, never
+renamed.
 
-Limits: reads what it wrote, not what somebody else made up: a document that is not whole raises, and is left out.
+Limits: reads what it wrote, not what somebody else made up: a document that is not whole raises,
+and is left out.
 """
 
 import json
@@ -22,7 +24,9 @@ FORMAT: Final = "counterpoise-audit/1"
 
 
 def to_json(report: AuditReport) -> str:
-    """One object with a line break at its end: findings worst first, times as ISO 8601, null is not known."""
+    """One object with a line break at its end: findings worst first, times as ISO 8601, null is not
+    known.
+    """
     document = {
         "format": FORMAT,
         "cluster": report.cluster,
@@ -31,7 +35,10 @@ def to_json(report: AuditReport) -> str:
         "snapshot_id": report.snapshot_id,
         "previous_at": _time(report.previous_at),
         "worst": report.worst,
-        "open": {str(severity): sum(o.finding.severity is severity for o in report.open) for severity in Severity},
+        "open": {
+            str(severity): sum(o.finding.severity is severity for o in report.open)
+            for severity in Severity
+        },
         "findings": [_seen(one) for one in report.found],
         "gone": [_finding(finding) for finding in report.gone],
         "passed": list(report.passed),
@@ -54,11 +61,15 @@ def from_json(text: str, *, where: str) -> AuditReport:
             found=tuple(_read_seen(row) for row in document["findings"]),
             gone=tuple(_read_finding(row) for row in document["gone"]),
             passed=tuple(document["passed"]),
-            previous_at=None if document["previous_at"] is None else _read_time(document["previous_at"]),
+            previous_at=None
+            if document["previous_at"] is None
+            else _read_time(document["previous_at"]),
             not_asked=tuple(document["not_asked"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{where} is no audit that can be read ({type(error).__name__}: {error})") from None
+        raise InputError(
+            f"{where} is no audit that can be read ({type(error).__name__}: {error})"
+        ) from None
 
 
 def _seen(one: Seen) -> dict[str, Any]:
@@ -86,9 +97,13 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "seen": finding.seen,
         "evidence": None
         if evidence is None
-        else {"columns": list(evidence.columns), "rows": [list(row) for row in evidence.rows], "total": evidence.total},
+        else {
+            "columns": list(evidence.columns),
+            "rows": [list(row) for row in evidence.rows],
+            "total": evidence.total,
+        },
         "fix": list(finding.fix),
-        "plan": None if plan is None else dict(plan.wish),
+        "plan": None if plan is None else dict(plan.rebalance_request),
     }
 
 
@@ -119,7 +134,9 @@ def _read_finding(row: Mapping[str, Any]) -> Finding:
         evidence=None
         if evidence is None
         else Evidence(
-            tuple(evidence["columns"]), tuple(tuple(map(str, cells)) for cells in evidence["rows"]), evidence["total"]
+            tuple(evidence["columns"]),
+            tuple(tuple(map(str, cells)) for cells in evidence["rows"]),
+            evidence["total"],
         ),
         fix=tuple(row["fix"]),
         plan=None if plan is None else _read_plan(plan),

@@ -2,8 +2,8 @@
 
     balance.latest.leaders.max_minus_min, balance.idle_broker_ids
 
-Evenness is over the live brokers, zeros included; what lies on fenced (dead) brokers is shown per broker, but does
-not count as uneven: it cannot be helped by moving leaders.
+Evenness is over the live brokers, zeros included; what lies on fenced (dead) brokers is shown per
+broker, but does not count as uneven: it cannot be helped by moving leaders.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class RackBalance:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLean:
+class TopicLeaderSkew:
     """How unevenly the live brokers lead one topic."""
 
     topic: str
@@ -82,17 +82,21 @@ class BalancePoint:
     bytes: Evenness
     share_not_preferred: float  # 0.0 to 1.0
     live_broker_ids: tuple[int, ...]
-    bytes_in: Evenness | None = None  # per second, as leader; None unless that of every live broker is known
+    bytes_in: Evenness | None = (
+        None  # per second, as leader; None unless that of every live broker is known
+    )
     racks: tuple[RackPoint, ...] = ()  # by name, the nameless one last
     changes: SnapshotChanges | None = None  # None where nobody compared it with the snapshot before
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Brokers over time: how much each had, as a part of the mean over the live brokers at that moment.
+    """Brokers over time: how much each had, as a part of the mean over the live brokers at that
+    moment.
 
-    Columns are snapshots (`bucket_seconds` None), or means over buckets of equal length, and never overlap; between
-    two of them may be a gap. None in `values`: no snapshot, not registered, dead, or not known.
+    Columns are snapshots (`bucket_seconds` None), or means over buckets of equal length, and never
+    overlap; between two of them may be a gap. None in `values`: no snapshot, not registered, dead,
+    or not known.
     """
 
     measure: str  # leaders, bytes_in
@@ -100,7 +104,9 @@ class HeatMap:
     columns: tuple[tuple[datetime, datetime], ...]  # from, until
     values: tuple[tuple[float | None, ...], ...]  # one row per broker; 1.0 is the fair share
     bucket_seconds: int | None
-    broker_count: int  # of all brokers; with fewer rows, these are the ones farthest from their share
+    broker_count: (
+        int  # of all brokers; with fewer rows, these are the ones farthest from their share
+    )
 
     @property
     def is_cut(self) -> bool:
@@ -109,17 +115,21 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class LeaderBalance:
-    """One cluster's balance: the latest snapshot of the period in full, and every snapshot's measures, oldest first."""
+    """One cluster's balance: the latest snapshot of the period in full, and every snapshot's
+    measures, oldest first.
+    """
 
     cluster: str
     latest: BalancePoint
     brokers: tuple[BrokerBalance, ...]  # every registered broker, by id
     racks: tuple[RackBalance, ...]  # by name, the nameless one last
-    topics: tuple[TopicLean, ...]  # those that lean, worst first, only the first ones
+    topics: tuple[TopicLeaderSkew, ...]  # those that lean, worst first, only the first ones
     topic_count: int
     leaning_topic_count: int
     series: tuple[BalancePoint, ...]  # ends with `latest`
-    breaks: tuple[int, ...] = ()  # the points before which a gap lies, or another cluster: nothing is joined over it
+    breaks: tuple[
+        int, ...
+    ] = ()  # the points before which a gap lies, or another cluster: nothing is joined over it
     events: tuple[ClusterEvent, ...] = ()  # by time
     churn: Churn = NO_CHURN
     heat_maps: tuple[HeatMap, ...] = ()  # none with a single snapshot

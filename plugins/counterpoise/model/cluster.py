@@ -2,8 +2,8 @@
 
     snapshot.live_broker_ids, snapshot.partitions.num_rows
 
-Registered brokers include the fenced (dead) ones; live ones do not. `model/document.py` turns a snapshot into
-the cluster document and back.
+Registered brokers include the fenced (dead) ones; live ones do not. `model/document.py` turns a
+snapshot into the cluster document and back.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ class TopicPartition(NamedTuple):
 class ClusterSnapshot:
     """One look at a cluster. `tables` has every name of `SNAPSHOT_TABLES`, each with that schema.
 
-    `cluster` is our name for it, `cluster_id` Kafka's ("" when a document without one was read). `observed_at` is
-    None for documents that do not tell.
+    `cluster` is our name for it, `cluster_id` Kafka's ("" when a document without one was read).
+    `observed_at` is None for documents that do not tell.
     """
 
     snapshot_id: str
@@ -44,7 +44,9 @@ class ClusterSnapshot:
     def __post_init__(self) -> None:
         for name, schema in SNAPSHOT_TABLES.items():
             if not self.tables[name].schema.equals(schema):
-                raise ValueError(f"table {name} has the columns {self.tables[name].schema.names}, not {schema.names}")
+                raise ValueError(
+                    f"table {name} has the columns {self.tables[name].schema.names}, not {schema.names}"
+                )
 
     @property
     def brokers(self) -> pa.Table:
@@ -78,20 +80,32 @@ class ClusterSnapshot:
 
     @cached_property
     def live_broker_ids(self) -> tuple[int, ...]:
-        rows = zip(self.brokers["broker_id"].to_pylist(), self.brokers["is_fenced"].to_pylist(), strict=True)
+        rows = zip(
+            self.brokers["broker_id"].to_pylist(),
+            self.brokers["is_fenced"].to_pylist(),
+            strict=True,
+        )
         return tuple(sorted(broker_id for broker_id, is_fenced in rows if not is_fenced))
 
     @cached_property
     def racks(self) -> Mapping[int, str | None]:
         """Rack by registered broker; None where the broker names none."""
-        return dict(zip(self.brokers["broker_id"].to_pylist(), self.brokers["rack"].to_pylist(), strict=True))
+        return dict(
+            zip(
+                self.brokers["broker_id"].to_pylist(), self.brokers["rack"].to_pylist(), strict=True
+            )
+        )
 
     @cached_property
     def topic_ids(self) -> Mapping[str, str | None]:
-        return dict(zip(self.topics["topic"].to_pylist(), self.topics["topic_id"].to_pylist(), strict=True))
+        return dict(
+            zip(self.topics["topic"].to_pylist(), self.topics["topic_id"].to_pylist(), strict=True)
+        )
 
     @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:
-        """Live brokers that hold no replica: a new broker gets none until somebody moves some there."""
+        """Live brokers that hold no replica: a new broker gets none until somebody moves some
+        there.
+        """
         holding = set(self.replicas["broker_id"].unique().to_pylist())
         return tuple(b for b in self.live_broker_ids if b not in holding)

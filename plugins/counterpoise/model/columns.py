@@ -1,7 +1,8 @@
 """A snapshot's Arrow columns as numpy: what planning and the audit both begin with.
 
-replicas, counts = matrix_of(snapshot.partitions["replicas"])      # rows of broker ids, filled up with NOBODY
-leaders = numbers_of(snapshot.partitions["leader"])                # NOBODY where there is none
+replicas, counts = matrix_of(snapshot.partitions["replicas"])      # rows of broker ids, filled up
+with NOBODY leaders = numbers_of(snapshot.partitions["leader"])                # NOBODY where there
+is none
 """
 
 from typing import Final, TypeAlias
@@ -29,7 +30,9 @@ def numbers_of(column: pa.ChunkedArray, *, missing: int = NOBODY) -> Ints:
 def matrix_of(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
     """A list column as a matrix filled up with NOBODY, and the length of each row."""
     lists = one_chunk(column)
-    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = (
+        pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
     matrix = np.full((len(counts), int(counts.max(initial=1))), NOBODY, dtype=np.int64)
     inside = np.arange(matrix.shape[1]) < counts[:, None]
     matrix[inside] = lists.flatten().to_numpy(zero_copy_only=False)
@@ -37,7 +40,9 @@ def matrix_of(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
 
 
 def missing_from(others: Ints, replicas: Ints) -> Flags:
-    """Which of `replicas` are on no broker of the same row of `others`: the new ones, if those are the rows before."""
+    """Which of `replicas` are on no broker of the same row of `others`: the new ones, if those are
+    the rows before.
+    """
     missing = replicas != NOBODY
     for position in range(others.shape[1]):
         missing &= replicas != others[:, [position]]

@@ -1,4 +1,5 @@
-"""What people ask of a run while it is under way: rows of the ledger's `requests`, obeyed by the next look.
+"""What people ask of a run while it is under way: rows of the ledger's `requests`, obeyed by the
+next look.
 
     standing = standing_requests(requests, now)
     standing.paused, standing.cancelled, standing.frozen, standing.rate_bytes_per_second
@@ -70,7 +71,8 @@ class Standing:
 def standing_requests(requests: Iterable[ControlRequest], now: datetime) -> Standing:
     """What holds now, of all requests about one run and its cluster, oldest first.
 
-    A cancel that was obeyed is over: the run may be executed again. Pause and rate hold until others take their place.
+    A cancel that was obeyed is over: the run may be executed again. Pause and rate hold until
+    others take their place.
     """
     paused = cancelled = frozen = rate = None
     for request in requests:

@@ -3,19 +3,21 @@
     {"brokers": [{"id": 1, "rack": "a"}],
      "partitions": [["orders", 0, [1, 2, 3], 1, 1048576, 2048]]}     # ..., leader, size_bytes, bytes_in_per_second
 
-Unknown keys are ignored; sizes and rates may be absent or null; a leader of -1 or null means none. Our own snapshots
-also carry "cluster", "cluster_id", "snapshot_id", "observed_at" and "topics", so that a plan made from one can be
-executed. Replicas of one partition count with the partition's size.
+Unknown keys are ignored; sizes and rates may be absent or null; a leader of -1 or null means none.
+Our own snapshots also carry "cluster", "cluster_id", "snapshot_id", "observed_at" and "topics", so
+that a plan made from one can be executed. Replicas of one partition count with the partition's
+size.
 
-A broker may tell its disks, so that shares follow their sizes and no plan fills one up: "disk_total_bytes" and
-"disk_usable_bytes" over all of them, or one by one:
+A broker may tell its disks, so that shares follow their sizes and no plan fills one up:
+"disk_total_bytes" and "disk_usable_bytes" over all of them, or one by one:
 
     "log_dirs": [{"path": "/data/a", "total_bytes": 2000000000, "usable_bytes": 1500000000}]
 
-The sums come from the log dirs where only these are there. A log dir with an "error" (text) is offline.
+The sums come from the log dirs where only these are there. A log dir with an "error" (text) is
+offline.
 
-Keys of replication throttles that are set already, so that a plan tells what to restore, are rows of type, name, key
-and value:
+Keys of replication throttles that are set already, so that a plan tells what to restore, are rows
+of type, name, key and value:
 
     "throttles": [["broker", "4", "follower.replication.throttled.rate", "20000000"]]
 """
@@ -59,7 +61,11 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
             "port": row["port"],
             "fenced": row["is_fenced"],
         }
-        | {key: row[key] for key in ("disk_total_bytes", "disk_usable_bytes") if row[key] is not None}
+        | {
+            key: row[key]
+            for key in ("disk_total_bytes", "disk_usable_bytes")
+            if row[key] is not None
+        }
         | ({"log_dirs": log_dirs[row["broker_id"]]} if row["broker_id"] in log_dirs else {})
         for row in snapshot.brokers.to_pylist()
     ]
@@ -69,7 +75,10 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
         for row in snapshot.topics.to_pylist()
     ]
     columns = ["topic", "partition", "replicas", "leader", "size_bytes", "bytes_in_per_second"]
-    partitions = [list(row) for row in zip(*(snapshot.partitions[c].to_pylist() for c in columns), strict=True)]
+    partitions = [
+        list(row)
+        for row in zip(*(snapshot.partitions[c].to_pylist() for c in columns), strict=True)
+    ]
     return {
         "cluster": snapshot.cluster,
         "cluster_id": snapshot.cluster_id,
@@ -84,13 +93,18 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
 
 
 def from_document_text(text: str, *, where: str = "cluster document") -> ClusterSnapshot:
-    """The snapshot in a document. Raises InputError with every complaint (the first 20 shown) at once."""
+    """The snapshot in a document.
+
+    Raises InputError with every complaint (the first 20 shown) at once.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
     if not isinstance(document, dict):
-        raise InputError(f"{where}: must be a JSON object with brokers and partitions, not a {type(document).__name__}")
+        raise InputError(
+            f"{where}: must be a JSON object with brokers and partitions, not a {type(document).__name__}"
+        )
     complaints = complaints_about(document)
     if complaints:
         shown = [f"  {complaint}" for complaint in complaints[:_MOST_COMPLAINTS_SHOWN]]
@@ -100,14 +114,17 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
     try:
         return _snapshot(document, text)
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {error.object[:20]!r} holds half a character (a lone surrogate)") from None
+        raise InputError(
+            f"{where}: {error.object[:20]!r} holds half a character (a lone surrogate)"
+        ) from None
 
 
 def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
     rows = sorted(document["partitions"], key=lambda row: (row[0], row[1]))
     observed = document.get("observed_at")
     return ClusterSnapshot(
-        snapshot_id=document.get("snapshot_id") or f"document-{hashlib.sha256(text.encode()).hexdigest()[:16]}",
+        snapshot_id=document.get("snapshot_id")
+        or f"document-{hashlib.sha256(text.encode()).hexdigest()[:16]}",
         cluster=document.get("cluster") or document.get("name") or "",
         cluster_id=document.get("cluster_id") or "",
         observed_at=datetime.fromisoformat(observed) if observed else None,
@@ -149,8 +166,14 @@ def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
     total, usable = broker.get("disk_total_bytes"), broker.get("disk_usable_bytes")
     if total is not None or usable is not None:
         return total, usable
-    told = [(d.get("total_bytes"), d.get("usable_bytes")) for d in broker.get("log_dirs") or () if not d.get("error")]
-    return disk_over((total, usable) for total, usable in told if total is not None and usable is not None)
+    told = [
+        (d.get("total_bytes"), d.get("usable_bytes"))
+        for d in broker.get("log_dirs") or ()
+        if not d.get("error")
+    ]
+    return disk_over(
+        (total, usable) for total, usable in told if total is not None and usable is not None
+    )
 
 
 def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:

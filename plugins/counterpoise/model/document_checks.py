@@ -68,7 +68,9 @@ def _topic_complaints(topics: object) -> list[str]:
         or not isinstance(topic.get("internal", False), bool | None)
         or not _is_count_or_absent(topic.get("min_insync_replicas"))
         or not isinstance(topic.get("cleanup_policy", ""), str | None)
-        or not all(_is_limit_or_absent(topic.get(key)) for key in ("retention_ms", "retention_bytes"))
+        or not all(
+            _is_limit_or_absent(topic.get(key)) for key in ("retention_ms", "retention_bytes")
+        )
     ]
 
 
@@ -106,7 +108,9 @@ def _is_throttle(row: object) -> bool:
     if not isinstance(row, list) or len(row) != 4 or not all(isinstance(word, str) for word in row):
         return False
     type_, name, key, _ = row
-    return key in _THROTTLE_KEYS.get(type_, ()) and (name.isdecimal() if type_ == "broker" else bool(name))
+    return key in _THROTTLE_KEYS.get(type_, ()) and (
+        name.isdecimal() if type_ == "broker" else bool(name)
+    )
 
 
 def _broker_complaint(broker: object, seen: set[int]) -> str | None:
@@ -116,9 +120,14 @@ def _broker_complaint(broker: object, seen: set[int]) -> str | None:
         return f"broker {broker['id']} is listed twice"
     if not isinstance(broker.get("rack"), str | None):
         return f"broker {broker['id']}: rack must be text or absent"
-    if not isinstance(broker.get("fenced", False), bool) or not isinstance(broker.get("host"), str | None):
+    if not isinstance(broker.get("fenced", False), bool) or not isinstance(
+        broker.get("host"), str | None
+    ):
         return f"broker {broker['id']}: fenced must be true or false, host text"
-    if not all(_is_count_or_absent(broker.get(k)) for k in ("port", "disk_total_bytes", "disk_usable_bytes")):
+    if not all(
+        _is_count_or_absent(broker.get(k))
+        for k in ("port", "disk_total_bytes", "disk_usable_bytes")
+    ):
         return f"broker {broker['id']}: port and disk sizes must be whole numbers, 0 or more"
     if (broker.get("port") or 0) > _HIGHEST_PORT:
         return f"broker {broker['id']}: port {broker['port']} is above {_HIGHEST_PORT}"
@@ -176,7 +185,9 @@ def _name_complaint(topic: object, partition: object) -> str | None:
     if not isinstance(topic, str) or not topic or not is_id(partition):
         return "needs a topic (text) and a partition (whole number, 0 or more)"
     if not is_topic(topic):
-        return f"{topic[:_SHOWN]!r} is no topic of Kafka: 1 to 249 letters, digits, '.', '_' and '-'"
+        return (
+            f"{topic[:_SHOWN]!r} is no topic of Kafka: 1 to 249 letters, digits, '.', '_' and '-'"
+        )
     return None
 
 
@@ -196,7 +207,9 @@ def _is_count(value: object) -> bool:
 
 def _is_time_or_absent(value: object) -> bool:
     try:
-        return value is None or (isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None)
+        return value is None or (
+            isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+        )
     except ValueError:
         return False
 

@@ -1,9 +1,10 @@
-"""What happened to a cluster between its snapshots: the values that `analysis` finds and `reporting` shows.
+"""What happened to a cluster between its snapshots: the values that `analysis` finds and
+`reporting` shows.
 
     ClusterEvent(EventKind.JOINED, NOON, NOON, "demo-3", 1, broker_ids=(4,))
 
-A snapshot is a photograph: an event is known by the first snapshot that shows it, and happened between that one and the
-one before.
+A snapshot is a photograph: an event is known by the first snapshot that shows it, and happened
+between that one and the one before.
 """
 
 from dataclasses import dataclass
@@ -32,11 +33,14 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """`count` is of brokers, of partitions (failover, election, reassignment), of topics, or of missing snapshots."""
+    """`count` is of brokers, of partitions (failover, election, reassignment), of topics, or of
+    missing snapshots.
+    """
 
     kind: EventKind
     first_at: datetime  # UTC; of a gap the last snapshot before it
-    last_at: datetime  # of a gap the first snapshot after it; else later only where it went on over several snapshots
+    # of a gap the first snapshot after it; else later only where it went on over several snapshots
+    last_at: datetime
     snapshot_id: str  # the first one that shows it
     count: int
     broker_ids: tuple[int, ...] = ()
@@ -48,7 +52,9 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChanges:
-    """A row of SNAPSHOT_CHANGES: one snapshot, and what became of the cluster since the snapshot before."""
+    """A row of SNAPSHOT_CHANGES: one snapshot, and what became of the cluster since the snapshot
+    before.
+    """
 
     is_rebuilt: bool
     seconds: float | None  # since the snapshot before
@@ -67,7 +73,9 @@ class SnapshotChanges:
 
     @property
     def epochs_unseen(self) -> int:
-        """Elections that no snapshot saw: epochs that passed, less one for each leader that changed."""
+        """Elections that no snapshot saw: epochs that passed, less one for each leader that
+        changed.
+        """
         return max(0, self.leader_epochs - self.leaders_changed)
 
 

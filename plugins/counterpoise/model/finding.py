@@ -2,8 +2,9 @@
 
     Finding("replication-factor-1", Severity.CRITICAL, "topic orders", "12 partitions have one replica", ...)
 
-`rule` and `subject` together name a finding from one audit to the next: first seen, still there, gone. So `subject` is
-about what is wrong where (a topic, a broker, the cluster), never about how much.
+`rule` and `subject` together name a finding from one audit to the next: first seen, still there,
+gone. So `subject` is about what is wrong where (a topic, a broker, the cluster), never about how
+much.
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,10 @@ class WantedPlan:
     replication_factor: int | None = None  # of the goal of that name
 
     @property
-    def wish(self) -> Mapping[str, object]:
-        """As a form or an event names it: the fields of `model/wish.py` that are not empty."""
+    def rebalance_request(self) -> Mapping[str, object]:
+        """As a form or an event names it: the fields of `model/rebalance_request.py` that are not
+        empty.
+        """
         values = {
             "goal": str(self.goal),
             "broker_ids": list(self.broker_ids),
@@ -79,7 +82,9 @@ class Finding:
     evidence: Evidence | None = None
     fix: tuple[str, ...] = ()  # commands or config lines to paste, in order
     plan: WantedPlan | None = None
-    causes: tuple[str, ...] = ()  # what kept the rule from looking; an audit that is kept says so in one finding
+    causes: tuple[
+        str, ...
+    ] = ()  # what kept the rule from looking; an audit that is kept says so in one finding
 
     @property
     def key(self) -> tuple[str, str]:
@@ -118,4 +123,8 @@ class AuditReport:
     @property
     def worst(self) -> Severity | None:
         """Of those that nobody waived."""
-        return max((one.finding.severity for one in self.open), default=None, key=lambda severity: severity.rank)
+        return max(
+            (one.finding.severity for one in self.open),
+            default=None,
+            key=lambda severity: severity.rank,
+        )

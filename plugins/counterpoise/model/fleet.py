@@ -1,4 +1,5 @@
-"""All clusters side by side, the worst first: the values that `analysis` orders and `reporting` draws.
+"""All clusters side by side, the worst first: the values that `analysis` orders and `reporting`
+draws.
 
 fleet.rows[0].state.cluster, fleet.rows[0].worst
 """
@@ -12,7 +13,9 @@ from counterpoise.model.load import ClusterLoad
 
 
 class Concern(StrEnum):
-    """What can be the matter with a cluster, the gravest first: clusters are ordered by their gravest concern."""
+    """What can be the matter with a cluster, the gravest first: clusters are ordered by their
+    gravest concern.
+    """
 
     SILENT = "silent"  # no new snapshot, though one is due: whatever else is known of it is old
     NOT_ANALYSED = "not analysed"
@@ -21,14 +24,19 @@ class Concern(StrEnum):
     DEAD = "dead broker"  # registered, but not live
     IDLE = "idle broker"  # live, and holds nothing
     UNEVEN = "uneven leaders"  # more than the policy allows
-    NOT_PREFERRED = "not preferred"  # more than 10 % of partitions are not led by their preferred leader
+    NOT_PREFERRED = (
+        "not preferred"  # more than 10 % of partitions are not led by their preferred leader
+    )
     BUSY = "busy broker"  # takes in 1.5 times its share or more, as leader
     LEFT_OUT = "left out"  # snapshots that could not be analysed
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One concern in a few words. Of two clusters with the same one, the larger `weight` is worse."""
+    """One concern in a few words.
+
+    Of two clusters with the same one, the larger `weight` is worse.
+    """
 
     concern: Concern
     words: str

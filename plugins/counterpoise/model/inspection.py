@@ -1,10 +1,11 @@
-"""What an audit asks a cluster beside the photograph: configs, versions, the quorum, groups, permissions.
+"""What an audit asks a cluster beside the photograph: configs, versions, the quorum, groups,
+permissions.
 
     inspection.broker_configs[3]["auto.create.topics.enable"].value
     inspection.unanswered["consumer groups"]     # why they are not known
 
-Plain values; the room `inspection` fills them. What is not known is None or absent, and `unanswered` says why: a rule
-that needs it then says "unknown", never "fine".
+Plain values; the room `inspection` fills them. What is not known is None or absent, and
+`unanswered` says why: a rule that needs it then says "unknown", never "fine".
 """
 
 from collections.abc import Mapping
@@ -79,12 +80,16 @@ class Quorum:
     @property
     def now_ms(self) -> int | None:
         """The quorum leader's clock, by which it tells when others caught up."""
-        return next((node.last_caught_up_ms for node in self.nodes if node.node_id == self.leader_id), None)
+        return next(
+            (node.last_caught_up_ms for node in self.nodes if node.node_id == self.leader_id), None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevel:
-    """A feature's finalized level (None: not finalized), and the levels that a broker supports (KIP-584)."""
+    """A feature's finalized level (None: not finalized), and the levels that a broker supports
+    (KIP-584).
+    """
 
     finalized: int | None
     lowest: int
@@ -106,17 +111,22 @@ class GroupMembers:
 class Inspection:
     """`broker_configs`, `features` and `versions` have the brokers that answered.
 
-    `broker_configs` has every key of a broker, `topic_configs` those of TOPIC_KEYS, each with the level that wins.
+    `broker_configs` has every key of a broker, `topic_configs` those of TOPIC_KEYS, each with the
+    level that wins.
     """
 
     broker_configs: Mapping[int, Mapping[str, ConfigValue]] = field(default_factory=dict)
-    cluster_defaults: Mapping[str, ConfigValue] = field(default_factory=dict)  # the dynamic defaults of all brokers
+    cluster_defaults: Mapping[str, ConfigValue] = field(
+        default_factory=dict
+    )  # the dynamic defaults of all brokers
     topic_configs: Mapping[str, Mapping[str, ConfigValue]] = field(default_factory=dict)
     versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
     features: Mapping[int, Mapping[str, FeatureLevel]] = field(default_factory=dict)
     quorum: Quorum | None = None
     reassignments: Mapping[TopicPartition, Reassignment] | None = None
-    eligible_leaders: Mapping[TopicPartition, tuple[int, ...]] | None = None  # KIP-966; only where there are some
+    eligible_leaders: Mapping[TopicPartition, tuple[int, ...]] | None = (
+        None  # KIP-966; only where there are some
+    )
     groups: tuple[GroupMembers, ...] | None = None
     refused: Mapping[str, str] | None = None  # operation -> reason, of the operator's principal
     unanswered: Mapping[str, str] = field(default_factory=dict)  # one of Asked -> why

@@ -1,6 +1,7 @@
 """What a cluster answers and what it is asked to change: the words of the `ClusterAdmin` protocol.
 
-ConfigChange(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, ConfigOperation.SET, "20000000")
+ConfigChange(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, ConfigOperation.SET,
+"20000000")
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from counterpoise.model.cluster import TopicPartition
 
 Subject = TypeVar("Subject")
 
-# The keys of replication throttles (KIP-73): rates of brokers, in bytes per second, and lists of topics.
+# The keys of replication throttles (KIP-73): rates of brokers, in bytes per second, and lists of
+# topics.
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -44,7 +46,10 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition as metadata shows it. While a reassignment runs, `replicas` is the union of old and new."""
+    """A partition as metadata shows it.
+
+    While a reassignment runs, `replicas` is the union of old and new.
+    """
 
     partition: int
     leader: int | None
@@ -71,7 +76,9 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replica set it ends at; Kafka lists the union target-first, so the order is the target's."""
+        """The replica set it ends at; Kafka lists the union target-first, so the order is the
+        target's.
+        """
         return tuple(b for b in self.replicas if b not in self.removing)
 
 
@@ -80,17 +87,21 @@ class LogDirDescription:
     broker_id: int
     path: str
     error: str | None
-    total_bytes: int | None  # of the file system (KIP-827); two dirs on one file system tell the same
+    total_bytes: (
+        int | None
+    )  # of the file system (KIP-827); two dirs on one file system tell the same
     usable_bytes: int | None
     sizes: Mapping[TopicPartition, int] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersion:
-    """What a broker speaks, as it tells itself (ApiVersions): two brokers of one release and configuration are equal.
+    """What a broker speaks, as it tells itself (ApiVersions): two brokers of one release and
+    configuration are equal.
 
-    `api_ranges` is a short digest of its sorted (api key, lowest version, highest version) table; `metadata_version`
-    the finalized level of the feature `metadata.version` (KIP-584) as this broker knows it, None before KRaft.
+    `api_ranges` is a short digest of its sorted (api key, lowest version, highest version) table;
+    `metadata_version` the finalized level of the feature `metadata.version` (KIP-584) as this
+    broker knows it, None before KRaft.
     """
 
     api_ranges: str
@@ -127,12 +138,17 @@ class ConfigResource:
         return self.type is ConfigResourceType.BROKER
 
 
-EVERY_BROKER: Final = ConfigResource(ConfigResourceType.BROKER, "")  # their dynamic default; never written
+EVERY_BROKER: Final = ConfigResource(
+    ConfigResourceType.BROKER, ""
+)  # their dynamic default; never written
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A value with its level. A key that a resource does not tell at all is absent from the answer."""
+    """A value with its level.
+
+    A key that a resource does not tell at all is absent from the answer.
+    """
 
     value: str | None
     source: ConfigSource
@@ -157,7 +173,9 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class CallResults(Generic[Subject]):
-    """What a changing call did to each of its subjects: `errors` has those that were refused, with the reason."""
+    """What a changing call did to each of its subjects: `errors` has those that were refused, with
+    the reason.
+    """
 
     accepted: tuple[Subject, ...]
     errors: Mapping[Subject, str]

@@ -1,9 +1,10 @@
-"""What a cluster takes in, how fast it grows, when its disks are full: found by `analysis`, drawn by `reporting`.
+"""What a cluster takes in, how fast it grows, when its disks are full: found by `analysis`, drawn
+by `reporting`.
 
     load.bytes_in.p95, load.hot_topics[0].share, load.disks[0].days_left
 
-Rates are bytes per second. None is "not known", never zero. Percentiles are weighed by time: each rate is a mean over
-the time since the snapshot before, and counts for as long as that.
+Rates are bytes per second. None is "not known", never zero. Percentiles are weighed by time: each
+rate is a mean over the time since the snapshot before, and counts for as long as that.
 """
 
 from dataclasses import dataclass
@@ -107,9 +108,10 @@ class DiskForecast:
     def in_words(self) -> str:
         """`full in 12 days`, `not within a year`, `shrinking`, `not known`."""
         if self.days_left is None:
-            return {Outlook.NOT_WITHIN_A_YEAR: "not within a year", Outlook.SHRINKING: "shrinking"}.get(
-                self.outlook, "not known"
-            )
+            return {
+                Outlook.NOT_WITHIN_A_YEAR: "not within a year",
+                Outlook.SHRINKING: "shrinking",
+            }.get(self.outlook, "not known")
         if self.days_left < 1:
             return "full now" if not self.usable_bytes else "full within a day"
         whole = int(self.days_left)
@@ -123,15 +125,20 @@ class ClusterLoad:
     cluster: str
     snapshot_id: str
     observed_at: datetime  # UTC, of the latest snapshot
-    since: datetime  # of the first one that is of the same cluster; what was before a rebuild is left out
+    # of the first one that is of the same cluster; what was before a rebuild is left out
+    since: datetime
     snapshot_count: int
     bytes_in: Rates  # from producers, over all brokers
     replicated_in: Rates  # fetched by followers, over all brokers
     bytes_in_trace: Trace
-    leaders: Evenness | None  # of bytes in now, over the live brokers; None where the rate of one is not known
+    leaders: (
+        Evenness | None
+    )  # of bytes in now, over the live brokers; None where the rate of one is not known
     followers: Evenness | None
     brokers: tuple[BrokerTraffic, ...]  # every registered broker, by id
-    unknown: tuple[tuple[str, int], ...]  # why rates of partitions are not known now, and of how many; most first
+    unknown: tuple[
+        tuple[str, int], ...
+    ]  # why rates of partitions are not known now, and of how many; most first
     hot_partitions: tuple[HotPartition, ...]  # hottest first, only the first ones
     hot_topics: tuple[HotTopic, ...]
     held_bytes: int | None  # over all log dirs

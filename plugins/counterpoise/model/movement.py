@@ -1,4 +1,5 @@
-"""What a plan costs while it runs: the busiest link, money between racks, coordinators, and rates that can never do.
+"""What a plan costs while it runs: the busiest link, money between racks, coordinators, and rates
+that can never do.
 
     busiest_link_bytes(plan) / rate_bytes_per_second     # seconds that the copying takes at best
     busiest_inflow(plan, at_once=50)                     # what a rate has to be above
@@ -19,12 +20,17 @@ from counterpoise.units import LOWEST_RATE_BYTES_PER_SECOND
 RATE_HEADROOM: Final = 1.25  # a throttle that only equals the inflow never catches up
 SHARE_OF_ROOM: Final = 0.8  # of what a link has left
 
-# Moving one of their partitions moves the coordinator of groups or transactions, and their clients look it up anew.
-COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+# Moving one of their partitions moves the coordinator of groups or transactions, and their clients
+# look it up anew.
+COORDINATOR_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
 
 
 def busiest_link_bytes(plan: RebalancePlan) -> int:
-    """The most bytes that one broker has to send or to receive: with the rate, this gives the expected time."""
+    """The most bytes that one broker has to send or to receive: with the rate, this gives the
+    expected time.
+    """
     sent: Counter[int] = Counter()
     received: Counter[int] = Counter()
     for move in plan.moves:
@@ -36,7 +42,10 @@ def busiest_link_bytes(plan: RebalancePlan) -> int:
 
 
 def cross_rack_bytes(plan: RebalancePlan) -> int:
-    """Bytes copied from one rack to another, which clouds charge for. Brokers without a rack count as one rack."""
+    """Bytes copied from one rack to another, which clouds charge for.
+
+    Brokers without a rack count as one rack.
+    """
     racks = {figure.broker_id: figure.rack for figure in plan.figures}
     return sum(
         move.size_bytes
@@ -53,7 +62,9 @@ def most_at_once(policy: MovementPolicy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """What producers write to the partitions that one broker may send, or receive, at the same time."""
+    """What producers write to the partitions that one broker may send, or receive, at the same
+    time.
+    """
 
     broker_id: int
     sends: bool
@@ -61,11 +72,13 @@ class Inflow:
 
 
 def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | None:
-    """The end of a copy that has most to keep up with, when each broker copies at most `at_once` partitions together.
+    """The end of a copy that has most to keep up with, when each broker copies at most `at_once`
+    partitions together.
 
-    A throttle at or below it may never finish: what is written meanwhile has to be copied as well, by whoever leads the
-    partition and by each replica that is added, one of a partition at a time (KIP-73). Which partitions meet is not
-    known before, so the worst is taken. None where no rate is known or nothing is copied.
+    A throttle at or below it may never finish: what is written meanwhile has to be copied as well,
+    by whoever leads the partition and by each replica that is added, one of a partition at a time
+    (KIP-73). Which partitions meet is not known before, so the worst is taken. None where no rate
+    is known or nothing is copied.
     """
     flows: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
     for move in plan.moves:
@@ -79,7 +92,11 @@ def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | 
         Inflow(broker_id, sends, sum(rates if at_once is None else nlargest(at_once, rates)))
         for (broker_id, sends), rates in flows.items()
     ]
-    return max(together, key=lambda flow: (flow.bytes_per_second, not flow.sends, -flow.broker_id), default=None)
+    return max(
+        together,
+        key=lambda flow: (flow.bytes_per_second, not flow.sends, -flow.broker_id),
+        default=None,
+    )
 
 
 def least_rate(inflow_bytes_per_second: int) -> int:
@@ -89,12 +106,16 @@ def least_rate(inflow_bytes_per_second: int) -> int:
     return math.ceil(wanted / step) * step
 
 
-def rate_with_room(plan: RebalancePlan, link_capacity_bytes_per_second: int, at_once: int | None = None) -> int | None:
-    """80 % of what the busiest broker's link has left, and never too little for what producers write to what moves.
+def rate_with_room(
+    plan: RebalancePlan, link_capacity_bytes_per_second: int, at_once: int | None = None
+) -> int | None:
+    """80 % of what the busiest broker's link has left, and never too little for what producers
+    write to what moves.
 
-    A broker takes in what producers write to the partitions it leads, and, for each replica that it follows with, the
-    mean of all partitions; as a leader it sends that on to the other replicas. What consumers read is not known: the
-    fifth that is kept is for them. None where the plan knows no rates.
+    A broker takes in what producers write to the partitions it leads, and, for each replica that it
+    follows with, the mean of all partitions; as a leader it sends that on to the other replicas.
+    What consumers read is not known: the fifth that is kept is for them. None where the plan knows
+    no rates.
     """
     known = [figure for figure in plan.figures if figure.bytes_in_before is not None]
     partitions = sum(figure.leaders_before for figure in known)

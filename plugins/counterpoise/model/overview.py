@@ -1,4 +1,5 @@
-"""What a person wants to know of a plan, computed once for the page, the terminal, the approval question and JSON.
+"""What a person wants to know of a plan, computed once for the page, the terminal, the approval
+question and JSON.
 
     seen = Overview.of(plan)
     seen.measures["leaders"].after.max_minus_min, seen.over_bytes, seen.reasons[0].bytes
@@ -20,8 +21,8 @@ from counterpoise.model.movement import (
     cross_rack_bytes,
     least_rate,
 )
-from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan, Why
-from counterpoise.model.words import many, some
+from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_rate
 
 Unit = Callable[[float], str]
@@ -29,17 +30,17 @@ Unit = Callable[[float], str]
 MEASURES: Final = ("leaders", "replicas", "bytes", "bytes_in")
 BROKERS_SHOWN: Final = 20
 
-WHY_IN_WORDS: Final[Mapping[Why, str]] = {
-    Why.RACKS: "onto more racks",
-    Why.REPLICAS: "evens replicas",
-    Why.BYTES: "evens bytes",
-    Why.LEADERS: "evens leaders",
-    Why.DRAIN: "empties a broker",
-    Why.REPAIR: "replaces a dead replica",
-    Why.DEMOTE: "takes leadership away",
-    Why.REPLICATION_FACTOR: "changes the replication factor",
-    Why.PREFERRED: "elects the preferred leader",
-    Why.IMPORTED: "as the reassignment says",
+MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.RACKS: "onto more racks",
+    MoveReason.REPLICAS: "evens replicas",
+    MoveReason.BYTES: "evens bytes",
+    MoveReason.LEADERS: "evens leaders",
+    MoveReason.DRAIN: "empties a broker",
+    MoveReason.REPAIR: "replaces a dead replica",
+    MoveReason.DEMOTE: "takes leadership away",
+    MoveReason.REPLICATION_FACTOR: "changes the replication factor",
+    MoveReason.PREFERRED: "elects the preferred leader",
+    MoveReason.IMPORTED: "as the reassignment says",
 }
 
 
@@ -76,7 +77,7 @@ class MeasureSpans:
 class Reason:
     """The moves that serve one measure."""
 
-    why: Why
+    why: MoveReason
     partitions: int
     replicas: int  # copied
     bytes: int  # copied
@@ -107,7 +108,10 @@ class Overview:
     @classmethod
     def of(cls, plan: RebalancePlan) -> "Overview":
         reasons = reasons_of(plan.moves)
-        replicas, copied = sum(reason.replicas for reason in reasons), sum(reason.bytes for reason in reasons)
+        replicas, copied = (
+            sum(reason.replicas for reason in reasons),
+            sum(reason.bytes for reason in reasons),
+        )
         is_whole = plan.left.partitions == 0
         return cls(
             copied_replicas=replicas,
@@ -117,7 +121,9 @@ class Overview:
             over_bytes=_over(copied, plan.lower_bound.bytes) if is_whole else None,
             cross_rack_bytes=cross_rack_bytes(plan),
             busiest_link_bytes=busiest_link_bytes(plan),
-            measures=_measures([f for f in plan.figures if plan.scope.may_touch_broker(f.broker_id)]),
+            measures=_measures(
+                [f for f in plan.figures if plan.scope.may_touch_broker(f.broker_id)]
+            ),
             reasons=reasons,
             coordinators=_coordinators(plan.moves),
         )
@@ -125,7 +131,7 @@ class Overview:
 
 def reasons_of(moves: Iterable[Move]) -> tuple[Reason, ...]:
     """The moves counted by what they serve, most bytes first."""
-    counts: defaultdict[Why, list[int]] = defaultdict(lambda: [0, 0, 0])
+    counts: defaultdict[MoveReason, list[int]] = defaultdict(lambda: [0, 0, 0])
     for move in moves:
         added = len(move.adding)
         row = counts[move.why]
@@ -133,7 +139,9 @@ def reasons_of(moves: Iterable[Move]) -> tuple[Reason, ...]:
         row[1] += added
         row[2] += added * move.size_bytes
     reasons = [Reason(why, *row) for why, row in counts.items()]
-    return tuple(sorted(reasons, key=lambda reason: (-reason.bytes, -reason.partitions, reason.why)))
+    return tuple(
+        sorted(reasons, key=lambda reason: (-reason.bytes, -reason.partitions, reason.why))
+    )
 
 
 def largest_moves(plan: RebalancePlan, most: int) -> tuple[tuple[Move, ...], tuple[Reason, ...]]:
@@ -143,7 +151,9 @@ def largest_moves(plan: RebalancePlan, most: int) -> tuple[tuple[Move, ...], tup
     if len(shown) == len(plan.moves):
         return shown, ()
     named = {(move.topic, move.partition) for move in shown}
-    return shown, reasons_of(move for move in plan.moves if (move.topic, move.partition) not in named)
+    return shown, reasons_of(
+        move for move in plan.moves if (move.topic, move.partition) not in named
+    )
 
 
 def brokers_to_show(
@@ -161,7 +171,9 @@ def brokers_to_show(
             for before, after, best in [values_of(figure, name)]
         )
 
-    chosen = {f.broker_id for f in nsmallest(most, figures, key=lambda f: (-distance(f), f.broker_id))}
+    chosen = {
+        f.broker_id for f in nsmallest(most, figures, key=lambda f: (-distance(f), f.broker_id))
+    }
     return (
         tuple(figure for figure in figures if figure.broker_id in chosen),
         tuple(figure for figure in figures if figure.broker_id not in chosen),
@@ -170,7 +182,9 @@ def brokers_to_show(
 
 def values_of(figure: BrokerFigure, measure: str) -> tuple[int, int, int]:
     """Before, after and best of one of MEASURES; 0 where it is not known."""
-    before, after, best = (getattr(figure, f"{measure}_{when}") for when in ("before", "after", "best"))
+    before, after, best = (
+        getattr(figure, f"{measure}_{when}") for when in ("before", "after", "best")
+    )
     return before or 0, after or 0, best or 0
 
 
@@ -179,8 +193,14 @@ def knows(figures: Sequence[BrokerFigure], measure: str) -> bool:
 
 
 def peak_used_bytes(figure: BrokerFigure) -> int:
-    """The most that its disks may hold on the way: all that it receives is there, and nothing is gone yet."""
-    others = 0 if figure.disk_used_bytes is None else max(0, figure.disk_used_bytes - figure.bytes_before)
+    """The most that its disks may hold on the way: all that it receives is there, and nothing is
+    gone yet.
+    """
+    others = (
+        0
+        if figure.disk_used_bytes is None
+        else max(0, figure.disk_used_bytes - figure.bytes_before)
+    )
     return figure.bytes_peak + others
 
 
@@ -189,8 +209,11 @@ def peak_share(figure: BrokerFigure) -> float | None:
     return peak_used_bytes(figure) / figure.disk_total_bytes if figure.disk_total_bytes else None
 
 
-def rate_warning(plan: RebalancePlan, rate_bytes_per_second: int, at_once: int | None = None) -> str | None:
-    """Why the rate will not do when a broker copies at most `at_once` partitions together; None when it will.
+def rate_warning(
+    plan: RebalancePlan, rate_bytes_per_second: int, at_once: int | None = None
+) -> str | None:
+    """Why the rate will not do when a broker copies at most `at_once` partitions together; None
+    when it will.
 
     What arrives meanwhile has to be copied as well (KIP-73).
     """
@@ -209,13 +232,16 @@ def asked_in_words(plan: RebalancePlan) -> tuple[str, ...]:
     """What the request adds to goal and brokers: scope, replication factor, budget."""
     scope, budget = plan.scope, plan.budget
     words = (
-        ("only topics", some(scope.topics)),
-        ("not topics", some(scope.excluded_topics)),
-        ("only brokers", some(scope.broker_ids)),
-        ("not brokers", some(scope.excluded_broker_ids)),
+        ("only topics", join_ids(scope.topics)),
+        ("not topics", join_ids(scope.excluded_topics)),
+        ("only brokers", join_ids(scope.broker_ids)),
+        ("not brokers", join_ids(scope.excluded_broker_ids)),
         ("replicas per partition:", str(plan.replication_factor or "")),
         ("copying at most", "" if budget.max_bytes is None else format_bytes(budget.max_bytes)),
-        ("changing at most", "" if budget.max_partitions is None else many(budget.max_partitions, "partition")),
+        (
+            "changing at most",
+            "" if budget.max_partitions is None else pluralize(budget.max_partitions, "partition"),
+        ),
     )
     return tuple(f"{what} {value}" for what, value in words if value)
 
@@ -225,15 +251,15 @@ def left_in_words(plan: RebalancePlan) -> str:
     left = plan.left
     if not left.partitions:
         return ""
-    counts = f"{many(left.partitions, 'partition')}, {many(left.replicas, 'replica')}"
+    counts = f"{pluralize(left.partitions, 'partition')}, {pluralize(left.replicas, 'replica')}"
     return f"the budget leaves for a later plan: {counts}, {format_bytes(left.bytes)}"
 
 
 def coordinators_in_words(overview: Overview) -> tuple[str, ...]:
     """One sentence for each topic of coordinators that the plan touches."""
     return tuple(
-        f"{found.topic}: {many(found.changing_leader, 'coordinator')} to another broker (clients look up anew), "
-        f"{many(found.copied, 'partition')} copied"
+        f"{found.topic}: {pluralize(found.changing_leader, 'coordinator')} to another broker (clients look up anew), "
+        f"{pluralize(found.copied, 'partition')} copied"
         for found in overview.coordinators
     )
 
@@ -244,13 +270,17 @@ def span_in_words(span: Span, unit: Unit) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def others_in_words(figures: Sequence[BrokerFigure], units: Mapping[str, Unit]) -> tuple[tuple[str, str], ...]:
+def others_in_words(
+    figures: Sequence[BrokerFigure], units: Mapping[str, Unit]
+) -> tuple[tuple[str, str], ...]:
     """Each known measure, and from where to where the given brokers go in it."""
     found = []
     for name in MEASURES:
         if knows(figures, name):
             rows = [values_of(figure, name) for figure in figures]
-            before, after = (span_in_words(Span.of(row[at] for row in rows), units[name]) for at in (0, 1))
+            before, after = (
+                span_in_words(Span.of(row[at] for row in rows), units[name]) for at in (0, 1)
+            )
             found.append((name, f"{before} → {after}"))
     return tuple(found)
 
@@ -267,9 +297,13 @@ def _measures(figures: Sequence[BrokerFigure]) -> Mapping[str, MeasureSpans]:
             continue
         rows = [values_of(figure, name) for figure in figures]
         most = max((best for *_, best in rows), default=0)
-        meant = [row for row in rows if row[2] or most < 2]  # whoever is best off with none is not meant to have any
+        meant = [
+            row for row in rows if row[2] or most < 2
+        ]  # whoever is best off with none is not meant to have any
         spans[name] = MeasureSpans(
-            before=Span.of(before for before, after, best in rows if before or after or best or most < 2),
+            before=Span.of(
+                before for before, after, best in rows if before or after or best or most < 2
+            ),
             after=Span.of(after for _, after, _ in meant),
             best=Span.of(best for *_, best in meant),
         )

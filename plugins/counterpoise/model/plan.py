@@ -1,11 +1,12 @@
-"""The plan: **what** is to move, and nothing about how or when. Write-once canonical JSON with a fingerprint.
+"""The plan: **what** is to move, and nothing about how or when. Write-once canonical JSON with a
+fingerprint.
 
     plan = RebalancePlan(...)
     text = plan.to_json()                       # byte for byte the same for the same plan
     RebalancePlan.from_json(text).fingerprint   # "sha256:..." over all the rest of the document
 
-Only integers and strings, keys sorted, no time stamps: the same input gives the same bytes. A document whose
-fingerprint does not match its content was edited and is refused.
+Only integers and strings, keys sorted, no time stamps: the same input gives the same bytes. A
+document whose fingerprint does not match its content was edited and is refused.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from counterpoise.model.request import Budget, Goal, Scope
 FORMAT: Final = "counterpoise-plan/2"
 
 
-class Why(StrEnum):
+class MoveReason(StrEnum):
     """The measure that a move serves first."""
 
     RACKS = "racks"  # the partition stands on more racks than before, or is stacked less
@@ -42,7 +43,10 @@ class Why(StrEnum):
 
 @dataclass(frozen=True)
 class Move:
-    """One partition's change. `replicas_after == replicas_before` means: only elect the preferred leader."""
+    """One partition's change.
+
+    `replicas_after == replicas_before` means: only elect the preferred leader.
+    """
 
     topic: str
     partition: int
@@ -52,7 +56,7 @@ class Move:
     leader_before: int  # -1: none
     size_bytes: int  # of one replica
     bytes_in_per_second: int | None = None
-    why: Why = Why.REPLICAS
+    why: MoveReason = MoveReason.REPLICAS
 
     @cached_property
     def topic_partition(self) -> TopicPartition:
@@ -79,8 +83,9 @@ class Move:
 class BrokerFigure:
     """One registered broker before and after the plan, with the best that any plan could give it.
 
-    Bytes-in is what it takes in as a leader; None where the snapshot tells no rates. `bytes_peak` is the most that it
-    may hold on the way, when everything it receives is there and nothing that it gives is gone yet.
+    Bytes-in is what it takes in as a leader; None where the snapshot tells no rates. `bytes_peak`
+    is the most that it may hold on the way, when everything it receives is there and nothing that
+    it gives is gone yet.
     """
 
     broker_id: int
@@ -122,7 +127,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SettingBefore:
-    """A throttle key that was set, at the resource itself, when the snapshot was taken; unset ones have none."""
+    """A throttle key that was set, at the resource itself, when the snapshot was taken; unset ones
+    have none.
+    """
 
     resource: ConfigResource
     key: str
@@ -146,7 +153,8 @@ class RebalancePlan:
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # only of the goal of that name
     left: Left = field(default_factory=Left)
-    # Of the brokers and topics that its copies touch, sorted: what to go back to where there is no ledger.
+    # Of the brokers and topics that its copies touch, sorted: what to go back to where there is no
+    # ledger.
     settings_before: tuple[SettingBefore, ...] = ()
     undoes: str = ""  # the fingerprint of the plan that this one takes back
 
@@ -178,16 +186,21 @@ class RebalancePlan:
         """The document, one move per line so that two plans can be compared with a text tool."""
         content = self._content()
         moves = content.pop("moves")
-        head = [f"  {_canonical(key)}: {_canonical(value)}," for key, value in sorted(content.items())]
+        head = [
+            f"  {_canonical(key)}: {_canonical(value)}," for key, value in sorted(content.items())
+        ]
         rows = ",\n".join(f"    {_canonical(row)}" for row in moves)
         body = f'  "moves": [\n{rows}\n  ]' if moves else '  "moves": []'
-        return "\n".join(["{", f'  "fingerprint": {_canonical(self.fingerprint)},', *head, body, "}", ""])
+        return "\n".join(
+            ["{", f'  "fingerprint": {_canonical(self.fingerprint)},', *head, body, "}", ""]
+        )
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "plan") -> "RebalancePlan":
         """Reads a document back.
 
-        Raises InputError when it is no plan, was cut short, edited after it was made, or made by another version.
+        Raises InputError when it is no plan, was cut short, edited after it was made, or made by
+        another version.
         """
         try:
             document = json.loads(text, parse_constant=_refuse, parse_float=_refuse)
@@ -221,13 +234,19 @@ class RebalancePlan:
             "scope": asdict(self.scope),
             "budget": asdict(self.budget),
             "replication_factor": self.replication_factor,
-            "figures": [{name: getattr(figure, name) for name in BrokerFigure.__slots__} for figure in self.figures],
+            "figures": [
+                {name: getattr(figure, name) for name in BrokerFigure.__slots__}
+                for figure in self.figures
+            ],
             "lower_bound": asdict(self.lower_bound),
             "left": asdict(self.left),
             "reason": self.reason,
             "warnings": list(self.warnings),
             "undoes": self.undoes,
-            "settings_before": [[str(s.resource.type), s.resource.name, s.key, s.value] for s in self.settings_before],
+            "settings_before": [
+                [str(s.resource.type), s.resource.name, s.key, s.value]
+                for s in self.settings_before
+            ],
             "moves": [_move_content(move) for move in self.moves],
         }
 
@@ -255,8 +274,12 @@ class RebalancePlan:
 
 
 def fingerprint_of(content: Mapping[str, Any]) -> str:
-    """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the fingerprint itself)."""
-    canonical = _canonical(content).encode(errors="surrogatepass")  # half a character is an edit, not a crash
+    """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the
+    fingerprint itself).
+    """
+    canonical = _canonical(content).encode(
+        errors="surrogatepass"
+    )  # half a character is an edit, not a crash
     return "sha256:" + hashlib.sha256(canonical).hexdigest()
 
 
@@ -277,7 +300,9 @@ def _refuse(number: str) -> None:
 
 
 def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def _move_content(move: Move) -> dict[str, Any]:
@@ -308,5 +333,5 @@ def _move_from(row: Mapping[str, Any]) -> Move:
         leader_before=row["leader_before"],
         size_bytes=row["size_bytes"],
         bytes_in_per_second=row["bytes_in_per_second"],
-        why=Why(row["why"]),
+        why=MoveReason(row["why"]),
     )

@@ -1,4 +1,5 @@
-"""What a run report shows: plain values that `pipeline` gathers from the ledger, the plan and two snapshots.
+"""What a run report shows: plain values that `pipeline` gathers from the ledger, the plan and two
+snapshots.
 
 RunReport(run=run, plan=plan, approval=approval, before=..., after=..., copied_bytes=..., ...)
 """
@@ -22,7 +23,10 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleKey:
-    """One config key that the run touched; None means "was not set". `after` is as read back from the cluster."""
+    """One config key that the run touched; None means "was not set".
+
+    `after` is as read back from the cluster.
+    """
 
     resource: str  # as people say it: "broker 4", "topic orders"
     key: str
@@ -38,7 +42,10 @@ class ThrottleKey:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Everything that a run report says. `after` is empty when the cluster could not be looked at afterwards."""
+    """Everything that a run report says.
+
+    `after` is empty when the cluster could not be looked at afterwards.
+    """
 
     run: Run
     plan: RebalancePlan

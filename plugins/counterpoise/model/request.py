@@ -32,7 +32,10 @@ PLANNED_GOALS: Final = tuple(goal for goal in Goal if goal is not Goal.IMPORTED)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a plan may touch. Empty includes mean everything; what is excluded is excluded from those."""
+    """What a plan may touch.
+
+    Empty includes mean everything; what is excluded is excluded from those.
+    """
 
     topics: tuple[str, ...] = ()  # patterns
     excluded_topics: tuple[str, ...] = ()  # patterns
@@ -40,12 +43,22 @@ class Scope:
     excluded_broker_ids: tuple[int, ...] = ()
 
     def may_touch_broker(self, broker_id: int) -> bool:
-        return (not self.broker_ids or broker_id in self.broker_ids) and broker_id not in self.excluded_broker_ids
+        return (
+            not self.broker_ids or broker_id in self.broker_ids
+        ) and broker_id not in self.excluded_broker_ids
 
-    def topics_in(self, topics: Iterable[str], policy: BalancePolicy | None = None) -> frozenset[str]:
-        """Those of the topics that the scope includes and that the policy, if one is given, does not exclude."""
+    def topics_in(
+        self, topics: Iterable[str], policy: BalancePolicy | None = None
+    ) -> frozenset[str]:
+        """Those of the topics that the scope includes and that the policy, if one is given, does
+        not exclude.
+        """
         topics = frozenset(topics)
-        excluded = self.excluded_topics if policy is None else (*policy.excluded_topics, *self.excluded_topics)
+        excluded = (
+            self.excluded_topics
+            if policy is None
+            else (*policy.excluded_topics, *self.excluded_topics)
+        )
         return matching(self.topics or ("*",), topics) - matching(excluded, topics)
 
 

@@ -2,8 +2,9 @@
 
     pa.table(columns, schema=BROKER_BALANCE)
 
-Each table of results has `cluster`, `snapshot_id` and `observed_at`. Rates are bytes per second, means over the time
-since the snapshot before. A null means "not known", never zero. Columns are only ever added, and then they may be null.
+Each table of results has `cluster`, `snapshot_id` and `observed_at`. Rates are bytes per second,
+means over the time since the snapshot before. A null means "not known", never zero. Columns are
+only ever added, and then they may be null.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,9 @@ BROKER_BALANCE: Final = pa.schema(
         pa.field("is_fenced", pa.bool_(), nullable=False),
         pa.field("leaders", pa.int64(), nullable=False),
         pa.field("preferred_leaders", pa.int64(), nullable=False),  # partitions that name it first
-        pa.field("leaders_not_preferred", pa.int64(), nullable=False),  # it leads, though another one is named first
+        pa.field(
+            "leaders_not_preferred", pa.int64(), nullable=False
+        ),  # it leads, though another one is named first
         pa.field("replicas", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
     ]
@@ -42,15 +45,18 @@ TOPIC_BALANCE: Final = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition_count", pa.int64(), nullable=False),
         pa.field("most_leaders", pa.int64(), nullable=False),  # on one broker
-        pa.field("fewest_leaders", pa.int64(), nullable=False),  # over all live brokers, idle ones included
+        pa.field(
+            "fewest_leaders", pa.int64(), nullable=False
+        ),  # over all live brokers, idle ones included
         pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy of the topic
     ]
 )
 
-# One row per partition of the same topic (by its id) whose leader or leader epoch is another one than in the snapshot
-# before. `kind`: failover (the old leader is dead, or out of sync), preferred_election (the first replica leads again),
-# reassignment (the old leader holds no replica any more), lost (nobody leads now), found (nobody led before),
-# returned (the same leader, in a later epoch: it changed and came back between the two), other.
+# One row per partition of the same topic (by its id) whose leader or leader epoch is another one
+# than in the snapshot before. `kind`: failover (the old leader is dead, or out of sync),
+# preferred_election (the first replica leads again), reassignment (the old leader holds no replica
+# any more), lost (nobody leads now), found (nobody led before), returned (the same leader, in a
+# later epoch: it changed and came back between the two), other.
 LEADER_CHANGES: Final = pa.schema(
     [
         *_KEYS,
@@ -58,7 +64,9 @@ LEADER_CHANGES: Final = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("leader_before", pa.int32()),
         pa.field("leader", pa.int32()),
-        pa.field("leader_epochs", pa.int32()),  # that passed; more than 1: it changed more often than we saw
+        pa.field(
+            "leader_epochs", pa.int32()
+        ),  # that passed; more than 1: it changed more often than we saw
         pa.field("kind", pa.string(), nullable=False),
     ]
 )
@@ -72,8 +80,9 @@ LEADER_CHANGE_KINDS: Final = (
     "other",
 )
 
-# One row per snapshot: what became of the cluster since the snapshot before. The counts that compare are 0 where there
-# is none before it, or where it is of another cluster of the same name (its cluster id differs: `is_rebuilt`).
+# One row per snapshot: what became of the cluster since the snapshot before. The counts that
+# compare are 0 where there is none before it, or where it is of another cluster of the same name
+# (its cluster id differs: `is_rebuilt`).
 SNAPSHOT_CHANGES: Final = pa.schema(
     [
         *_KEYS,
@@ -85,23 +94,30 @@ SNAPSHOT_CHANGES: Final = pa.schema(
         pa.field("offline_partitions", pa.int64(), nullable=False),
         pa.field("under_replicated_partitions", pa.int64(), nullable=False),
         pa.field("reassigning_partitions", pa.int64(), nullable=False),
-        pa.field("leaders_changed", pa.int64(), nullable=False),  # rows of LEADER_CHANGES but for `returned`
+        pa.field(
+            "leaders_changed", pa.int64(), nullable=False
+        ),  # rows of LEADER_CHANGES but for `returned`
         pa.field("failovers", pa.int64(), nullable=False),
         pa.field("preferred_elections", pa.int64(), nullable=False),
         pa.field("leader_epochs", pa.int64(), nullable=False),  # that passed, over all partitions
-        pa.field("replica_sets_changed", pa.int64(), nullable=False),  # partitions with other replicas, in any order
+        pa.field(
+            "replica_sets_changed", pa.int64(), nullable=False
+        ),  # partitions with other replicas, in any order
         pa.field("topics_created", pa.int64(), nullable=False),
         pa.field("topics_deleted", pa.int64(), nullable=False),
-        pa.field("topics_recreated", pa.int64(), nullable=False),  # the same name with another topic id
+        pa.field(
+            "topics_recreated", pa.int64(), nullable=False
+        ),  # the same name with another topic id
     ]
 )
 
 # -- of the job partition_load
 
-# One row per snapshot and partition. `how` says where bytes_in_per_second comes from: records (their number times the
-# average size of those kept), growth (of a log of which nothing was deleted), at_least (a compacted log: no less than
-# this); or why it is null: first, rebuilt, recreated, reset (the log became shorter), gap (more than a day since the
-# snapshot before, or its clock is not before ours), unknown (an offset, a size or a topic id is missing).
+# One row per snapshot and partition. `how` says where bytes_in_per_second comes from: records
+# (their number times the average size of those kept), growth (of a log of which nothing was
+# deleted), at_least (a compacted log: no less than this); or why it is null: first, rebuilt,
+# recreated, reset (the log became shorter), gap (more than a day since the snapshot before, or its
+# clock is not before ours), unknown (an offset, a size or a topic id is missing).
 PARTITION_LOAD: Final = pa.schema(
     [
         *_KEYS,
@@ -110,7 +126,9 @@ PARTITION_LOAD: Final = pa.schema(
         pa.field("leader", pa.int32()),
         pa.field("seconds", pa.float64()),  # since the snapshot before
         pa.field("bytes_in_per_second", pa.int64()),
-        pa.field("growth_bytes_per_second", pa.int64()),  # of the leader's copy; null when another broker led before
+        pa.field(
+            "growth_bytes_per_second", pa.int64()
+        ),  # of the leader's copy; null when another broker led before
         pa.field("size_bytes", pa.int64()),
         pa.field("how", pa.string(), nullable=False),
     ]
@@ -123,7 +141,9 @@ BROKER_LOAD: Final = pa.schema(
         pa.field("broker_id", pa.int32(), nullable=False),
         pa.field("leader_bytes_in_per_second", pa.int64()),  # from producers, as leader
         pa.field("follower_bytes_in_per_second", pa.int64()),  # fetched from leaders, as follower
-        pa.field("rates_known", pa.int64(), nullable=False),  # partitions that it leads whose rate is known
+        pa.field(
+            "rates_known", pa.int64(), nullable=False
+        ),  # partitions that it leads whose rate is known
         pa.field("rates_unknown", pa.int64(), nullable=False),
     ]
 )
@@ -194,6 +214,7 @@ def _joined(*schemas: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-# One row per snapshot and registered broker, ordered by time and broker id: BROKER_BALANCE, beside it BROKER_LOAD of
-# the same broker, and SNAPSHOT_CHANGES of the snapshot, the same in all of its rows.
+# One row per snapshot and registered broker, ordered by time and broker id: BROKER_BALANCE, beside
+# it BROKER_LOAD of the same broker, and SNAPSHOT_CHANGES of the snapshot, the same in all of its
+# rows.
 SERIES: Final = _joined(BROKER_BALANCE, BROKER_LOAD, SNAPSHOT_CHANGES)

@@ -27,12 +27,16 @@ class RunState(StrEnum):
     SUPERSEDED = "superseded"
 
 
-UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})  # may have changed the cluster
-ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})  # was under way; may still owe a key
+UNDER_WAY_STATES: Final = frozenset(
+    {RunState.RUNNING, RunState.SETTLING}
+)  # may have changed the cluster
+ENDED_STATES: Final = frozenset(
+    {RunState.DONE, RunState.HALTED}
+)  # was under way; may still owe a key
 OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED}) | UNDER_WAY_STATES
 
-# A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left behind. One
-# that has ended settles once more when a move of its own comes late.
+# A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left
+# behind. One that has ended settles once more when a move of its own comes late.
 TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.PROPOSED: frozenset({RunState.APPROVED, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
@@ -44,7 +48,9 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.SUPERSEDED: frozenset(),
 }
 
-STEP_SECONDS: Final = 30  # how long a step lock lasts; longer than any one call to the cluster may take
+STEP_SECONDS: Final = (
+    30  # how long a step lock lasts; longer than any one call to the cluster may take
+)
 
 
 @dataclass(frozen=True, slots=True)

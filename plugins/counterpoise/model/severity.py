@@ -9,7 +9,10 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad. `unknown` is neither well nor ill: what a rule needs could not be read; never shown as fine."""
+    """How bad.
+
+    `unknown` is neither well nor ill: what a rule needs could not be read; never shown as fine.
+    """
 
     UNKNOWN = "unknown"
     INFO = "info"
@@ -24,7 +27,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A team's word that it knows of a finding. After `until` (or without a reason) it waives nothing."""
+    """A team's word that it knows of a finding.
+
+    After `until` (or without a reason) it waives nothing.
+    """
 
     rule: str
     reason: str

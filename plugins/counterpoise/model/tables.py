@@ -2,8 +2,9 @@
 
     pa.table(columns, schema=PARTITIONS)
 
-Sizes are bytes of one replica, rates bytes per second, times UTC. A null means "not known", never zero.
-`SCHEMA_VERSION` grows when a column or a table is added; columns are never renamed or given another meaning.
+Sizes are bytes of one replica, rates bytes per second, times UTC. A null means "not known", never
+zero. `SCHEMA_VERSION` grows when a column or a table is added; columns are never renamed or given
+another meaning.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ BROKERS: Final = pa.schema(
         pa.field("port", pa.int32()),
         pa.field("rack", pa.string()),
         pa.field("is_fenced", pa.bool_(), nullable=False),  # registered, but not live
-        pa.field("disk_total_bytes", pa.int64()),  # over its log dirs (KIP-827); dirs on one file system count once
+        pa.field(
+            "disk_total_bytes", pa.int64()
+        ),  # over its log dirs (KIP-827); dirs on one file system count once
         pa.field("disk_usable_bytes", pa.int64()),
     ]
 )
@@ -41,7 +44,8 @@ TOPICS: Final = pa.schema(
     ]
 )
 
-# The columns of TOPICS that are topic configs, by Kafka's names: as they are in force, whatever level sets them.
+# The columns of TOPICS that are topic configs, by Kafka's names: as they are in force, whatever
+# level sets them.
 TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "min_insync_replicas": "min.insync.replicas",
     "cleanup_policy": "cleanup.policy",
@@ -55,9 +59,13 @@ PARTITIONS: Final = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("leader", pa.int32()),  # null: no leader
         pa.field("leader_epoch", pa.int32()),
-        pa.field("replicas", _BROKER_IDS, nullable=False),  # ordered; the first is the preferred leader
+        pa.field(
+            "replicas", _BROKER_IDS, nullable=False
+        ),  # ordered; the first is the preferred leader
         pa.field("isr", _BROKER_IDS),
-        pa.field("adding_replicas", _BROKER_IDS, nullable=False),  # of a reassignment under way, else empty
+        pa.field(
+            "adding_replicas", _BROKER_IDS, nullable=False
+        ),  # of a reassignment under way, else empty
         pa.field("removing_replicas", _BROKER_IDS, nullable=False),
         pa.field("size_bytes", pa.int64()),  # of the leader's copy, else of the largest copy
         pa.field("bytes_in_per_second", pa.int64()),
@@ -84,20 +92,29 @@ LOG_DIRS: Final = pa.schema(
     [
         pa.field("broker_id", pa.int32(), nullable=False),
         pa.field("log_dir", pa.string(), nullable=False),  # its path on the broker
-        pa.field("total_bytes", pa.int64()),  # of its file system (KIP-827: brokers from 3.3 on tell)
+        pa.field(
+            "total_bytes", pa.int64()
+        ),  # of its file system (KIP-827: brokers from 3.3 on tell)
         pa.field("usable_bytes", pa.int64()),
-        pa.field("error", pa.string()),  # null: online; a dir that is offline tells no sizes and takes no replicas
+        pa.field(
+            "error", pa.string()
+        ),  # null: online; a dir that is offline tells no sizes and takes no replicas
         pa.field("held_bytes", pa.int64()),  # of the copies in it, also of partitions that are gone
     ]
 )
 
-# Keys of replication throttles (KIP-73) that are set at the resource itself (DYNAMIC_TOPIC, DYNAMIC_BROKER).
+# Keys of replication throttles (KIP-73) that are set at the resource itself (DYNAMIC_TOPIC,
+# DYNAMIC_BROKER).
 THROTTLES: Final = pa.schema(
     [
         pa.field("resource_type", pa.string(), nullable=False),  # topic or broker
-        pa.field("resource_name", pa.string(), nullable=False),  # a topic, or a broker id in decimal
+        pa.field(
+            "resource_name", pa.string(), nullable=False
+        ),  # a topic, or a broker id in decimal
         pa.field("key", pa.string(), nullable=False),
-        pa.field("value", pa.string(), nullable=False),  # as it is written; a list may be set and empty
+        pa.field(
+            "value", pa.string(), nullable=False
+        ),  # as it is written; a list may be set and empty
     ]
 )
 
@@ -105,7 +122,9 @@ LISTENERS: Final = pa.schema(
     [
         pa.field("broker_id", pa.int32(), nullable=False),
         pa.field("security_protocol", pa.string(), nullable=False),
-        pa.field("host", pa.string(), nullable=False),  # as advertised to clients that came the way we did
+        pa.field(
+            "host", pa.string(), nullable=False
+        ),  # as advertised to clients that came the way we did
         pa.field("port", pa.int32(), nullable=False),
     ]
 )
@@ -153,5 +172,6 @@ SNAPSHOT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "throttles": THROTTLES,
 }
 
-# The schema version that brought a table; the others were there from the first. Snapshots before it are read without.
+# The schema version that brought a table; the others were there from the first. Snapshots before it
+# are read without.
 TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2, "throttles": 3}

@@ -1,4 +1,5 @@
-"""The walk that every client takes, from a bootstrap address to the brokers: what each step said, and how long it took.
+"""The walk that every client takes, from a bootstrap address to the brokers: what each step said,
+and how long it took.
 
     walk.answered_by                  # the first bootstrap address that led to the cluster; None: none did
     walk.advertised[3].failed_step    # where a client that was sent to broker 3 stops; None: it gets through
@@ -57,7 +58,9 @@ class MetadataAnswer:
 
     cluster_id: str
     brokers: tuple[BrokerDescription, ...]  # the live ones, as this broker sees them; by id
-    partitions: Mapping[TopicPartition, PartitionDescription] = field(default_factory=dict)  # of the topics asked for
+    partitions: Mapping[TopicPartition, PartitionDescription] = field(
+        default_factory=dict
+    )  # of the topics asked for
 
     @property
     def broker_ids(self) -> frozenset[int]:
@@ -73,7 +76,9 @@ class EndpointWalk:
     ips: tuple[str, ...] = ()  # that the name resolved to
     certificate: Certificate | None = None
     told: MetadataAnswer | None = None
-    is_expected_broker: bool | None = None  # of an advertised endpoint; None: not known, or nobody was expected
+    is_expected_broker: bool | None = (
+        None  # of an advertised endpoint; None: not known, or nobody was expected
+    )
     actual_broker_id: int | None = None  # where it is another one, and says which
 
     @property
@@ -98,7 +103,9 @@ class EndpointWalk:
     @property
     def actual_broker(self) -> str:
         """Who answers where another broker was expected: `broker 4`, or `another broker`."""
-        return "another broker" if self.actual_broker_id is None else f"broker {self.actual_broker_id}"
+        return (
+            "another broker" if self.actual_broker_id is None else f"broker {self.actual_broker_id}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,11 @@ class Walk:
 
     def told_of(self, cluster_id: str | None) -> tuple[tuple[str, MetadataAnswer], ...]:
         """What each end of that cluster told, with its address."""
-        return tuple((one.address, one.told) for one in self.ends if one.told and one.told.cluster_id == cluster_id)
+        return tuple(
+            (one.address, one.told)
+            for one in self.ends
+            if one.told and one.told.cluster_id == cluster_id
+        )
 
     @property
     def certificates(self) -> Mapping[Certificate, tuple[str, ...]]:
@@ -147,7 +158,9 @@ class Walk:
 class ClusterSight:
     """What the address that answered tells of the whole cluster."""
 
-    brokers: tuple[BrokerDescription, ...]  # registered, by id; brokers before 4.0 leave the fenced ones out
+    brokers: tuple[
+        BrokerDescription, ...
+    ]  # registered, by id; brokers before 4.0 leave the fenced ones out
     topics: tuple[TopicDescription, ...]  # all, by name
     controller_id: int | None = None  # the leader of the metadata quorum
     not_told: tuple[str, ...] = ()  # what could not be asked, with the reason
@@ -155,7 +168,9 @@ class ClusterSight:
     @property
     def leaders(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """By broker, live ones that lead nothing included."""
-        found: dict[int, list[TopicPartition]] = {b.broker_id: [] for b in self.brokers if not b.is_fenced}
+        found: dict[int, list[TopicPartition]] = {
+            b.broker_id: [] for b in self.brokers if not b.is_fenced
+        }
         for topic in self.topics:
             for p in topic.partitions:
                 if p.leader is not None:
@@ -170,6 +185,10 @@ class LeaderChange:
     topic_partition: TopicPartition
     before: int | None
     after: int | None  # None: nobody leads it now
-    was_in_sync: bool  # whether the new one was in the ISR while the old one led; None leads nothing: False
+    was_in_sync: (
+        bool  # whether the new one was in the ISR while the old one led; None leads nothing: False
+    )
     seconds: float  # since the last look that had the old leader
-    silent_seconds: float | None = None  # since the old leader's broker last answered; None: it answers
+    silent_seconds: float | None = (
+        None  # since the old leader's broker last answered; None: it answers
+    )

@@ -11,21 +11,23 @@ Pure; what comes from clusters is escaped where it is shown.
 from collections.abc import Sequence
 from typing import Final
 
-MOST_IDS: Final = 12
-MOST_NAMES: Final = 5
+MAX_IDS: Final = 12
+MAX_NAMES: Final = 5
 
 
-def some(ids: Sequence[object]) -> str:
+def join_ids(ids: Sequence[object]) -> str:
     """`1, 2, 3`, cut after the first twelve."""
-    return _first(ids, MOST_IDS, len(ids))
+    return _first(ids, MAX_IDS, len(ids))
 
 
-def few(names: Sequence[object], count: int | None = None) -> str:
-    """`orders-0, orders-1`, cut after the first five; `count` is their number where only the first are given."""
-    return _first(names, MOST_NAMES, len(names) if count is None else count)
+def join_names(names: Sequence[object], count: int | None = None) -> str:
+    """`orders-0, orders-1`, cut after the first five; `count` is their number where only the first
+    are given.
+    """
+    return _first(names, MAX_NAMES, len(names) if count is None else count)
 
 
-def many(count: int, one: str, more: str = "") -> str:
+def pluralize(count: int, one: str, more: str = "") -> str:
     """`1 partition`, `2,000 partitions`; `more` where an s alone does not make the plural."""
     return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 

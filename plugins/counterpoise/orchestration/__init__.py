@@ -1,1 +1,4 @@
-"""Airflow glue: connections, the approval, the stepping operator. The Dags in `dags/` are made of these."""
+"""Airflow glue: connections, the approval, the stepping operator.
+
+The Dags in `dags/` are made of these.
+"""

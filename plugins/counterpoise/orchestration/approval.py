@@ -5,8 +5,9 @@
 
 The second asks another person, and only where the plan needs two; otherwise it is done at once.
 
-The ledger's row is what counts: `execute` asks it, not Airflow. Silence is a no. An answer that cannot be used (a rate
-without a unit) fails the task with the reason and grants nothing; clearing the task asks again.
+The ledger's row is what counts: `execute` asks it, not Airflow. Silence is a no. An answer that
+cannot be used (a rate without a unit) fails the task with the reason and grants nothing; clearing
+the task asks again.
 
 Limits: never inside a mapped task group, where Airflow does not stop what follows a reject.
 """
@@ -20,7 +21,7 @@ from airflow.sdk import Param
 
 from counterpoise.model.approval import Decision
 from counterpoise.orchestration.handover import planned_run
-from counterpoise.orchestration.site import airflow_site
+from counterpoise.orchestration.installation import airflow_installation
 
 NOBODY = "nobody"  # answered: silence decided
 
@@ -36,9 +37,12 @@ class Answer:
 
 
 class RecordedApproval(ApprovalOperator):
-    """Asks with the plan's summary, lets the policy's approvers answer, and records the decision in the ledger."""
+    """Asks with the plan's summary, lets the policy's approvers answer, and records the decision in
+    the ledger.
+    """
 
-    # Subject and body hold names from the cluster. They are set at run time and must never pass through Jinja.
+    # Subject and body hold names from the cluster. They are set at run time and must never pass
+    # through Jinja.
     template_fields = ()
 
     def __init__(self, *, is_second: bool = False, **arguments: Any) -> None:
@@ -50,19 +54,26 @@ class RecordedApproval(ApprovalOperator):
                 title="Rate",
                 description="The most that any broker may copy, with its unit: 20MB/s",
             ),
-            "reason": Param("", type="string", title="Reason", description="Why, for those who ask later"),
+            "reason": Param(
+                "", type="string", title="Reason", description="Why, for those who ask later"
+            ),
         }
         super().__init__(subject="Rebalance", body="", defaults=self.REJECT, **arguments)
         self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
-        """Ask; the task then waits in `awaiting_input` and holds no worker. Without a question it is done."""
+        """Ask; the task then waits in `awaiting_input` and holds no worker.
+
+        Without a question it is done.
+        """
         from counterpoise import pipeline
 
         run = planned_run(context["ti"])
-        with airflow_site() as site:
-            ask = pipeline.second_approval_question if self.is_second else pipeline.approval_question
-            question = ask(site, run["run_id"])
+        with airflow_installation() as installation:
+            ask = (
+                pipeline.second_approval_question if self.is_second else pipeline.approval_question
+            )
+            question = ask(installation, run["run_id"])
         if question is None:
             self.log.info("No other person has to approve this plan")
             return None
@@ -79,9 +90,9 @@ class RecordedApproval(ApprovalOperator):
 
         run = planned_run(context["ti"])
         answer = read_answer(event)
-        with airflow_site() as site:
+        with airflow_installation() as installation:
             controls.record_decision(
-                site,
+                installation,
                 run["run_id"],
                 run["fingerprint"],
                 decision=answer.decision,
@@ -90,19 +101,30 @@ class RecordedApproval(ApprovalOperator):
                 rate=answer.rate,
                 must_be_another=self.is_second,
             )
-        self.log.info("%s by %s: %s", answer.decision, answer.by, answer.reason or "no reason given")
+        self.log.info(
+            "%s by %s: %s", answer.decision, answer.by, answer.reason or "no reason given"
+        )
         context["ti"].xcom_push(
             key="decision",
-            value={"decision": str(answer.decision), "by": answer.by, "rate": answer.rate, "reason": answer.reason},
+            value={
+                "decision": str(answer.decision),
+                "by": answer.by,
+                "rate": answer.rate,
+                "reason": answer.reason,
+            },
         )
-        # The form was checked by `record_decision`, more strictly than Airflow would; a complaint of Airflow's about
-        # it, after the record, would only make the two disagree.
+        # The form was checked by `record_decision`, more strictly than Airflow would; a complaint
+        # of Airflow's about it, after the record, would only make the two disagree.
         option = self.APPROVE if answer.decision is Decision.GRANTED else self.REJECT
-        return super().execute_complete(context, {**event, "chosen_options": [option], "params_input": None})
+        return super().execute_complete(
+            context, {**event, "chosen_options": [option], "params_input": None}
+        )
 
 
 def read_answer(event: Mapping[str, Any]) -> Answer:
-    """The event with which Airflow resumes the task: a person's answer, or the default when time was up."""
+    """The event with which Airflow resumes the task: a person's answer, or the default when time
+    was up.
+    """
     params = event.get("params_input") or {}
     user = event.get("responded_by_user")
     reason = str(params.get("reason") or "").strip()

@@ -1,9 +1,10 @@
-"""The form with which a person starts `kafka_rebalance`: one field for each thing that can be asked for.
+"""The form with which a person starts `kafka_rebalance`: one field for each thing that can be asked
+for.
 
     @dag(params=rebalance_form())
 
-The fields are those of `model/wish.py`, which checks them again on arrival. An empty field leaves the choice to the
-cluster's policy, or means everything.
+The fields are those of `model/rebalance_request.py`, which checks them again on arrival. An empty
+field leaves the choice to the cluster's policy, or means everything.
 """
 
 from typing import Any, Final
@@ -26,7 +27,9 @@ _GOALS: Final = {
 
 def _broker_ids(title: str, description: str) -> Param:
     items = {"type": "integer", "minimum": 0}
-    return Param([], type="array", items=items, title=title, description=f"{description}; like [7, 8]")
+    return Param(
+        [], type="array", items=items, title=title, description=f"{description}; like [7, 8]"
+    )
 
 
 def _topics(title: str, description: str) -> Param:
@@ -42,15 +45,27 @@ def rebalance_form() -> dict[str, Any]:
     """The fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
         "goal": Param(
-            "rebalance", type="string", enum=[str(goal) for goal in PLANNED_GOALS], values_display=_GOALS, title="Goal"
+            "rebalance",
+            type="string",
+            enum=[str(goal) for goal in PLANNED_GOALS],
+            values_display=_GOALS,
+            title="Goal",
         ),
-        "broker_ids": _broker_ids("Brokers", "those to add, to remove or to demote; empty for all other goals"),
+        "broker_ids": _broker_ids(
+            "Brokers", "those to add, to remove or to demote; empty for all other goals"
+        ),
         "topics": _topics("Only these topics", "all if empty"),
-        "excluded_topics": _topics("Not these topics", "left alone, besides those that the policy excludes"),
-        "only_broker_ids": _broker_ids("Only these brokers", "give, take and change what they lead; all if empty"),
+        "excluded_topics": _topics(
+            "Not these topics", "left alone, besides those that the policy excludes"
+        ),
+        "only_broker_ids": _broker_ids(
+            "Only these brokers", "give, take and change what they lead; all if empty"
+        ),
         "excluded_broker_ids": _broker_ids("Not these brokers", "left alone"),
         "replication_factor": _whole(
-            "Replication factor", "of the goal of that name: how many replicas each partition shall have", minimum=1
+            "Replication factor",
+            "of the goal of that name: how many replicas each partition shall have",
+            minimum=1,
         ),
         "max_bytes": Param(
             None,

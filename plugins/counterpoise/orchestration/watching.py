@@ -1,4 +1,5 @@
-"""One watch of one cluster, told in the task's log: what was put in order, and what a person has to look at.
+"""One watch of one cluster, told in the task's log: what was put in order, and what a person has to
+look at.
 
 found = watch_cluster(site, "orders-eu")  # {"cluster": "orders-eu", "found": "1 foreign throttle"}
 """
@@ -7,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from counterpoise.installation import Site
+    from counterpoise.installation import Installation
 
 _LOGGER = logging.getLogger(__name__)
 _DONE: Final = {
@@ -21,14 +22,16 @@ _TO_LOOK_AT: Final = {
 }
 
 
-def watch_cluster(site: "Site", cluster: str) -> dict[str, str]:
-    """Looks after a cluster and logs each thing that was found; the summary. Raises what makes a watch impossible.
+def watch_cluster(installation: "Installation", cluster: str) -> dict[str, str]:
+    """Looks after a cluster and logs each thing that was found; the summary. Raises what makes a
+    watch impossible.
 
-    What is left for a person is a warning and no failure: it would be the same at every watch until somebody has time.
+    What is left for a person is a warning and no failure: it would be the same at every watch until
+    somebody has time.
     """
     from counterpoise import pipeline
 
-    report = pipeline.watch_throttles(site, cluster, _LOGGER.info)
+    report = pipeline.watch_throttles(installation, cluster, _LOGGER.info)
     counted = []
     for names, level in ((_DONE, logging.INFO), (_TO_LOOK_AT, logging.WARNING)):
         for name, words in names.items():

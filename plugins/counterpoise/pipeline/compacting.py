@@ -1,14 +1,16 @@
-"""Retention and compaction of the history: fewer old snapshots, one file per day and table, fewer rounds of results.
+"""Retention and compaction of the history: fewer old snapshots, one file per day and table, fewer
+rounds of results.
 
 Audits, and their pages, are kept no longer than snapshots are.
 
     report = compact(site, print)
     report.clusters, report.problems
 
-New files come first, then the manifest of the day that names them, then the old manifests go; files that nothing names
-go last, when they are older than the grace period. So whoever reads meanwhile finds all that an old manifest names, and
-whatever ends this in the middle loses nothing: the next run goes on. What `kafka_snapshot` writes is left alone for a
-day, and the round of an analysis too; nothing is locked. Two compactions at once make the same files twice.
+New files come first, then the manifest of the day that names them, then the old manifests go; files
+that nothing names go last, when they are older than the grace period. So whoever reads meanwhile
+finds all that an old manifest names, and whatever ends this in the middle loses nothing: the next
+run goes on. What `kafka_snapshot` writes is left alone for a day, and the round of an analysis too;
+nothing is locked. Two compactions at once make the same files twice.
 """
 
 import logging
@@ -23,7 +25,7 @@ import pyarrow as pa
 from counterpoise import history
 from counterpoise.errors import CounterpoiseError
 from counterpoise.history import DayPlan
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
 from counterpoise.pipeline.merging import WORK, make_files
@@ -69,43 +71,53 @@ class CompactionReport:
     def problems(self) -> tuple[str, ...]:
         """Why something was not done; each in a sentence."""
         found = [
-            f"{one.cluster}: {words}" for one in self.clusters for words in (*one.left_alone, one.problem) if words
+            f"{one.cluster}: {words}"
+            for one in self.clusters
+            for words in (*one.left_alone, one.problem)
+            if words
         ]
         return (*found, *([f"results: {self.results.problem}"] if self.results.problem else []))
 
 
-def compact(site: Site, log: Log = _LOGGER.info, *, cluster: str | None = None) -> CompactionReport:
-    """Compacts one cluster's history, or that of all; then the results. One cluster in trouble keeps no other back."""
-    names = [site.cluster(cluster).name] if cluster else sorted(site.settings.clusters)
-    now = site.clock()
+def compact(
+    installation: Installation, log: Log = _LOGGER.info, *, cluster: str | None = None
+) -> CompactionReport:
+    """Compacts one cluster's history, or that of all; then the results.
+
+    One cluster in trouble keeps no other back.
+    """
+    names = (
+        [installation.cluster(cluster).name] if cluster else sorted(installation.settings.clusters)
+    )
+    now = installation.clock()
     reports = {name: ClusterReport(name) for name in names}
     manifests: dict[str, pa.Table] = {}
     plans: list[DayPlan] = []
     for name, report in reports.items():
         try:
-            files = site.archive.manifest_files(name)
+            files = installation.archive.manifest_files(name)
             manifests |= files
-            found = history.plan_days(name, files, site.cluster(name).policy.history, now)
-            plans += [plan for plan in found if _is_readable(site, plan, report)]
+            found = history.plan_days(name, files, installation.cluster(name).policy.history, now)
+            plans += [plan for plan in found if _is_readable(installation, plan, report)]
         except CounterpoiseError as error:
             report.problem = str(error)
     for start in range(0, len(plans), _DAYS_AT_ONCE):
-        _compact_days(site, plans[start : start + _DAYS_AT_ONCE], manifests, reports, log)
+        _compact_days(installation, plans[start : start + _DAYS_AT_ONCE], manifests, reports, log)
     for name, report in reports.items():
         try:
-            report.files_deleted = _delete_unused(site, name, now)
-            report.files_deleted += _delete_old_audits(site, name, now)
+            report.files_deleted = _delete_unused(installation, name, now)
+            report.files_deleted += _delete_old_audits(installation, name, now)
         except CounterpoiseError as error:
             report.problem = report.problem or str(error)
-    return CompactionReport(tuple(reports.values()), compact_results(site, now, log))
+    return CompactionReport(tuple(reports.values()), compact_results(installation, now, log))
 
 
-def _is_readable(site: Site, plan: DayPlan, report: ClusterReport) -> bool:
+def _is_readable(installation: Installation, plan: DayPlan, report: ClusterReport) -> bool:
     """A day with a file that is missing or broken stays as it is: somebody may still bring it back."""
     try:
         if plan.merges:
             for row in plan.survivors:
-                site.archive.check_snapshot(row)
+                installation.archive.check_snapshot(row)
     except CounterpoiseError as error:
         report.left_alone.append(f"{plan.day} stays as it is: {error}")
         return False
@@ -113,10 +125,14 @@ def _is_readable(site: Site, plan: DayPlan, report: ClusterReport) -> bool:
 
 
 def _compact_days(
-    site: Site, plans: Sequence[DayPlan], before: Mapping[str, pa.Table], reports: Mapping[str, ClusterReport], log: Log
+    installation: Installation,
+    plans: Sequence[DayPlan],
+    before: Mapping[str, pa.Table],
+    reports: Mapping[str, ClusterReport],
+    log: Log,
 ) -> None:
     try:
-        make_files(site, [merge for plan in plans for merge in plan.merges], (), log)
+        make_files(installation, [merge for plan in plans for merge in plan.merges], (), log)
     except CounterpoiseError as error:
         for plan in plans:
             reports[plan.cluster].problem = str(error)
@@ -124,7 +140,7 @@ def _compact_days(
     for plan in plans:
         report = reports[plan.cluster]
         try:
-            _replace_manifests(site, plan, before)
+            _replace_manifests(installation, plan, before)
         except CounterpoiseError as error:
             report.problem = str(error)
             continue
@@ -132,22 +148,34 @@ def _compact_days(
         report.snapshots_dropped += len(plan.dropped_ids)
 
 
-def _replace_manifests(site: Site, plan: DayPlan, before: Mapping[str, pa.Table]) -> None:
-    store = site.archive.store
+def _replace_manifests(
+    installation: Installation, plan: DayPlan, before: Mapping[str, pa.Table]
+) -> None:
+    store = installation.archive.store
     store.write_table(plan.manifest_path, plan.manifest)
     for path in plan.replaced:
-        # Somebody who repeats a photograph of that day writes its manifest anew; that one is for the next compaction.
+        # Somebody who repeats a photograph of that day writes its manifest anew; that one is for
+        # the next compaction.
         if store.info(path) is not None and store.read_table(path).equals(before[path]):
             store.delete(path)
 
 
-def _delete_unused(site: Site, cluster: str, now: datetime) -> int:
-    """Deletes files of the cluster that no manifest names, and what interrupted jobs have left. Answers how many."""
-    store, grace = site.archive.store, site.cluster(cluster).policy.history.grace
-    files = list(chain.from_iterable(store.files(history.table_folder(table, cluster)) for table in SNAPSHOT_TABLES))
+def _delete_unused(installation: Installation, cluster: str, now: datetime) -> int:
+    """Deletes files of the cluster that no manifest names, and what interrupted jobs have left.
+
+    Answers how many.
+    """
+    store, grace = installation.archive.store, installation.cluster(cluster).policy.history.grace
+    files = list(
+        chain.from_iterable(
+            store.files(history.table_folder(table, cluster)) for table in SNAPSHOT_TABLES
+        )
+    )
     listed = store.files(history.manifests_folder(cluster))
-    manifests = site.archive.manifest_files(cluster)
-    rows = chain.from_iterable(history.manifest_rows(path, table) for path, table in manifests.items())
+    manifests = installation.archive.manifest_files(cluster)
+    rows = chain.from_iterable(
+        history.manifest_rows(path, table) for path, table in manifests.items()
+    )
     named = {file["path"] for row in rows for file in row["files"]}
     changed: dict[tuple[str, date], datetime] = {}
     for file in listed:
@@ -156,24 +184,32 @@ def _delete_unused(site: Site, cluster: str, now: datetime) -> int:
             changed[place] = max(file.modified_at, changed.get(place, file.modified_at))
     unused = history.unused([*files, *store.files(WORK)], named, changed, grace=grace, now=now)
     held = {history.place_of(file.path) for file in files if file.path not in unused}
-    # The manifest of a day without snapshots tells when they went; it goes with the last of their files.
-    wanted = {path for path, table in manifests.items() if table.num_rows or history.place_of(path) in held}
+    # The manifest of a day without snapshots tells when they went; it goes with the last of their
+    # files.
+    wanted = {
+        path
+        for path, table in manifests.items()
+        if table.num_rows or history.place_of(path) in held
+    }
     unused += history.unused(listed, wanted, changed, grace=grace, now=now)
     for path in unused:
         store.delete(path)
     return len(unused)
 
 
-def _delete_old_audits(site: Site, cluster: str, now: datetime) -> int:
-    """Deletes audits as snapshots of their times are dropped, and the pages of days too long ago. Answers how many.
+def _delete_old_audits(installation: Installation, cluster: str, now: datetime) -> int:
+    """Deletes audits as snapshots of their times are dropped, and the pages of days too long ago.
+    Answers how many.
 
     The newest of both stay, however old they are.
     """
-    policy = site.cluster(cluster).policy.history
-    audits, pages = site.archive.audits(cluster), site.archive.audit_pages(cluster)
+    policy = installation.cluster(cluster).policy.history
+    audits, pages = installation.archive.audits(cluster), installation.archive.audit_pages(cluster)
     stay = history.surviving(({"snapshot_id": audit_id} for audit_id in audits), policy, now)
     old = [path for audit_id, path in audits.items() if audit_id not in stay]
-    old += [pages[day] for day in sorted(pages)[:-1] if history.age_of(day, now) >= policy.keep_daily]
+    old += [
+        pages[day] for day in sorted(pages)[:-1] if history.age_of(day, now) >= policy.keep_daily
+    ]
     for path in old:
-        site.archive.store.delete(path)
+        installation.archive.store.delete(path)
     return len(old)

@@ -1,9 +1,11 @@
-"""Compaction of what the Spark jobs made: a day's loads in one table, many rounds in one, old rows gone.
+"""Compaction of what the Spark jobs made: a day's loads in one table, many rounds in one, old rows
+gone.
 
     report = compact_results(site, now, log)
 
-A round that is made of others is finished before those go, and names them: their files stay for the grace, for readers
-that have chosen them already. What is here is worked on only a day after it was finished.
+A round that is made of others is finished before those go, and names them: their files stay for the
+grace, for readers that have chosen them already. What is here is worked on only a day after it was
+finished.
 """
 
 import json
@@ -15,7 +17,7 @@ from typing import Any, Final
 from counterpoise import history
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.history import Merge, RoundMerge
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.pipeline.merging import Daily, is_daily_made, make_files, snapshot_counts
@@ -34,29 +36,38 @@ class ResultsReport:
     problem: str | None = None
 
 
-def compact_results(site: Site, now: datetime, log: Log) -> ResultsReport:
+def compact_results(installation: Installation, now: datetime, log: Log) -> ResultsReport:
     report = ResultsReport()
     try:
-        policy = _widest(site)
-        rounds = _finish_merges(site.archive.store)
-        report = replace(report, days_of_loads=_make_daily(site, rounds, policy, now, log))
-        report = replace(report, files_deleted=_drop_old_loads(site, rounds, policy, now))
-        report = replace(report, rounds_merged=_merge_rounds(site, rounds, policy, now, log))
-        deleted = _delete_unused(site.archive.store, policy, now)
+        policy = _widest(installation)
+        rounds = _finish_merges(installation.archive.store)
+        report = replace(report, days_of_loads=_make_daily(installation, rounds, policy, now, log))
+        report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
+        report = replace(
+            report, rounds_merged=_merge_rounds(installation, rounds, policy, now, log)
+        )
+        deleted = _delete_unused(installation.archive.store, policy, now)
         return replace(report, files_deleted=report.files_deleted + deleted)
     except CounterpoiseError as error:
         return replace(report, problem=str(error))
 
 
-def _widest(site: Site) -> HistoryPolicy:
+def _widest(installation: Installation) -> HistoryPolicy:
     """A round has snapshots of all clusters: it goes by those that are kept longest."""
-    policies = [cluster.policy.history for cluster in site.settings.clusters.values()] or [HistoryPolicy()]
+    policies = [cluster.policy.history for cluster in installation.settings.clusters.values()] or [
+        HistoryPolicy()
+    ]
     names = ("keep_all", "keep_hourly", "keep_daily", "grace")
-    return HistoryPolicy(**{name: max(getattr(policy, name) for policy in policies) for name in names})
+    return HistoryPolicy(
+        **{name: max(getattr(policy, name) for policy in policies) for name in names}
+    )
 
 
 def _finish_merges(store: Store) -> list[dict[str, Any]]:
-    """The rounds there are. Those that another one was made of go now, if they should have gone before."""
+    """The rounds there are.
+
+    Those that another one was made of go now, if they should have gone before.
+    """
     documents = _documents(store)
     merged = {name for document in documents.values() for name in document.get("merged", ())}
     for name in sorted(merged & documents.keys()):
@@ -72,27 +83,41 @@ def _documents(store: Store) -> dict[str, dict[str, Any]]:
             found[str(document["round"])] = document
             document["snapshots"]
         except (ValueError, KeyError, TypeError):
-            raise StoreError(f"{store.uri(path)} is no list of analysed snapshots; no results were compacted") from None
+            raise StoreError(
+                f"{store.uri(path)} is no list of analysed snapshots; no results were compacted"
+            ) from None
     return found
 
 
-def _make_daily(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime, log: Log) -> int:
-    store = site.archive.store
+def _make_daily(
+    installation: Installation,
+    rounds: list[dict[str, Any]],
+    policy: HistoryPolicy,
+    now: datetime,
+    log: Log,
+) -> int:
+    store = installation.archive.store
     dailies = []
-    for plan in history.plan_daily(rounds, frozenset(site.settings.clusters), policy, now):
+    for plan in history.plan_daily(rounds, frozenset(installation.settings.clusters), policy, now):
         if not is_daily_made(store, plan):
-            files = {path: ids for name, ids in plan.taken.items() for path in _files(store, _LOADS, name)}
+            files = {
+                path: ids
+                for name, ids in plan.taken.items()
+                for path in _files(store, _LOADS, name)
+            }
             if files:
                 dailies.append(Daily(plan, files))
-    make_files(site, (), dailies, log)
+    make_files(installation, (), dailies, log)
     return len(dailies)
 
 
-def _drop_old_loads(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime) -> int:
-    store = site.archive.store
+def _drop_old_loads(
+    installation: Installation, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime
+) -> int:
+    store = installation.archive.store
     outlived = history.outlived_rounds(rounds, policy, now)
     paths = [path for name in outlived for path in _files(store, _LOADS, name)]
-    for cluster, settings in site.settings.clusters.items():
+    for cluster, settings in installation.settings.clusters.items():
         daily = store.list(history.daily_folder(cluster))
         days = {path: place[1] for path in daily if (place := history.place_of(path))}
         old = set(history.old_days(days.values(), settings.policy.history, now))
@@ -102,11 +127,19 @@ def _drop_old_loads(site: Site, rounds: list[dict[str, Any]], policy: HistoryPol
     return len(paths)
 
 
-def _merge_rounds(site: Site, rounds: list[dict[str, Any]], policy: HistoryPolicy, now: datetime, log: Log) -> int:
-    store = site.archive.store
-    existing = frozenset(site.archive.manifests(site.archive.clusters())["snapshot_id"].to_pylist())
+def _merge_rounds(
+    installation: Installation,
+    rounds: list[dict[str, Any]],
+    policy: HistoryPolicy,
+    now: datetime,
+    log: Log,
+) -> int:
+    store = installation.archive.store
+    existing = frozenset(
+        installation.archive.manifests(installation.archive.clusters())["snapshot_id"].to_pylist()
+    )
     plans = history.plan_rounds(rounds, existing, policy, now)
-    make_files(site, [merge for plan in plans for merge in _merges(store, plan)], (), log)
+    make_files(installation, [merge for plan in plans for merge in _merges(store, plan)], (), log)
     for plan in plans:
         document = json.dumps(plan.document, indent=1, sort_keys=True)
         store.write_text(f"{ROUNDS}/{plan.name}.json", document + "\n")
@@ -119,7 +152,12 @@ def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
     """A file for each table of the merged round that has any rows."""
     found = []
     for table in RESULT_TABLES:
-        files = {path: ids for name, ids in plan.taken.items() if ids for path in _files(store, table, name)}
+        files = {
+            path: ids
+            for name, ids in plan.taken.items()
+            if ids
+            for path in _files(store, table, name)
+        }
         counts: dict[str, int] = {}
         for path, ids in files.items():
             for snapshot_id, count in snapshot_counts(store, path).items():

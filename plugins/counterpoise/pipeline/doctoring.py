@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from counterpoise.discovery.diagnosis import diagnose
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.finding import Finding
 from counterpoise.model.walk import ClusterSight, Walk
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:  # the clients are slow to import
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A walk, what the address that answered tells of the cluster (None: nothing), and what is wrong."""
+    """A walk, what the address that answered tells of the cluster (None: nothing), and what is
+    wrong.
+    """
 
     walk: Walk
     sight: ClusterSight | None
@@ -30,26 +32,35 @@ class Examination:
     topics: tuple[str, ...] = ()  # that were asked about
 
 
-def examine(site: Site, cluster: str, *, topics: Sequence[str] = ()) -> Examination:
-    """Walks to every bootstrap address and every endpoint. Raises InputError for what a person wrote wrong."""
+def examine(installation: Installation, cluster: str, *, topics: Sequence[str] = ()) -> Examination:
+    """Walks to every bootstrap address and every endpoint.
+
+    Raises InputError for what a person wrote wrong.
+    """
     from counterpoise.kafka_admin.walking import look_around
 
-    walk = site.walk(cluster, topics=topics)
-    sight = look_around(site.walk_settings(cluster), walk) if site.walk_to is None else None
+    walk = installation.walk(cluster, topics=topics)
+    sight = (
+        look_around(installation.walk_settings(cluster), walk)
+        if installation.walk_to is None
+        else None
+    )
     findings = diagnose(
         walk,
         sight,
         topics=topics,
-        now=site.clock(),
-        pinned_cluster_id=site.cluster(cluster).pinned_cluster_id,
+        now=installation.clock(),
+        pinned_cluster_id=installation.cluster(cluster).pinned_cluster_id,
     )
     return Examination(walk, sight, findings, tuple(topics))
 
 
 @contextmanager
-def leader_watch(site: Site, cluster: str, walk: Walk, *, topics: Sequence[str] = ()) -> Iterator["LeaderWatch"]:
+def leader_watch(
+    installation: Installation, cluster: str, walk: Walk, *, topics: Sequence[str] = ()
+) -> Iterator["LeaderWatch"]:
     """Follows the leaders of `topics`, or of all, through the addresses that answered."""
     from counterpoise.kafka_admin.leader_watch import LeaderWatch
 
-    with closing(LeaderWatch(site.walk_settings(cluster), walk, topics=topics)) as watch:
+    with closing(LeaderWatch(installation.walk_settings(cluster), walk, topics=topics)) as watch:
         yield watch

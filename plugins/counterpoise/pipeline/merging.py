@@ -1,8 +1,10 @@
-"""Files of the store put together by the Spark job `history_compaction`, checked, and given their place.
+"""Files of the store put together by the Spark job `history_compaction`, checked, and given their
+place.
 
     make_files(site, merges, dailies, log)
 
-A file that is there already, with the rows that it has to have, is not made again: an interrupted compaction goes on.
+A file that is there already, with the rows that it has to have, is not made again: an interrupted
+compaction goes on.
 """
 
 import json
@@ -17,7 +19,7 @@ import pyarrow as pa
 
 from counterpoise.errors import StoreError
 from counterpoise.history import DailyPlan, Merge
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.result_tables import PARTITION_LOAD_DAILY, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.spark_submit import START_FAST, run_job
@@ -35,15 +37,22 @@ _ROOM_FOR_MILLIONS: Final = {"spark.driver.memory": "4g"}
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """A day's PARTITION_LOAD_DAILY, and the files of PARTITION_LOAD with the snapshots to take from each."""
+    """A day's PARTITION_LOAD_DAILY, and the files of PARTITION_LOAD with the snapshots to take from
+    each.
+    """
 
     plan: DailyPlan
     files: dict[str, tuple[str, ...]]
 
 
-def make_files(site: Site, merges: Sequence[Merge], dailies: Sequence[Daily], log: Log) -> None:
-    """Makes what is not there yet. Raises SparkJobError, or StoreError when a file has not the rows that it should."""
-    store = site.archive.store
+def make_files(
+    installation: Installation, merges: Sequence[Merge], dailies: Sequence[Daily], log: Log
+) -> None:
+    """Makes what is not there yet.
+
+    Raises SparkJobError, or StoreError when a file has not the rows that it should.
+    """
+    store = installation.archive.store
     waiting = []
     for merge in merges:
         if not sum(merge.row_counts.values()):
@@ -53,11 +62,13 @@ def make_files(site: Site, merges: Sequence[Merge], dailies: Sequence[Daily], lo
     if not waiting and not dailies:
         return
     work = f"{WORK}/{uuid.uuid4().hex}"
-    _run(site, work, waiting, dailies, log)
+    _run(installation, work, waiting, dailies, log)
     for number, merge in enumerate(waiting):
         made = _made(store, f"{work}/{merge.table}/output={number}")
         if made is None or _counts(store, made) != _expected(merge):
-            raise StoreError(f"{store.uri(merge.path)} would lack rows of its snapshots; nothing was replaced")
+            raise StoreError(
+                f"{store.uri(merge.path)} would lack rows of its snapshots; nothing was replaced"
+            )
         store.move(made, merge.path)
     for number, daily in enumerate(dailies, start=len(waiting)):
         _keep_daily(store, daily.plan, _made(store, f"{work}/{_DAILY}/output={number}"))
@@ -78,7 +89,13 @@ def snapshot_counts(store: Store, path: str) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
 
 
-def _run(site: Site, work: str, merges: Sequence[Merge], dailies: Sequence[Daily], log: Log) -> None:
+def _run(
+    installation: Installation,
+    work: str,
+    merges: Sequence[Merge],
+    dailies: Sequence[Daily],
+    log: Log,
+) -> None:
     plan: dict[str, list[dict[str, Any]]] = {
         "merges": [
             {"output": number, "table": merge.table, "files": _listed(merge.files)}
@@ -91,16 +108,21 @@ def _run(site: Site, work: str, merges: Sequence[Merge], dailies: Sequence[Daily
     }
     rows = sum(sum(merge.row_counts.values()) for merge in merges)
     conf = _SMALL if rows < _ROWS_OF_A_SMALL_JOB else _ROOM_FOR_MILLIONS
-    inputs = {file["path"] for entries in plan.values() for entry in entries for file in entry["files"]}
-    master = site.locations.spark_master
-    with tempfile.TemporaryDirectory() as folder, working_root(site.archive.store, master, inputs) as root:
+    inputs = {
+        file["path"] for entries in plan.values() for entry in entries for file in entry["files"]
+    }
+    master = installation.locations.spark_master
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        working_root(installation.archive.store, master, inputs) as root,
+    ):
         listing = Path(folder) / "plan.json"
         listing.write_text(json.dumps(plan))
         run_job(
-            site.locations.spark_jobs / "history_compaction.py",
+            installation.locations.spark_jobs / "history_compaction.py",
             ["--store", root, "--work", work, "--plan", str(listing)],
             master=master,
-            conf={**conf, **site.locations.spark_conf},
+            conf={**conf, **installation.locations.spark_conf},
             log=log,
         )
 

@@ -1,11 +1,14 @@
-"""What the history tells an audit: manifests, series, loads, forecasts, since when brokers idle and partitions move.
+"""What the history tells an audit: manifests, series, loads, forecasts, since when brokers idle and
+partitions move.
 
     past = past_facts(site, photograph)         # None: no snapshot of this cluster was ever kept
     usual_interval(past.manifests)              # how often it is photographed, by the last twenty
 
-What of it cannot be read is left out with a warning, as is everything of another cluster of the same name.
+What of it cannot be read is left out with a warning, as is everything of another cluster of the
+same name.
 
-Limits: since when something moves is told by some snapshots of the last week, and not by all of them.
+Limits: since when something moves is told by some snapshots of the last week, and not by all of
+them.
 """
 
 import logging
@@ -22,7 +25,7 @@ from counterpoise import analysis
 from counterpoise.audit.facts import PastFacts, SetAside
 from counterpoise.audit.figures import moving
 from counterpoise.errors import CounterpoiseError
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.result_tables import RESULT_TABLES, SERIES
@@ -32,40 +35,46 @@ _LOGGER = logging.getLogger(__name__)
 _PERIOD: Final = timedelta(days=14)  # that disks are forecast from
 _INTERVALS: Final = 20
 _FEW: Final = 3  # snapshots that are read whole
-_A_WHILE: Final = timedelta(minutes=45)  # so old is at least one of those: what copies nothing for so long has stalled
+_A_WHILE: Final = timedelta(
+    minutes=45
+)  # so old is at least one of those: what copies nothing for so long has stalled
 _AGES: Final = tuple(timedelta(hours=hours) for hours in (0, 1, 3, 6, 12, 24, 48, 96, 168))
 
 Move = tuple[tuple[int, ...], tuple[int, ...]]  # adding and removing replicas
 
 
-def past_facts(site: Site, taken: ClusterSnapshot) -> PastFacts | None:
+def past_facts(installation: Installation, taken: ClusterSnapshot) -> PastFacts | None:
     """What is known of the cluster that `taken` shows, from before it was taken."""
-    manifests = _its_manifests(site, taken)
+    manifests = _its_manifests(installation, taken)
     if not manifests.num_rows:
         return None
-    series = _its_series(site, taken)
-    newest, disk_ids = _analysed(site, series)
+    series = _its_series(installation, taken)
+    newest, disk_ids = _analysed(installation, series)
     tables = {
-        "topic_load": _table(site, "topic_load", newest),
-        "partition_load": _table(site, "partition_load", newest),
-        "log_dir_load": _table(site, "log_dir_load", disk_ids),
+        "topic_load": _table(installation, "topic_load", newest),
+        "partition_load": _table(installation, "partition_load", newest),
+        "log_dir_load": _table(installation, "log_dir_load", disk_ids),
     }
     load = _load(series, tables, taken.cluster)
     return PastFacts(
         manifests=manifests,
         series=series,
-        recent=tuple(_recent(site, manifests, taken)),
+        recent=tuple(_recent(installation, manifests, taken)),
         idle_since=_idle_since(series, taken.idle_broker_ids),
         disks=load.disks if load else (),
-        moving_since=_moving_since(site, manifests, taken),
+        moving_since=_moving_since(installation, manifests, taken),
         **tables,
     )
 
 
-def set_aside(site: Site, taken: ClusterSnapshot, past: PastFacts | None) -> Iterator[SetAside]:
-    """The photographs of this cluster that were set aside since the newest snapshot of its history, oldest first."""
+def set_aside(
+    installation: Installation, taken: ClusterSnapshot, past: PastFacts | None
+) -> Iterator[SetAside]:
+    """The photographs of this cluster that were set aside since the newest snapshot of its history,
+    oldest first.
+    """
     good = past.manifests["observed_at"][-1].as_py() if past else None
-    for row in site.archive.reasons_aside(taken.cluster):
+    for row in installation.archive.reasons_aside(taken.cluster):
         try:
             one = SetAside(
                 str(row["snapshot_id"]),
@@ -86,17 +95,19 @@ def usual_interval(manifests: pa.Table) -> timedelta | None:
     times = manifests["observed_at"].to_pylist()[-_INTERVALS - 1 :]
     if len(times) < 3:
         return None
-    return timedelta(seconds=median((after - before).total_seconds() for before, after in pairwise(times)))
+    return timedelta(
+        seconds=median((after - before).total_seconds() for before, after in pairwise(times))
+    )
 
 
-def _its_manifests(site: Site, taken: ClusterSnapshot) -> pa.Table:
-    manifests = site.archive.manifests([taken.cluster])
+def _its_manifests(installation: Installation, taken: ClusterSnapshot) -> pa.Table:
+    manifests = installation.archive.manifests([taken.cluster])
     return manifests.filter(pc.equal(manifests["cluster_id"], taken.cluster_id))
 
 
-def _its_series(site: Site, taken: ClusterSnapshot) -> pa.Table:
+def _its_series(installation: Installation, taken: ClusterSnapshot) -> pa.Table:
     try:
-        series = series_of(site, taken.cluster)
+        series = series_of(installation, taken.cluster)
     except CounterpoiseError as error:
         _LOGGER.warning("the series of %s cannot be read: %s", taken.cluster, error)
         return SERIES.empty_table()
@@ -104,7 +115,7 @@ def _its_series(site: Site, taken: ClusterSnapshot) -> pa.Table:
     return series.filter(is_its)
 
 
-def _analysed(site: Site, series: pa.Table) -> tuple[set[str], set[str]]:
+def _analysed(installation: Installation, series: pa.Table) -> tuple[set[str], set[str]]:
     """The newest analysed snapshot, and those that disks are forecast from."""
     if not series.num_rows:
         return set(), set()
@@ -114,9 +125,9 @@ def _analysed(site: Site, series: pa.Table) -> tuple[set[str], set[str]]:
     return {series["snapshot_id"][-1].as_py()}, set(lately["snapshot_id"].unique().to_pylist())
 
 
-def _table(site: Site, name: str, snapshot_ids: set[str]) -> pa.Table:
+def _table(installation: Installation, name: str, snapshot_ids: set[str]) -> pa.Table:
     try:
-        return site.results.table(name, snapshot_ids)
+        return installation.results.table(name, snapshot_ids)
     except CounterpoiseError as error:
         _LOGGER.warning("no %s: %s", name, error)
         return RESULT_TABLES[name].empty_table()
@@ -127,11 +138,18 @@ def _load(series: pa.Table, tables: dict[str, pa.Table], cluster: str) -> Cluste
         return None
     since = series["observed_at"][-1].as_py() - _PERIOD
     return analysis.cluster_load(
-        series, tables["topic_load"], tables["partition_load"], tables["log_dir_load"], cluster=cluster, since=since
+        series,
+        tables["topic_load"],
+        tables["partition_load"],
+        tables["log_dir_load"],
+        cluster=cluster,
+        since=since,
     )
 
 
-def _recent(site: Site, manifests: pa.Table, taken: ClusterSnapshot) -> Iterator[ClusterSnapshot]:
+def _recent(
+    installation: Installation, manifests: pa.Table, taken: ClusterSnapshot
+) -> Iterator[ClusterSnapshot]:
     """The newest few before `taken`, oldest first, one of them at least a while old."""
     rows = _before(manifests, taken)
     old = [row for row in rows if _age(row, taken) >= _A_WHILE]
@@ -140,7 +158,7 @@ def _recent(site: Site, manifests: pa.Table, taken: ClusterSnapshot) -> Iterator
         chosen = [old[-1], *chosen[1:]]
     for row in chosen:
         try:
-            yield site.archive.read_snapshot(taken.cluster, row["snapshot_id"])
+            yield installation.archive.read_snapshot(taken.cluster, row["snapshot_id"])
         except CounterpoiseError as error:
             _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
 
@@ -148,7 +166,11 @@ def _recent(site: Site, manifests: pa.Table, taken: ClusterSnapshot) -> Iterator
 def _before(manifests: pa.Table, taken: ClusterSnapshot) -> list[dict[str, Any]]:
     """Rows of snapshots taken before this one, oldest first."""
     rows: list[dict[str, Any]] = manifests.to_pylist()
-    return [row for row in rows if row["snapshot_id"] != taken.snapshot_id and _age(row, taken) >= timedelta()]
+    return [
+        row
+        for row in rows
+        if row["snapshot_id"] != taken.snapshot_id and _age(row, taken) >= timedelta()
+    ]
 
 
 def _age(row: dict[str, Any], taken: ClusterSnapshot) -> timedelta:
@@ -157,7 +179,9 @@ def _age(row: dict[str, Any], taken: ClusterSnapshot) -> timedelta:
 
 
 def _idle_since(series: pa.Table, idle: Sequence[int]) -> dict[int, datetime]:
-    """The first of the snapshots without a gap up to the newest in which each of these brokers held nothing."""
+    """The first of the snapshots without a gap up to the newest in which each of these brokers held
+    nothing.
+    """
     found: dict[int, datetime] = {}
     for broker_id in idle:
         its = series.filter(pc.equal(series["broker_id"], broker_id)).sort_by("observed_at")
@@ -169,8 +193,12 @@ def _idle_since(series: pa.Table, idle: Sequence[int]) -> dict[int, datetime]:
     return found
 
 
-def _moving_since(site: Site, manifests: pa.Table, taken: ClusterSnapshot) -> dict[TopicPartition, datetime]:
-    """The oldest of the snapshots looked at from which on each partition that moves now has moved to the same end."""
+def _moving_since(
+    installation: Installation, manifests: pa.Table, taken: ClusterSnapshot
+) -> dict[TopicPartition, datetime]:
+    """The oldest of the snapshots looked at from which on each partition that moves now has moved
+    to the same end.
+    """
     now = _moves(taken.partitions)
     since: dict[TopicPartition, datetime] = {}
     still = set(now)
@@ -178,7 +206,7 @@ def _moving_since(site: Site, manifests: pa.Table, taken: ClusterSnapshot) -> di
         if not still:
             break
         try:
-            then = _moves(site.archive.read_snapshot_table(row, "partitions"))
+            then = _moves(installation.archive.read_snapshot_table(row, "partitions"))
         except CounterpoiseError as error:
             _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
             continue
@@ -199,6 +227,11 @@ def _spread(manifests: pa.Table, taken: ClusterSnapshot) -> list[dict[str, Any]]
 
 def _moves(partitions: pa.Table) -> dict[TopicPartition, Move]:
     return {
-        TopicPartition(row["topic"], row["partition"]): (tuple(row["adding_replicas"]), tuple(row["removing_replicas"]))
-        for row in moving(partitions).select(["topic", "partition", "adding_replicas", "removing_replicas"]).to_pylist()
+        TopicPartition(row["topic"], row["partition"]): (
+            tuple(row["adding_replicas"]),
+            tuple(row["removing_replicas"]),
+        )
+        for row in moving(partitions)
+        .select(["topic", "partition", "adding_replicas", "removing_replicas"])
+        .to_pylist()
     }

@@ -71,7 +71,11 @@ def _chapter(rule: Rule) -> Iterator[str]:
     if rule.thresholds:
         yield f"*Thresholds:* {', '.join(f'`{name}: {value}`' for name, value in rule.thresholds.items())}\n"
     yield f"*Looks at:* the snapshot{''.join(f'; {need}' for need in needs)}\n"
-    yield f"*Source:* <{rule.source}>\n" if rule.source.startswith("https://") else f"*Source:* {rule.source}\n"
+    yield (
+        f"*Source:* <{rule.source}>\n"
+        if rule.source.startswith("https://")
+        else f"*Source:* {rule.source}\n"
+    )
 
 
 def main(argv: Sequence[str]) -> int:

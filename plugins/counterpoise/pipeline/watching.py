@@ -1,4 +1,5 @@
-"""What is left when nobody drives a run: throttles without a run, moves that come late, debts, orphaned runs.
+"""What is left when nobody drives a run: throttles without a run, moves that come late, debts,
+orphaned runs.
 
     report = watch_throttles(site, "orders-eu", print)
     report.is_clean
@@ -14,12 +15,12 @@ from datetime import timedelta
 from counterpoise.errors import StepTakenError
 from counterpoise.execution import late_moves
 from counterpoise.execution.throttles import broker, own_value, topic
-from counterpoise.installation import Site
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
 from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
-from counterpoise.pipeline.running import pay_debts_of, settle_step
+from counterpoise.pipeline.running import restore_pending_of, settle_step
 
 _PATIENCE_SECONDS = 300.0  # for one settling run; the next watch goes on with it
 
@@ -30,7 +31,9 @@ Log = Callable[[str], None]
 class WatchReport:
     """What one watch of one cluster found, each in a sentence."""
 
-    settled_runs: tuple[str, ...] = ()  # nobody had looked at them for long, or a move of theirs came late
+    settled_runs: tuple[
+        str, ...
+    ] = ()  # nobody had looked at them for long, or a move of theirs came late
     paid: tuple[str, ...] = ()  # debts
     owed: tuple[str, ...] = ()  # debts of brokers that do not answer
     late_moves: tuple[str, ...] = ()
@@ -41,25 +44,32 @@ class WatchReport:
         return not (self.owed or self.foreign_throttles)
 
 
-def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
+def watch_throttles(installation: Installation, cluster: str, log: Log) -> WatchReport:
     """Looks after one cluster. Harmless at any time, as often as one likes."""
-    runs = [run for run in site.ledger.runs(cluster=cluster) if run.state in (*UNDER_WAY_STATES, *ENDED_STATES)]
-    settled = [_settle(site, run, log) for run in runs if _is_orphaned(site, run)]
+    runs = [
+        run
+        for run in installation.ledger.runs(cluster=cluster)
+        if run.state in (*UNDER_WAY_STATES, *ENDED_STATES)
+    ]
+    settled = [_settle(installation, run, log) for run in runs if _is_orphaned(installation, run)]
     report = WatchReport(settled_runs=tuple(settled))
-    if any(run.state in UNDER_WAY_STATES for run in site.ledger.runs(cluster=cluster)):
+    if any(run.state in UNDER_WAY_STATES for run in installation.ledger.runs(cluster=cluster)):
         # Whoever drives it looks after its own settings; debts and late moves wait for its end.
-        with site.reader(cluster) as reader:
-            return replace(report, foreign_throttles=tuple(_foreign(reader, _known_keys(site, runs))))
-    with site.operator(cluster) as admin:
-        late = list(_late(site, admin, runs))
-        paid, owed = pay_debts_of(site, admin, runs)
+        with installation.reader(cluster) as reader:
+            return replace(
+                report, foreign_throttles=tuple(_foreign(reader, _known_keys(installation, runs)))
+            )
+    with installation.operator(cluster) as admin:
+        late = list(_late(installation, admin, runs))
+        paid, owed = restore_pending_of(installation, admin, runs)
     for run, move, _ in late:
         log(f"late: {move} of run {run.run_id} is under way although the run has ended")
     settled += [
-        _settle_late(site, run, is_newest, log) for run, is_newest in {r.run_id: (r, n) for r, _, n in late}.values()
+        _settle_late(installation, run, is_newest, log)
+        for run, is_newest in {r.run_id: (r, n) for r, _, n in late}.values()
     ]
-    with site.reader(cluster) as reader:
-        foreign = tuple(_foreign(reader, _known_keys(site, runs)))
+    with installation.reader(cluster) as reader:
+        foreign = tuple(_foreign(reader, _known_keys(installation, runs)))
     return replace(
         report,
         settled_runs=tuple(settled),
@@ -70,58 +80,66 @@ def watch_throttles(site: Site, cluster: str, log: Log) -> WatchReport:
     )
 
 
-def _is_orphaned(site: Site, run: Run) -> bool:
+def _is_orphaned(installation: Installation, run: Run) -> bool:
     """Whether nobody has looked at a run under way for as long as the policy allows."""
     if run.state not in UNDER_WAY_STATES:
         return False
-    pulse = site.ledger.journal(run.run_id).pulse()
-    allowed: timedelta = site.cluster(run.cluster).policy.movement.orphaned_after
-    return site.clock() - (pulse.at if pulse else run.opened_at) >= allowed
+    run_progress = installation.ledger.journal(run.run_id).run_progress()
+    allowed: timedelta = installation.cluster(run.cluster).policy.movement.orphaned_after
+    return installation.clock() - (run_progress.at if run_progress else run.opened_at) >= allowed
 
 
-def _settle(site: Site, run: Run, log: Log) -> str:
+def _settle(installation: Installation, run: Run, log: Log) -> str:
     """Settles for some minutes; what is not over by then is gone on with by the next watch."""
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < give_up_at:
         try:
-            seconds = settle_step(site, run.run_id, log)
+            seconds = settle_step(installation, run.run_id, log)
         except StepTakenError:
             return f"{run.run_id}: somebody is at work on it"
         if seconds is None:
-            ended = site.ledger.run(run.run_id)
+            ended = installation.ledger.run(run.run_id)
             return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
         time.sleep(seconds)
     return f"{run.run_id}: still settling"
 
 
-def _late(site: Site, reader: ClusterReader, runs: list[Run]) -> Iterator[tuple[Run, str, bool]]:
-    """Runs that have ended with a move under way: which one, and whether the run is the newest of the cluster."""
+def _late(
+    installation: Installation, reader: ClusterReader, runs: list[Run]
+) -> Iterator[tuple[Run, str, bool]]:
+    """Runs that have ended with a move under way: which one, and whether the run is the newest of
+    the cluster.
+    """
     under_way = reader.list_reassignments()
     if not under_way:
         return
     claimed = set()
-    for run in runs:  # newest first: the last plan that wanted a partition there is the one that is late
-        plan = site.archive.read_plan(run.plan_uri, run.fingerprint)
+    for (
+        run
+    ) in runs:  # newest first: the last plan that wanted a partition there is the one that is late
+        plan = installation.archive.read_plan(run.plan_uri, run.fingerprint)
         for move in late_moves(plan, under_way):
             if move.topic_partition not in claimed:
                 claimed.add(move.topic_partition)
                 yield run, str(move.topic_partition), run == runs[0]
 
 
-def _settle_late(site: Site, run: Run, is_newest: bool, log: Log) -> str:
-    """A late move of the newest run ends by the policy; one of an older run is cancelled: others have planned since."""
-    site.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
-    journal = site.ledger.journal(run.run_id)
-    if pulse := journal.pulse():
-        journal.beat(replace(pulse, is_cancelling=not is_newest))
-    return _settle(site, run, log)
+def _settle_late(installation: Installation, run: Run, is_newest: bool, log: Log) -> str:
+    """A late move of the newest run ends by the policy; one of an older run is cancelled: others
+    have planned since.
+    """
+    installation.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
+    journal = installation.ledger.journal(run.run_id)
+    if run_progress := journal.run_progress():
+        journal.update_progress(replace(run_progress, is_cancelling=not is_newest))
+    return _settle(installation, run, log)
 
 
-def _known_keys(site: Site, runs: list[Run]) -> set[tuple[ConfigResource, str]]:
+def _known_keys(installation: Installation, runs: list[Run]) -> set[tuple[ConfigResource, str]]:
     return {
         (key.resource, key.key)
         for run in runs
-        for key in site.ledger.journal(run.run_id).touched()
+        for key in installation.ledger.journal(run.run_id).touched()
         if key.restored_at is None
     }
 

@@ -4,7 +4,8 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals.py` what each goal may do.
+Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals.py` what each goal may
+do.
 """
 
 from counterpoise.planning.imported import plan_to_reach

@@ -1,10 +1,12 @@
-"""The goals: each says who gives, takes and leads, and in which steps the replicas find their place.
+"""The goals: each says who gives, takes and leads, and in which steps the replicas find their
+place.
 
     goal = goal_named(Goal.ADD_BROKERS)
     roles = goal.roles(cluster, named)
     goal.place(placement, roles, request)
 
-Leaders are chosen afterwards, over the replica sets that a goal leaves, in the same way for all goals.
+Leaders are chosen afterwards, over the replica sets that a goal leaves, in the same way for all
+goals.
 """
 
 from typing import ClassVar, Final, Protocol
@@ -12,7 +14,7 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.plan import Why
+from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
@@ -33,8 +35,10 @@ class PlanningGoal(Protocol):
     """What the planner needs to know of a goal."""
 
     name: ClassVar[Goal]
-    elects: ClassVar[bool]  # names partitions too whose only change is the election of their preferred leader
-    why: ClassVar[Why | None]  # what every copy serves; None where it is evenness
+    elects: ClassVar[
+        bool
+    ]  # names partitions too whose only change is the election of their preferred leader
+    why: ClassVar[MoveReason | None]  # what every copy serves; None where it is evenness
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         """Who gives, takes and leads; `named` has the brokers of the request."""
@@ -50,7 +54,7 @@ class _Evening:
     """What goals have in common that make a cluster more even."""
 
     elects: ClassVar[bool] = True
-    why: ClassVar[Why | None] = None
+    why: ClassVar[MoveReason | None] = None
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         return cluster.may_reorder
@@ -87,7 +91,7 @@ class RemoveBrokers(_Replacing):
     """The named brokers end up empty; nothing else moves."""
 
     name: ClassVar[Goal] = Goal.REMOVE_BROKERS
-    why: ClassVar[Why | None] = Why.DRAIN
+    why: ClassVar[MoveReason | None] = MoveReason.DRAIN
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
@@ -97,14 +101,20 @@ class RemoveBrokers(_Replacing):
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         tolerance = request.policy.bytes_tolerance_percent
         movable = placement.cluster.may_drain
-        drain(placement, roles, count_targets(placement, roles), byte_band(placement, roles, tolerance), movable)
+        drain(
+            placement,
+            roles,
+            count_targets(placement, roles),
+            byte_band(placement, roles, tolerance),
+            movable,
+        )
 
 
 class Repair(_Replacing):
     """Replicas on dead brokers are copied anew elsewhere; nothing else moves."""
 
     name: ClassVar[Goal] = Goal.REPAIR
-    why: ClassVar[Why | None] = Why.REPAIR
+    why: ClassVar[MoveReason | None] = MoveReason.REPAIR
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         able = cluster.is_live & cluster.is_in_scope
@@ -114,7 +124,13 @@ class Repair(_Replacing):
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         tolerance = request.policy.bytes_tolerance_percent
         movable = placement.cluster.may_change  # there is nobody to copy from where no leader is
-        drain(placement, roles, count_targets(placement, roles), byte_band(placement, roles, tolerance), movable)
+        drain(
+            placement,
+            roles,
+            count_targets(placement, roles),
+            byte_band(placement, roles, tolerance),
+            movable,
+        )
 
 
 class DemoteBrokers:
@@ -122,7 +138,7 @@ class DemoteBrokers:
 
     name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
     elects: ClassVar[bool] = True
-    why: ClassVar[Why | None] = Why.DEMOTE
+    why: ClassVar[MoveReason | None] = MoveReason.DEMOTE
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody, able = _nobody(cluster), cluster.is_live & cluster.is_in_scope
@@ -134,7 +150,9 @@ class DemoteBrokers:
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         """Only where a named broker leads or is named first."""
         demoted = np.append(roles.sharing & ~roles.leading, False)
-        return np.asarray(cluster.may_reorder & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]]))
+        return np.asarray(
+            cluster.may_reorder & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]])
+        )
 
 
 class Leaders(_Evening):
@@ -177,7 +195,7 @@ class ReplicationFactor(_Replacing):
     """Replicas are added or taken away until each partition has the wanted number; none moves."""
 
     name: ClassVar[Goal] = Goal.REPLICATION_FACTOR
-    why: ClassVar[Why | None] = Why.REPLICATION_FACTOR
+    why: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         able = cluster.is_live & cluster.is_in_scope
@@ -206,7 +224,8 @@ def goal_named(name: Goal) -> PlanningGoal:
 def left_to_repair(cluster: ClusterArrays, request: PlanRequest) -> Flags:
     """Partitions that would keep a replica on a dead broker beside a new one.
 
-    Kafka ends a reassignment when every replica of its target is in sync, so a run would halt at them.
+    Kafka ends a reassignment when every replica of its target is in sync, so a run would halt at
+    them.
     """
     on_dead = cluster.may_reorder & np.append(~cluster.is_live, False)[cluster.replicas].any(axis=1)
     if request.goal is Goal.REPLICATION_FACTOR:

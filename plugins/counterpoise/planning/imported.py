@@ -2,8 +2,8 @@
 
     plan = plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2, 3)}, policy)
 
-The replicas are taken exactly as asked, order included; nothing is improved. What it copies is therefore also the
-least that reaches it.
+The replicas are taken exactly as asked, order included; nothing is improved. What it copies is
+therefore also the least that reaches it.
 """
 
 from collections.abc import Mapping
@@ -13,39 +13,54 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
-from counterpoise.model.plan import LowerBound, RebalancePlan, Why
+from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.explanation.figures import figures_of
+from counterpoise.planning.explanation.final_assignment import FinalAssignment, moves_of
+from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.settings_before import settings_before
-from counterpoise.planning.telling.figures import figures_of
-from counterpoise.planning.telling.outcome import Outcome, moves_of
-from counterpoise.planning.telling.situation import Situation
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 
 
-def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePolicy) -> RebalancePlan:
-    """Raises InputError, with every complaint, for unknown partitions or brokers and a changed number of replicas."""
+def plan_to_reach(
+    snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePolicy
+) -> RebalancePlan:
+    """Raises InputError, with every complaint, for unknown partitions or brokers and a changed
+    number of replicas.
+    """
     cluster = read_cluster(snapshot, policy)
     rows = {
         TopicPartition(topic, number): row
-        for row, (topic, number) in enumerate(zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True))
+        for row, (topic, number) in enumerate(
+            zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True)
+        )
     }
-    complaints = [c for key, replicas in sorted(wanted.items()) if (c := _complaint(key, replicas, rows, cluster))]
+    complaints = [
+        c
+        for key, replicas in sorted(wanted.items())
+        if (c := _complaint(key, replicas, rows, cluster))
+    ]
     if complaints:
         raise InputError(
-            "\n".join([f"reassignment: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints[:20])])
+            "\n".join(
+                [
+                    f"reassignment: {len(complaints)} problem(s)",
+                    *(f"  {c}" for c in complaints[:20]),
+                ]
+            )
         )
     outcome = _outcome(cluster, {rows[key]: replicas for key, replicas in wanted.items()})
     everyone, nobody = cluster.is_live, np.zeros(cluster.broker_count, dtype=np.bool_)
     roles = Roles(everyone, everyone, nobody, everyone, everyone, everyone)
     after = Placement.of(cluster, outcome.replicas.copy())
     request = PlanRequest(Goal.IMPORTED, policy=policy)
-    situation = Situation(request, cluster, roles, Placement.of(cluster), after, outcome)
-    moves = moves_of(snapshot, outcome, [Why.IMPORTED] * int(outcome.is_named.sum()))
+    planning_result = PlanningResult(request, cluster, roles, Placement.of(cluster), after, outcome)
+    moves = moves_of(snapshot, outcome, [MoveReason.IMPORTED] * int(outcome.is_named.sum()))
     copied = sum(len(move.adding) for move in moves)
     leaders_at_best = 0 if cluster.partition_count % len(snapshot.live_broker_ids) == 0 else 1
     return RebalancePlan(
@@ -56,7 +71,7 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
         broker_ids=(),
         policy_digest=policy.digest,
         moves=moves,
-        figures=figures_of(snapshot, situation),
+        figures=figures_of(snapshot, planning_result),
         lower_bound=LowerBound(copied, sum(move.copied_bytes for move in moves), leaders_at_best),
         reason="" if moves else "every partition is already where the reassignment wants it",
         settings_before=settings_before(snapshot, moves),
@@ -64,7 +79,10 @@ def plan_to_reach(snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePoli
 
 
 def _complaint(
-    key: TopicPartition, replicas: tuple[int, ...], rows: Mapping[TopicPartition, int], cluster: ClusterArrays
+    key: TopicPartition,
+    replicas: tuple[int, ...],
+    rows: Mapping[TopicPartition, int],
+    cluster: ClusterArrays,
 ) -> str | None:
     if key not in rows:
         return f"{key} does not exist"
@@ -78,7 +96,7 @@ def _complaint(
     return None
 
 
-def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> Outcome:
+def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> FinalAssignment:
     replicas: Ints = cluster.replicas.copy()
     is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
     for row, broker_ids in wanted.items():
@@ -87,4 +105,4 @@ def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> O
         is_wanted[row] = True
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
     is_named = (replicas != cluster.replicas).any(axis=1) | (is_wanted & is_led_by_another)
-    return Outcome(cluster, cluster.replicas, replicas, is_named)
+    return FinalAssignment(cluster, cluster.replicas, replicas, is_named)

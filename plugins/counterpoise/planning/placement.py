@@ -1,9 +1,10 @@
-"""The replica sets while a plan is being made: who holds what, how much, and which partitions were touched.
+"""The replica sets while a plan is being made: who holds what, how much, and which partitions were
+touched.
 
     placement.give(partition, position, taker)     # the replica at that position of the row goes to `taker`
 
-The one mutable thing in this room. Positions in a row keep their meaning: a new replica takes the place of the one
-that it replaces, so that the order of the others is kept.
+The one mutable thing in this room. Positions in a row keep their meaning: a new replica takes the
+place of the one that it replaces, so that the order of the others is kept.
 """
 
 from dataclasses import dataclass, replace
@@ -79,18 +80,21 @@ class Placement:
         """Bytes per broker that may still arrive before a log dir may be too full."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)
 
-    def give(self, partition: int, position: int, taker: int) -> None:
-        """Replaces one replica. The caller has made sure that the partition has no other replica on `taker`."""
-        giver = int(self.replicas[partition, position])
-        self.replicas[partition, position] = taker
-        self._count(partition, giver, -1)
-        self._count(partition, taker, 1)
+    def give(self, partition: int, position: int, destination: int) -> None:
+        """Replaces one replica.
+
+        The caller has made sure that the partition has no other replica on `taker`.
+        """
+        source = int(self.replicas[partition, position])
+        self.replicas[partition, position] = destination
+        self._count(partition, source, -1)
+        self._count(partition, destination, 1)
         self.touched[partition] = True
 
-    def add(self, partition: int, taker: int) -> None:
+    def add(self, partition: int, destination: int) -> None:
         """One more replica, last in the row, which has a place left."""
-        self.replicas[partition, int((self.replicas[partition] >= 0).sum())] = taker
-        self._count(partition, taker, 1)
+        self.replicas[partition, int((self.replicas[partition] >= 0).sum())] = destination
+        self._count(partition, destination, 1)
         self.touched[partition] = True
 
     def widen(self, columns: int) -> None:
@@ -116,21 +120,23 @@ class Placement:
             self.arriving[broker] += size
             self.new_replicas[partition] += by
 
-    def give_all(self, partitions: Ints, positions: Ints, takers: Ints) -> None:
-        """As `give`, for many partitions at once, each named once, all to brokers that they were not on before."""
-        givers, sizes = self.replicas[partitions, positions], self.cluster.size_bytes[partitions]
+    def give_all(self, partitions: Ints, positions: Ints, destinations: Ints) -> None:
+        """As `give`, for many partitions at once, each named once, all to brokers that they were
+        not on before.
+        """
+        sources, sizes = self.replicas[partitions, positions], self.cluster.size_bytes[partitions]
         topics = self.cluster.topic_numbers[partitions]
-        came = ~(self.cluster.replicas[partitions] == givers[:, None]).any(axis=1)
-        self.replicas[partitions, positions] = takers
-        np.add.at(self.counts, givers, -1)
-        np.add.at(self.counts, takers, 1)
-        np.add.at(self.bytes_held, givers, -sizes)
-        np.add.at(self.bytes_held, takers, sizes)
-        np.add.at(self.arriving, takers, sizes)
-        np.add.at(self.arriving, givers[came], -sizes[came])
+        came = ~(self.cluster.replicas[partitions] == sources[:, None]).any(axis=1)
+        self.replicas[partitions, positions] = destinations
+        np.add.at(self.counts, sources, -1)
+        np.add.at(self.counts, destinations, 1)
+        np.add.at(self.bytes_held, sources, -sizes)
+        np.add.at(self.bytes_held, destinations, sizes)
+        np.add.at(self.arriving, destinations, sizes)
+        np.add.at(self.arriving, sources[came], -sizes[came])
         self.new_replicas[partitions] += 1 - came
-        np.add.at(self.topic_counts, (topics, givers), -1)
-        np.add.at(self.topic_counts, (topics, takers), 1)
+        np.add.at(self.topic_counts, (topics, sources), -1)
+        np.add.at(self.topic_counts, (topics, destinations), 1)
         self.touched[partitions] = True
 
     def reset_to(self, replicas: Ints) -> None:
@@ -143,8 +149,12 @@ class Placement:
         self.arriving = cluster.load(np.where(is_new, replicas, NOBODY), cluster.size_bytes)
         self.new_replicas = is_new.sum(axis=1)
         cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
-        counted = np.bincount(cells[replicas >= 0], minlength=len(cluster.topic_names) * cluster.broker_count)
-        self.topic_counts = counted.reshape(len(cluster.topic_names), cluster.broker_count).astype(np.int32)
+        counted = np.bincount(
+            cells[replicas >= 0], minlength=len(cluster.topic_names) * cluster.broker_count
+        )
+        self.topic_counts = counted.reshape(len(cluster.topic_names), cluster.broker_count).astype(
+            np.int32
+        )
         self.touched[:] = False
 
     def holds(self, broker: int, partitions: Ints) -> Flags:
@@ -152,7 +162,9 @@ class Placement:
 
     def replicas_on(self, broker: int) -> tuple[Ints, Ints]:
         """Partitions and positions of the replicas on a broker that a plan may move, by partition."""
-        partitions, positions = np.nonzero((self.replicas == broker) & self.cluster.may_change[:, None])
+        partitions, positions = np.nonzero(
+            (self.replicas == broker) & self.cluster.may_change[:, None]
+        )
         return partitions.astype(np.int64), positions.astype(np.int64)
 
     def news_after(self, partitions: Ints, positions: Ints) -> Ints:
@@ -161,7 +173,9 @@ class Placement:
         return np.asarray(self.new_replicas[partitions] + (rows == moving[:, None]).any(axis=1))
 
     def keeps_one(self, partitions: Ints, positions: Ints) -> Flags:
-        """Would an old replica be left to copy from? A single replica has to be copied whole, and may be."""
+        """Would an old replica be left to copy from? A single replica has to be copied whole, and
+        may be.
+        """
         if self.may_replace_all:
             return np.ones(len(partitions), dtype=np.bool_)
         counts = (self.replicas[partitions] >= 0).sum(axis=1)
@@ -176,10 +190,13 @@ class Placement:
     def neighbours(self, partitions: Ints, positions: Ints, rack: int) -> Ints:
         """How many replicas each partition has in a rack, the one at the given position left out."""
         in_rack = self.racks_by_position[self.replicas[partitions]] == rack
-        return np.asarray(in_rack.sum(axis=1) - in_rack[np.arange(len(partitions)), positions], dtype=np.int64)
+        return np.asarray(
+            in_rack.sum(axis=1) - in_rack[np.arange(len(partitions)), positions], dtype=np.int64
+        )
 
     def suits(self, partitions: Ints, positions: Ints, rack: int) -> Flags:
-        """May the replica at each position go to a rack? Yes when it gets no more neighbours there than it has.
+        """May the replica at each position go to a rack? Yes when it gets no more neighbours there
+        than it has.
 
         So a partition never ends up on fewer racks, nor stacked higher on one.
         """

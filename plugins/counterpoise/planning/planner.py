@@ -2,8 +2,9 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-Order of work: replicas first (racks, counts, bytes), leaders last over the final replica sets, since leaders can be
-exact for any sets and the other way round they could not. Nothing here reads a clock or a file.
+Order of work: replicas first (racks, counts, bytes), leaders last over the final replica sets,
+since leaders can be exact for any sets and the other way round they could not. Nothing here reads a
+clock or a file.
 """
 
 from dataclasses import replace
@@ -12,33 +13,33 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.asking.refusals import (
+from counterpoise.planning.budget import keep_copies_within, keep_named_within
+from counterpoise.planning.explanation.bounds import lower_bound
+from counterpoise.planning.explanation.empty_plan import reason_for_nothing
+from counterpoise.planning.explanation.figures import figures_of
+from counterpoise.planning.explanation.final_assignment import FinalAssignment, moves_of
+from counterpoise.planning.explanation.minimum_gain import is_worth_moving
+from counterpoise.planning.explanation.move_reasons import move_reasons_of
+from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.warnings import warnings_of
+from counterpoise.planning.goals import goal_named, left_to_repair
+from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.requests.refusals import (
     refuse_voters,
     refuse_what_cannot_be,
     refuse_what_found_no_place,
 )
-from counterpoise.planning.asking.requests import check_request
-from counterpoise.planning.budget import keep_copies_within, keep_named_within
-from counterpoise.planning.goals import goal_named, left_to_repair
-from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
-from counterpoise.planning.placement import Placement
+from counterpoise.planning.requests.request_checks import check_request
 from counterpoise.planning.settings_before import settings_before
-from counterpoise.planning.telling.bounds import lower_bound
-from counterpoise.planning.telling.cautions import warnings_of
-from counterpoise.planning.telling.figures import figures_of
-from counterpoise.planning.telling.outcome import Outcome, moves_of
-from counterpoise.planning.telling.reasons import reason_for_nothing
-from counterpoise.planning.telling.situation import Situation
-from counterpoise.planning.telling.whys import whys_of
-from counterpoise.planning.telling.worth import is_worth_while
 from counterpoise.planning.wording import cluster_name
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     """The plan for a goal. An empty plan says in `reason` why nothing moves.
 
-    Raises InputError for a request that does not fit the cluster, RefusedError where the goal cannot be reached
-    because of what must be left alone.
+    Raises InputError for a request that does not fit the cluster, RefusedError where the goal
+    cannot be reached because of what must be left alone.
     """
     check_request(request, snapshot)
     refuse_voters(snapshot, request)
@@ -54,14 +55,18 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     left = keep_copies_within(placement, before, request.budget)
     is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
     first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
-    outcome = Outcome.of(placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading)
+    outcome = FinalAssignment.of(
+        placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading
+    )
     outcome, reorders_left = keep_named_within(outcome, request.budget)
     left = replace(left, partitions=left.partitions + reorders_left)
-    situation = Situation(request, cluster, roles, before, placement, outcome, left)
-    if goal.why is None and not left.partitions and not is_worth_while(situation):
-        situation = Situation(request, cluster, roles, before, before, Outcome.unchanged(cluster))
-    outcome = situation.outcome
-    moves = moves_of(snapshot, outcome, whys_of(situation, goal.why))
+    planning_result = PlanningResult(request, cluster, roles, before, placement, outcome, left)
+    if goal.why is None and not left.partitions and not is_worth_moving(planning_result):
+        planning_result = PlanningResult(
+            request, cluster, roles, before, before, FinalAssignment.unchanged(cluster)
+        )
+    outcome = planning_result.outcome
+    moves = moves_of(snapshot, outcome, move_reasons_of(planning_result, goal.why))
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -70,13 +75,13 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         broker_ids=tuple(sorted(request.broker_ids)),
         policy_digest=request.policy.digest,
         moves=moves,
-        figures=figures_of(snapshot, situation),
+        figures=figures_of(snapshot, planning_result),
         lower_bound=lower_bound(before, roles, request),
-        reason="" if outcome.is_named.any() else reason_for_nothing(situation),
-        warnings=warnings_of(situation),
+        reason="" if outcome.is_named.any() else reason_for_nothing(planning_result),
+        warnings=warnings_of(planning_result),
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,
-        left=situation.left,
+        left=planning_result.left,
         settings_before=settings_before(snapshot, moves),
     )

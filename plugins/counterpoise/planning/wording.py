@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
-from counterpoise.model.words import MOST_NAMES, few
+from counterpoise.model.words import MAX_NAMES, join_names
 from counterpoise.planning.arrays import ClusterArrays
 
 
@@ -29,4 +29,6 @@ def not_registered(snapshot: ClusterSnapshot) -> str:
 
 def partition_names(cluster: ClusterArrays, partitions: Ints) -> str:
     """The first few names, and how many more there are."""
-    return few([cluster.name(int(partition)) for partition in partitions[:MOST_NAMES]], len(partitions))
+    return join_names(
+        [cluster.name(int(partition)) for partition in partitions[:MAX_NAMES]], len(partitions)
+    )

@@ -1,11 +1,14 @@
-"""Reporting: values in, text out. Self-contained HTML pages with inline pictures, and the same figures as text.
+"""Reporting: values in, text out. Self-contained HTML pages with inline pictures, and the same
+figures as text.
 
     html = leader_balance_report(balance, wanted=wanted_goal(balance, policy))
 
-Every word that comes from a cluster (racks, topics, reasons) is taken for hostile and escaped, in pictures too; the
-pages hold no script, and a Content-Security-Policy that would stop one. Same values, same text: no clock is read.
+Every word that comes from a cluster (racks, topics, reasons) is taken for hostile and escaped, in
+pictures too; the pages hold no script, and a Content-Security-Policy that would stop one. Same
+values, same text: no clock is read.
 
-Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one thread at a time.
+Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one
+thread at a time.
 
 What is here, and in which module, is told by `__init__.pyi`; modules are imported when first used.
 """

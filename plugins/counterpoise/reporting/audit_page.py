@@ -1,12 +1,15 @@
-"""The page of an audit, the worst first, with what changed since the last one; the same as Markdown and as JSON.
+"""The page of an audit, the worst first, with what changed since the last one; the same as Markdown
+and as JSON.
 
     audit_report(report, texts)          # lies at reports/<cluster>/audit.html
     audit_markdown(report, texts), audit_json(report, texts)
 
-Findings of one rule stand together: its reasons once, each subject with its rows and its lines to paste. A wanted plan
-links to `kafka_rebalance` in the Airflow that serves the page, and names the command line's way.
+Findings of one rule stand together: its reasons once, each subject with its rows and its lines to
+paste. A wanted plan links to `kafka_rebalance` in the Airflow that serves the page, and names the
+command line's way.
 
-Limits: Airflow 3.3 opens the Dag from a link and leaves its form as it is, so what to fill in stands beside the link.
+Limits: Airflow 3.3 opens the Dag from a link and leaves its form as it is, so what to fill in
+stands beside the link.
 """
 
 import json
@@ -93,8 +96,13 @@ class Card:
         return (*self.first, *self.others)
 
 
-def audit_report(report: AuditReport, texts: Mapping[str, RuleText], *, data_checks: str | None = None) -> str:
-    """One self-contained page. `data_checks` is where the checks of the data lie, relative to it; None: nowhere."""
+def audit_report(
+    report: AuditReport, texts: Mapping[str, RuleText], *, data_checks: str | None = None
+) -> str:
+    """One self-contained page.
+
+    `data_checks` is where the checks of the data lie, relative to it; None: nowhere.
+    """
     return render(
         "audit.html",
         report=report,
@@ -115,12 +123,20 @@ def audit_report(report: AuditReport, texts: Mapping[str, RuleText], *, data_che
 
 def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
     """How many findings of each severity nobody waived, and what changed."""
-    numbers = {severity: sum(one.finding.severity is severity for one in report.open) for severity in Severity}
+    numbers = {
+        severity: sum(one.finding.severity is severity for one in report.open)
+        for severity in Severity
+    }
     new = sum(one.is_new for one in report.open)
     changed = f"{count(new)}, {count(len(report.gone))}" if report.previous_at else "–"
     since = f"since {when(report.previous_at)}" if report.previous_at else "this is the first audit"
     return (
-        Tile("Critical", count(numbers[Severity.CRITICAL]), "act on these now", numbers[Severity.CRITICAL] > 0),
+        Tile(
+            "Critical",
+            count(numbers[Severity.CRITICAL]),
+            "act on these now",
+            numbers[Severity.CRITICAL] > 0,
+        ),
         Tile("Warning", count(numbers[Severity.WARNING]), "will bite some day"),
         Tile("Info", count(numbers[Severity.INFO]), "good to know"),
         Tile("Not known", count(numbers[Severity.UNKNOWN]), "could not be read: not fine"),
@@ -131,10 +147,17 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
 
 def verdict(report: AuditReport) -> str:
     """`2 critical findings, 5 warnings`; what nobody waived."""
-    numbers = {severity: sum(one.finding.severity is severity for one in report.open) for severity in Severity}
+    numbers = {
+        severity: sum(one.finding.severity is severity for one in report.open)
+        for severity in Severity
+    }
     critical, warnings = numbers[Severity.CRITICAL], numbers[Severity.WARNING]
     parts = [
-        *([f"{count(critical)} critical finding{'' if critical == 1 else 's'}"] if critical else []),
+        *(
+            [f"{count(critical)} critical finding{'' if critical == 1 else 's'}"]
+            if critical
+            else []
+        ),
         *([f"{count(warnings)} warning{'' if warnings == 1 else 's'}"] if warnings else []),
     ]
     return ", ".join(parts) or "Nothing critical, and no warnings"
@@ -187,7 +210,9 @@ def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[Card]:
                 title=text.title or rule_id,
                 first=sights[:_SUBJECTS_OPEN],
                 others=sights[_SUBJECTS_OPEN:],
-                policy_lines=policy_lines(rule_id, [one.finding.subject for one in found], text.thresholds),
+                policy_lines=policy_lines(
+                    rule_id, [one.finding.subject for one in found], text.thresholds
+                ),
             )
         )
     return cards
@@ -208,14 +233,19 @@ def _sight(report: AuditReport, one: Seen) -> Sight:
 
 def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
     fields = [
-        (_FIELDS[name], value if isinstance(value, str) else json.dumps(value)) for name, value in plan.wish.items()
+        (_FIELDS[name], value if isinstance(value, str) else json.dumps(value))
+        for name, value in plan.rebalance_request.items()
     ]
-    query = urlencode({"partition_key": cluster, "conf": json.dumps(plan.wish)})
-    return PlanLink(f"{_DAG_PAGE}?{query}", (("Partition key", cluster), *fields), plan.command(cluster))
+    query = urlencode({"partition_key": cluster, "conf": json.dumps(plan.rebalance_request)})
+    return PlanLink(
+        f"{_DAG_PAGE}?{query}", (("Partition key", cluster), *fields), plan.command(cluster)
+    )
 
 
 def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str, int]) -> str:
-    """What to put under `policy: audit:` of the cluster to waive these findings, or to measure by another figure."""
+    """What to put under `policy: audit:` of the cluster to waive these findings, or to measure by
+    another figure.
+    """
     named = ", ".join(_yaml_text(subject) for subject in subjects[:_SUBJECTS_TO_PASTE])
     left = len(subjects) - _SUBJECTS_TO_PASTE
     more = f'  # and {left} more; patterns like "topic scratch-*" do' if left > 0 else ""
@@ -248,11 +278,17 @@ def _areas(report: AuditReport, texts: Mapping[str, RuleText]) -> list[tuple[str
     """Area, its findings, and a bar of them by severity; the area with the worst first."""
     counts: dict[str, dict[Severity, int]] = {}
     for one in report.open:
-        area = counts.setdefault(texts.get(one.finding.rule, _OTHER).area, dict.fromkeys(SEVERITIES, 0))
+        area = counts.setdefault(
+            texts.get(one.finding.rule, _OTHER).area, dict.fromkeys(SEVERITIES, 0)
+        )
         area[one.finding.severity] += 1
     widest = max((sum(numbers.values()) for numbers in counts.values()), default=1)
-    ordered = sorted(counts.items(), key=lambda item: ([-item[1][severity] for severity in SEVERITIES], item[0]))
-    return [(str(area), sum(numbers.values()), _bar(area, numbers, widest)) for area, numbers in ordered]
+    ordered = sorted(
+        counts.items(), key=lambda item: ([-item[1][severity] for severity in SEVERITIES], item[0])
+    )
+    return [
+        (str(area), sum(numbers.values()), _bar(area, numbers, widest)) for area, numbers in ordered
+    ]
 
 
 def _bar(area: str, numbers: Mapping[Severity, int], widest: int) -> Markup:
@@ -264,16 +300,22 @@ def _bar(area: str, numbers: Mapping[Severity, int], widest: int) -> Markup:
             look = f"fill: var(--{_COLOURS[severity]})"
             parts.append(f'<rect x="{at:.1f}" width="{width:.1f}" height="12" style="{look}"/>')
             at += width
-    label = ", ".join(f"{numbers[severity]} {IN_WORDS[severity]}" for severity in SEVERITIES if numbers[severity])
+    label = ", ".join(
+        f"{numbers[severity]} {IN_WORDS[severity]}" for severity in SEVERITIES if numbers[severity]
+    )
     head = f'viewBox="0 0 {max(_WIDTH, at):.1f} 12" preserveAspectRatio="none" role="img"'
-    return Markup(f'<svg class="bar" {head} aria-label="{escape(f"{area}: {label}")}">{"".join(parts)}</svg>')
+    return Markup(
+        f'<svg class="bar" {head} aria-label="{escape(f"{area}: {label}")}">{"".join(parts)}</svg>'
+    )
 
 
 def _markdown_card(card: Card) -> str:
     head = f"## {escaped(card.title)} ({IN_WORDS[card.severity]})"
     words = [escaped(words) for words in (card.text.why, card.text.how) if words]
     source = [f"Source: {escaped(card.text.source)}"] if card.text.source else []
-    return "\n\n".join([head, *words, *(part for sight in card.sights for part in _markdown_sight(sight)), *source])
+    return "\n\n".join(
+        [head, *words, *(part for sight in card.sights for part in _markdown_sight(sight)), *source]
+    )
 
 
 def _markdown_sight(sight: Sight) -> Iterable[str]:
@@ -293,7 +335,10 @@ def _markdown_rows(evidence: Evidence, rows_left: int) -> str:
 
 def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Iterable[str]:
     lists = (
-        ("Gone since the last audit", [f"{_title(gone, texts)}: {gone.subject}" for gone in report.gone]),
+        (
+            "Gone since the last audit",
+            [f"{_title(gone, texts)}: {gone.subject}" for gone in report.gone],
+        ),
         (
             "Waived",
             [

@@ -1,4 +1,5 @@
-"""The leader-balance report as text: Markdown for chats and tickets, JSON for machines, CSV for spreadsheets.
+"""The leader-balance report as text: Markdown for chats and tickets, JSON for machines, CSV for
+spreadsheets.
 
 leader_balance_csv(balance)     # one row per snapshot, a column per measure
 brokers_csv(series)             # one row per snapshot and broker: SERIES
@@ -14,7 +15,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, LeftOut, PlanSize, WantedRebalance
+from counterpoise.model.balance import (
+    BalancePoint,
+    HeatMap,
+    LeaderBalance,
+    LeftOut,
+    PlanSize,
+    WantedRebalance,
+)
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.measures import Evenness
@@ -41,7 +49,9 @@ _FIGURES: Final = (
     ("max_over_mean", "max_over_mean"),
     ("variation", "coefficient_of_variation"),
 )
-_CHANGES: Final = tuple(field.name for field in fields(SnapshotChanges) if field.name not in ("is_rebuilt", "seconds"))
+_CHANGES: Final = tuple(
+    field.name for field in fields(SnapshotChanges) if field.name not in ("is_rebuilt", "seconds")
+)
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -53,7 +63,9 @@ def leader_balance_json(
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> str:
-    """One JSON object with keys sorted: sizes in bytes, shares 0 to 1, times in ISO 8601 UTC; null is "not known"."""
+    """One JSON object with keys sorted: sizes in bytes, shares 0 to 1, times in ISO 8601 UTC; null
+    is "not known".
+    """
     document = {
         "format": FORMAT,
         "cluster": balance.cluster,
@@ -62,7 +74,8 @@ def leader_balance_json(
             "until": _iso(balance.latest.observed_at),
             "snapshots": len(balance.series),
         },
-        "latest": _point(balance.latest) | {"live_broker_ids": list(balance.latest.live_broker_ids)},
+        "latest": _point(balance.latest)
+        | {"live_broker_ids": list(balance.latest.live_broker_ids)},
         "brokers": [_values(broker) | {"is_idle": broker.is_idle} for broker in balance.brokers],
         "racks": [_values(rack) for rack in balance.racks],
         "topics_that_lean": [_values(topic) for topic in balance.topics],
@@ -76,7 +89,11 @@ def leader_balance_json(
         "heat_maps": [_heat_map(heat) for heat in balance.heat_maps],
         "wanted": None
         if wanted is None
-        else {"goal": str(wanted.goal), "broker_ids": list(wanted.broker_ids), "reason": wanted.reason},
+        else {
+            "goal": str(wanted.goal),
+            "broker_ids": list(wanted.broker_ids),
+            "reason": wanted.reason,
+        },
         "plan_size": None if plan_size is None else _values(plan_size),
         "left_out": [_values(one) for one in left_out],
     }
@@ -109,15 +126,25 @@ def leader_balance_markdown(
     left_out: Sequence[LeftOut] = (),
 ) -> str:
     """The latest snapshot's figures, and what happened; names are escaped, so that they stay names."""
-    verdict = f"**A rebalance would help:** {escaped(wanted.reason)}." if wanted else "**Nothing needs doing.**"
+    verdict = (
+        f"**A rebalance would help:** {escaped(wanted.reason)}."
+        if wanted
+        else "**Nothing needs doing.**"
+    )
     parts = [
         f"# Leader balance of {escaped(balance.cluster)}",
         _period(balance, left_out),
         verdict,
-        table(("Figure", "Value", ""), ((tile.title, tile.value, tile.note) for tile in tiles(balance))),
+        table(
+            ("Figure", "Value", ""),
+            ((tile.title, tile.value, tile.note) for tile in tiles(balance)),
+        ),
     ]
     if balance.events:
-        parts += ["## What happened", table(("When (UTC)", "What", "How many"), event_rows(balance)[:EVENTS_SHOWN])]
+        parts += [
+            "## What happened",
+            table(("When (UTC)", "What", "How many"), event_rows(balance)[:EVENTS_SHOWN]),
+        ]
         older = len(balance.events) - EVENTS_SHOWN
         parts += [f"and {count(older)} older ones"] if older > 0 else []
     if rows := churn_rows(balance.churn):
@@ -136,7 +163,9 @@ def leader_balance_markdown(
 
 
 def leader_balance_csv(balance: LeaderBalance) -> str:
-    """One row per snapshot, oldest first, with a column for each measure; what is not known is an empty cell."""
+    """One row per snapshot, oldest first, with a column for each measure; what is not known is an
+    empty cell.
+    """
     heads = ["cluster", "snapshot_id", "observed_at_utc", "live_brokers", "share_not_preferred"]
     heads += [f"{measure}_{name}" for measure in _MEASURES for name, _ in _FIGURES]
     heads += ["breaks_before", *_CHANGES, "epochs_unseen", "events"]
@@ -145,12 +174,16 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
     writer.writerow(heads)
     happened: dict[str, list[str]] = {}
     for event in balance.events:
-        happened.setdefault(event.snapshot_id, []).append(f"{event_in_words(event)} ({how_many(event)})")
+        happened.setdefault(event.snapshot_id, []).append(
+            f"{event_in_words(event)} ({how_many(event)})"
+        )
     for at, point in enumerate(balance.series):
         changes = point.changes
         row: list[Any] = [balance.cluster, point.snapshot_id, _spreadsheet_time(point.observed_at)]
         row += [len(point.live_broker_ids), round(point.share_not_preferred, 6)]
-        row += [_figure(getattr(point, measure), name) for measure in _MEASURES for _, name in _FIGURES]
+        row += [
+            _figure(getattr(point, measure), name) for measure in _MEASURES for _, name in _FIGURES
+        ]
         row += ["yes" if at in balance.breaks else ""]
         row += [getattr(changes, name) if changes else "" for name in (*_CHANGES, "epochs_unseen")]
         row += ["; ".join(happened.get(point.snapshot_id, []))]
@@ -159,10 +192,15 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
 
 
 def brokers_csv(series: pa.Table) -> str:
-    """SERIES as it is: one row per snapshot and broker. Times are UTC, what is not known is an empty cell."""
+    """SERIES as it is: one row per snapshot and broker.
+
+    Times are UTC, what is not known is an empty cell.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([f"{name}_utc" if name == "observed_at" else name for name in series.column_names])
+    writer.writerow(
+        [f"{name}_utc" if name == "observed_at" else name for name in series.column_names]
+    )
     for batch in series.to_batches(max_chunksize=10_000):
         columns = [column.to_pylist() for column in batch.columns]
         writer.writerows([_plain(cell) for cell in row] for row in zip(*columns, strict=True))
@@ -170,7 +208,9 @@ def brokers_csv(series: pa.Table) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """What a spreadsheet takes for data: no formula, whatever a rack is called; times without an offset."""
+    """What a spreadsheet takes for data: no formula, whatever a rack is called; times without an
+    offset.
+    """
     if isinstance(cell, datetime):
         return _spreadsheet_time(cell)
     if isinstance(cell, bool):
@@ -189,7 +229,9 @@ def _figure(spread: Evenness | None, name: str) -> float | str:
 def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
     many = f"{count(len(balance.series))} snapshot{'' if len(balance.series) == 1 else 's'}"
     rest = f", {count(len(left_out))} more left out" if left_out else ""
-    return f"{when(balance.series[0].observed_at)} – {when(balance.latest.observed_at)}: {many}{rest}."
+    return (
+        f"{when(balance.series[0].observed_at)} – {when(balance.latest.observed_at)}: {many}{rest}."
+    )
 
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
@@ -213,7 +255,13 @@ def _topic_parts(balance: LeaderBalance) -> list[str]:
     if not balance.topics:
         return []
     rows = (
-        (t.topic, count(t.partition_count), count(t.most_leaders), count(t.fewest_leaders), format_bytes(t.size_bytes))
+        (
+            t.topic,
+            count(t.partition_count),
+            count(t.most_leaders),
+            count(t.fewest_leaders),
+            format_bytes(t.size_bytes),
+        )
         for t in balance.topics
     )
     heads = ("Topic", "Partitions", "Most led by one", "Fewest", "Size")
@@ -229,7 +277,10 @@ def _point(point: BalancePoint) -> dict[str, Any]:
         **{measure: _evenness(getattr(point, measure)) for measure in _MEASURES},
         "racks": [
             {"rack": rack.rack, "live_brokers": rack.leaders.broker_count}
-            | {measure: _least_and_most(getattr(rack, measure)) for measure in ("leaders", "replicas", "bytes")}
+            | {
+                measure: _least_and_most(getattr(rack, measure))
+                for measure in ("leaders", "replicas", "bytes")
+            }
             for rack in point.racks
         ],
         "changes": None

@@ -6,7 +6,8 @@
     1       ███████│░░░░          ████████│░░░
     4       ▓▓▓▓▓▓▓│              ▓▓▓▓▓▓▓▓│
 
-Columns stand from zero, so that a broker without anything is a gap. They show the shape; figures belong in tables.
+Columns stand from zero, so that a broker without anything is a gap. They show the shape; figures
+belong in tables.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,12 @@ from counterpoise.model.overview import BROKERS_SHOWN, MEASURES, knows, values_o
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 
 STAYS, COMES, GOES, BEST = "█", "▓", "░", "│"
-NAMES: Final = {"leaders": "leaders", "replicas": "replicas", "bytes": "bytes", "bytes_in": "bytes in"}
+NAMES: Final = {
+    "leaders": "leaders",
+    "replicas": "replicas",
+    "bytes": "bytes",
+    "bytes_in": "bytes in",
+}
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _GAP: Final = 2
 _LEAST_BAR, _MOST_BAR = 8, 24
@@ -24,14 +30,17 @@ _BARS_LEGEND: Final = f"{STAYS} stays  {COMES} comes  {GOES} goes  {BEST} best p
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:
-    """Each broker before and after against the best possible, in lines of at most `width` characters (60 or more).
+    """Each broker before and after against the best possible, in lines of at most `width`
+    characters (60 or more).
 
     Measures that the plan changes nowhere are left out, unless it changes none.
     """
     known = [name for name in MEASURES if knows(plan.figures, name)]
     if not known:
         return ""
-    shown = [name for name in known if any(_changes(figure, name) for figure in plan.figures)] or known
+    shown = [
+        name for name in known if any(_changes(figure, name) for figure in plan.figures)
+    ] or known
     if len(plan.figures) <= BROKERS_SHOWN:
         return _bars(plan.figures, shown, width)
     return _columns(plan.figures, shown, width)
@@ -84,7 +93,9 @@ def _columns(figures: Sequence[BrokerFigure], shown: Sequence[str], width: int) 
         top = max(1.0, *(value for row in rows for value in row))
         for at, when in enumerate(("before", "after", "best")):
             head = NAMES[name].ljust(label) if at == 0 else " " * label
-            lines.append(f"{head}{when.ljust(6 + _GAP)}{''.join(_column(row[at], top) for row in rows)}".rstrip())
+            lines.append(
+                f"{head}{when.ljust(6 + _GAP)}{''.join(_column(row[at], top) for row in rows)}".rstrip()
+            )
     many = f"{each} brokers, their mean" if each > 1 else "one broker"
     ids = f"{figures[0].broker_id} to {figures[-1].broker_id}"
     return "\n".join([*lines, f"{' ' * (label + 6 + _GAP)}brokers {ids}; a column is {many}"])

@@ -6,7 +6,7 @@ event_in_words(event) == "broker 4 joined"
 from typing import Final
 
 from counterpoise.model.events import ClusterEvent, EventKind
-from counterpoise.model.words import some
+from counterpoise.model.words import join_ids
 from counterpoise.reporting.html import count
 from counterpoise.units import format_seconds
 
@@ -40,7 +40,9 @@ KIND_MEANINGS: Final = {
     EventKind.GAP: "no snapshot for more than 2.5 times the usual interval; lines break",
     EventKind.REBUILT: "another cluster under the same name; nothing is compared with it",
 }
-ALERTS: Final = frozenset({EventKind.DIED, EventKind.FAILOVER, EventKind.GAP, EventKind.REBUILT, EventKind.LEFT})
+ALERTS: Final = frozenset(
+    {EventKind.DIED, EventKind.FAILOVER, EventKind.GAP, EventKind.REBUILT, EventKind.LEFT}
+)
 _UNITS: Final = {
     EventKind.FAILOVER: "partition",
     EventKind.ELECTION: "partition",
@@ -52,8 +54,11 @@ _UNITS: Final = {
 
 
 def event_in_words(event: ClusterEvent) -> str:
-    """A sentence without its full stop. Names of racks are the cluster's own: escape what comes out."""
-    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {some(event.broker_ids)}"
+    """A sentence without its full stop.
+
+    Names of racks are the cluster's own: escape what comes out.
+    """
+    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {join_ids(event.broker_ids)}"
     sentences = {
         EventKind.JOINED: f"{who} joined",
         EventKind.REACHED_SHARE: f"{who} reached 90 % of the mean replicas{_after(event)}",
@@ -81,7 +86,9 @@ def how_many(event: ClusterEvent) -> str:
 
 def _after(event: ClusterEvent) -> str:
     return (
-        f", {format_seconds(event.seconds)} after joining" if event.seconds else ", in the snapshot in which it joined"
+        f", {format_seconds(event.seconds)} after joining"
+        if event.seconds
+        else ", in the snapshot in which it joined"
     )
 
 

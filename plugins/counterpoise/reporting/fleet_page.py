@@ -1,8 +1,10 @@
-"""The page of all clusters, the worst first, each with a link to its own page; and the same as text.
+"""The page of all clusters, the worst first, each with a link to its own page; and the same as
+text.
 
     fleet_report(fleet([state, ...], as_of=now))     # lies beside the folders of the clusters' reports
 
-Links are relative: `<cluster>/leader-balance.html`. A cluster that was never analysed has no page, and no link.
+Links are relative: `<cluster>/leader-balance.html`. A cluster that was never analysed has no page,
+and no link.
 """
 
 import csv
@@ -75,7 +77,12 @@ def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
     asks = sum(any(finding.concern not in _MILD for finding in row.findings) for row in fleet.rows)
     return (
         Tile("Clusters", count(len(states)), f"{count(len(brokers))} live brokers"),
-        Tile("Ask for a look", count(asks), "a concern that does not wait" if asks else "none in a hurry", asks > 0),
+        Tile(
+            "Ask for a look",
+            count(asks),
+            "a concern that does not wait" if asks else "none in a hurry",
+            asks > 0,
+        ),
         Tile("Silent", count(silent), "no new snapshot, though one is due", silent > 0),
         Tile("Disks full soon", count(soon), "clusters with one within 30 days", soon > 0),
         Tile(
@@ -90,7 +97,16 @@ def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
 def fleet_markdown(fleet: Fleet) -> str:
     """One table, the worst first; names are escaped, so that they stay names."""
     rows = ((row.state.cluster, _all_words(row), *_figures(row.state)) for row in fleet.rows)
-    heads = ("Cluster", "Why", "Brokers", "Leaders, max − min", "Not preferred", "Bytes in", "First disk", "Seen")
+    heads = (
+        "Cluster",
+        "Why",
+        "Brokers",
+        "Leaders, max − min",
+        "Not preferred",
+        "Bytes in",
+        "First disk",
+        "Seen",
+    )
     parts = [
         "# All clusters",
         escaped(f"As of {when(fleet.as_of)}. Worst first."),
@@ -100,14 +116,18 @@ def fleet_markdown(fleet: Fleet) -> str:
 
 
 def fleet_json(fleet: Fleet) -> str:
-    """One JSON object with keys sorted: bytes, bytes per second, seconds, shares 0 to 1; null is not known."""
+    """One JSON object with keys sorted: bytes, bytes per second, seconds, shares 0 to 1; null is
+    not known.
+    """
     document = {
         "format": FORMAT,
         "as_of": fleet.as_of.astimezone(UTC).isoformat(),
         "clusters": [
             _document(row)
             | {
-                "findings": [{"concern": str(found.concern), "words": found.words} for found in row.findings],
+                "findings": [
+                    {"concern": str(found.concern), "words": found.words} for found in row.findings
+                ],
                 "left_out": [asdict(left_out) for left_out in row.state.left_out],
             }
             for row in fleet.rows
@@ -152,9 +172,13 @@ def _row(row: FleetRow) -> _Row:
         leaders=small.brokers(leaders, label=f"Leaders per live broker of {name}: {spread}"),
         spread=f"max − min {spread}" if balance else spread,
         not_preferred=not_preferred,
-        traffic=small.spark(load.bytes_in_trace, label=f"Bytes in of {name} over the period") if load else Markup(""),
+        traffic=small.spark(load.bytes_in_trace, label=f"Bytes in of {name} over the period")
+        if load
+        else Markup(""),
         bytes_in=bytes_in,
-        disk=small.disk(first, label=f"Disk of broker {first.broker_id} of {name}") if first else Markup(""),
+        disk=small.disk(first, label=f"Disk of broker {first.broker_id} of {name}")
+        if first
+        else Markup(""),
         forecast=forecast,
         is_full_soon=first is not None and disk_alerts(first),
         unknown_disks=f"{count(unknown)} not known" if first and unknown else "",
@@ -163,7 +187,9 @@ def _row(row: FleetRow) -> _Row:
 
 
 def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
-    """Brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the page prints them."""
+    """Brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the page
+    prints them.
+    """
     balance, load = state.balance, state.load
     dash = "–"
     if balance:
@@ -198,7 +224,11 @@ def _forecast(disks: Sequence[DiskForecast]) -> str:
     first = _first(disks)
     if first is None:
         return "not known" if disks else "not told"
-    return f"broker {first.broker_id} {first.in_words}" if first.days_left is not None else first.in_words
+    return (
+        f"broker {first.broker_id} {first.in_words}"
+        if first.days_left is not None
+        else first.in_words
+    )
 
 
 def _ago(age: timedelta | None) -> str:

@@ -1,4 +1,6 @@
-"""The HTML environment of all pages: escaping on, a missing value is an error, and filters that print units."""
+"""The HTML environment of all pages: escaping on, a missing value is an error, and filters that
+print units.
+"""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -6,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from counterpoise.model.words import some
+from counterpoise.model.words import join_ids
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 
@@ -33,7 +35,7 @@ def _environment() -> Environment:
         "count": count,
         "times": times,
         "when": when,
-        "ids": some,
+        "ids": join_ids,
     }
     return environment
 

@@ -19,7 +19,7 @@ from counterpoise.model.balance import (
 from counterpoise.model.events import Churn
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.measures import Evenness
-from counterpoise.model.words import some
+from counterpoise.model.words import join_ids
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import count, render, times
@@ -44,8 +44,9 @@ def leader_balance_report(
 ) -> str:
     """One self-contained HTML page.
 
-    `wanted` is what would help (None: nothing needs doing), `plan_size` what that costs (None: not known). `load` adds
-    the section of traffic, growth and disks. `left_out` are snapshots that the analysis could not use.
+    `wanted` is what would help (None: nothing needs doing), `plan_size` what that costs (None: not
+    known). `load` adds the section of traffic, growth and disks. `left_out` are snapshots that the
+    analysis could not use.
     """
     racks = rack_indexes(balance.brokers)
     return render(
@@ -63,7 +64,10 @@ def leader_balance_report(
         churn_timeline=churn_timeline(balance),
         churn_rows=churn_rows(balance.churn),
         load=load_section(load) if load else None,
-        racks=[(rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack)) for rack in balance.racks],
+        racks=[
+            (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack))
+            for rack in balance.racks
+        ],
         broker_rows=[(broker, _css_colour(racks[broker.rack])) for broker in balance.brokers],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
@@ -80,7 +84,13 @@ def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
     for event in reversed(balance.events):
         first = f"{event.first_at:%Y-%m-%d %H:%M}"
         last = f"{event.last_at:%Y-%m-%d %H:%M}"
-        rows.append((first if first == last else f"{first} – {last}", event_in_words(event), how_many(event)))
+        rows.append(
+            (
+                first if first == last else f"{first} – {last}",
+                event_in_words(event),
+                how_many(event),
+            )
+        )
     return rows
 
 
@@ -147,7 +157,12 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
             f"{count(leaders.minimum)} to {count(leaders.maximum)}; best possible {leaders.best_max_minus_min}",
             leaders.max_minus_min > leaders.best_max_minus_min + 1,
         ),
-        Tile("Busiest broker leads", times(leaders.max_over_mean), "of its fair share", leaders.max_over_mean > 1.2),
+        Tile(
+            "Busiest broker leads",
+            times(leaders.max_over_mean),
+            "of its fair share",
+            leaders.max_over_mean > 1.2,
+        ),
         Tile(
             "Not led as preferred",
             f"{latest.share_not_preferred * 100:.1f} %",
@@ -159,18 +174,25 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
             count(replicas.max_minus_min),
             f"{count(replicas.minimum)} to {count(replicas.maximum)}",
         ),
-        Tile("Fullest broker holds", times(size.max_over_mean), f"of its fair share, {format_bytes(size.maximum)}"),
+        Tile(
+            "Fullest broker holds",
+            times(size.max_over_mean),
+            f"of its fair share, {format_bytes(size.maximum)}",
+        ),
         Tile(
             "Idle brokers",
             count(len(idle)),
-            f"broker {some(idle)}" if idle else "every live broker holds some",
+            f"broker {join_ids(idle)}" if idle else "every live broker holds some",
             bool(idle),
         ),
     )
 
 
 def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> Picture:
-    bars = [_bar(broker, broker.leaders, racks, broker.leaders_not_preferred) for broker in balance.brokers]
+    bars = [
+        _bar(broker, broker.leaders, racks, broker.leaders_not_preferred)
+        for broker in balance.brokers
+    ]
     fair = _mean(balance.latest.leaders.total, balance.latest)
     label = f"Leaders per broker of {balance.cluster}, against the fair share {count(fair)}"
     return Picture(
@@ -179,7 +201,9 @@ def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> 
     )
 
 
-def _cards(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> tuple[tuple[str, Picture], ...]:
+def _cards(
+    balance: LeaderBalance, racks: Mapping[str | None, int | None]
+) -> tuple[tuple[str, Picture], ...]:
     latest = balance.latest
     wanted: tuple[tuple[str, str, Unit, int, list[int]], ...] = (
         (
@@ -189,15 +213,30 @@ def _cards(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> tu
             latest.preferred_leaders.total,
             [broker.preferred_leaders for broker in balance.brokers],
         ),
-        ("replicas", "Replicas", count, latest.replicas.total, [broker.replicas for broker in balance.brokers]),
-        ("bytes", "Bytes", format_bytes, latest.bytes.total, [broker.bytes for broker in balance.brokers]),
+        (
+            "replicas",
+            "Replicas",
+            count,
+            latest.replicas.total,
+            [broker.replicas for broker in balance.brokers],
+        ),
+        (
+            "bytes",
+            "Bytes",
+            format_bytes,
+            latest.bytes.total,
+            [broker.bytes for broker in balance.brokers],
+        ),
     )
     return tuple(
         (
             title,
             Picture(
                 broker_bars(
-                    [_bar(broker, value, racks) for broker, value in zip(balance.brokers, values, strict=True)],
+                    [
+                        _bar(broker, value, racks)
+                        for broker, value in zip(balance.brokers, values, strict=True)
+                    ],
                     name=name,
                     label=f"{title} per broker",
                     unit=unit,
@@ -209,8 +248,12 @@ def _cards(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> tu
     )
 
 
-def _bar(broker: BrokerBalance, value: int, racks: Mapping[str | None, int | None], hatched: int = 0) -> Bar:
-    return Bar(broker.broker_id, value, racks[broker.rack], hatched, broker.is_idle, broker.is_fenced)
+def _bar(
+    broker: BrokerBalance, value: int, racks: Mapping[str | None, int | None], hatched: int = 0
+) -> Bar:
+    return Bar(
+        broker.broker_id, value, racks[broker.rack], hatched, broker.is_idle, broker.is_fenced
+    )
 
 
 def _mean(total: int, point: BalancePoint) -> float:

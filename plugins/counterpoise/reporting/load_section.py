@@ -1,4 +1,5 @@
-"""The part of a cluster's page about load: bytes in per broker, what is hot, growth, and when disks are full.
+"""The part of a cluster's page about load: bytes in per broker, what is hot, growth, and when disks
+are full.
 
     render("leader_balance.html", load=load_section(load), ...)     # in the template: {% include "load_section.html" %}
 
@@ -71,8 +72,12 @@ def load_section(load: ClusterLoad) -> LoadSection:
         tiles=load_tiles(load),
         bars=bars,
         shows_median=shows_median,
-        untold=tuple(b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None),
-        unknown=tuple(f"{count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown),
+        untold=tuple(
+            b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None
+        ),
+        unknown=tuple(
+            f"{count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
+        ),
         bytes_in=_bytes_in_over_time(load),
         hot_partitions=tuple((hot, _share_picture(hot.share)) for hot in load.hot_partitions),
         hot_topics=tuple((hot, _share_picture(hot.share)) for hot in load.hot_topics),
@@ -86,7 +91,9 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     """The figures that a person compares with last week's."""
     leaders, first = load.leaders, load.first_full
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
-    coverage = "from producers" if known == all_ else f"{count(known)} of {count(all_)} partitions known"
+    coverage = (
+        "from producers" if known == all_ else f"{count(known)} of {count(all_)} partitions known"
+    )
     return (
         Tile("Bytes in", known_rate(load.bytes_in.now), coverage),
         Tile(
@@ -97,10 +104,16 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
         Tile(
             "Busiest broker takes in",
             times(leaders.max_over_mean) if leaders else "not known",
-            f"of its fair share, {format_rate(leaders.maximum)}" if leaders else "the rate of a broker is not known",
+            f"of its fair share, {format_rate(leaders.maximum)}"
+            if leaders
+            else "the rate of a broker is not known",
             bool(leaders and leaders.max_over_mean > _MUCH_OVER_SHARE),
         ),
-        Tile("Grows per day", known_bytes(load.bytes_per_day), f"holds {known_bytes(load.held_bytes)}"),
+        Tile(
+            "Grows per day",
+            known_bytes(load.bytes_per_day),
+            f"holds {known_bytes(load.held_bytes)}",
+        ),
         Tile(
             "First disk full",
             _first_full(load.disks),
@@ -126,26 +139,53 @@ def load_markdown(load: ClusterLoad) -> str:
     """The same figures as tables; names are escaped, so that they stay names."""
     parts = [
         "## Load",
-        table(("Figure", "Value", ""), ((tile.title, tile.value, tile.note) for tile in load_tiles(load))),
         table(
-            ("Broker", "Bytes in, as leader", "95 % of the time ≤", "As follower", "95 % of the time ≤"),
-            ((str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower)) for b in load.brokers),
+            ("Figure", "Value", ""),
+            ((tile.title, tile.value, tile.note) for tile in load_tiles(load)),
+        ),
+        table(
+            (
+                "Broker",
+                "Bytes in, as leader",
+                "95 % of the time ≤",
+                "As follower",
+                "95 % of the time ≤",
+            ),
+            (
+                (str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower))
+                for b in load.brokers
+            ),
         ),
     ]
     if load.hot_topics:
         rows = (
-            (hot.topic, known_rate(hot.bytes_in.now), known_rate(hot.bytes_in.p95), f"{hot.share * 100:.1f} %")
+            (
+                hot.topic,
+                known_rate(hot.bytes_in.now),
+                known_rate(hot.bytes_in.p95),
+                f"{hot.share * 100:.1f} %",
+            )
             for hot in load.hot_topics
         )
-        parts += ["### Hottest topics", table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows)]
+        parts += [
+            "### Hottest topics",
+            table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows),
+        ]
     if load.hot_partitions:
         hottest = (
-            (f"{hot.topic}-{hot.partition}", _leader(hot.leader), _at_least(hot.bytes_in_per_second, hot.is_at_least))
+            (
+                f"{hot.topic}-{hot.partition}",
+                _leader(hot.leader),
+                _at_least(hot.bytes_in_per_second, hot.is_at_least),
+            )
             for hot in load.hot_partitions
         )
         parts += ["### Hottest partitions", table(("Partition", "Leader", "Bytes in"), hottest)]
     if load.growing_topics:
-        growing = ((t.topic, format_bytes(t.size_bytes), format_bytes(t.bytes_per_day)) for t in load.growing_topics)
+        growing = (
+            (t.topic, format_bytes(t.size_bytes), format_bytes(t.bytes_per_day))
+            for t in load.growing_topics
+        )
         parts += ["### Fastest growing topics", table(("Topic", "One copy", "Per day"), growing)]
     if load.disks:
         parts += ["### Disks", _disks_table(load.disks)]
@@ -165,7 +205,9 @@ def load_document(load: ClusterLoad) -> dict[str, Any]:
 
 
 def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
-    """Title and picture of each; and whether they show the median, because the latest rates are not known."""
+    """Title and picture of each; and whether they show the median, because the latest rates are not
+    known.
+    """
     has_now = any(broker.as_leader.now is not None for broker in load.brokers)
     has_median = any(broker.as_leader.p50 is not None for broker in load.brokers)
     if not has_now and not has_median:
@@ -174,7 +216,11 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     racks: dict[str | None, int | None] = {None: None} | {rack: at for at, rack in enumerate(named)}
     wanted: tuple[tuple[str, str, Callable[[BrokerTraffic], Rates]], ...] = (
         ("bytes-in-leader", "Bytes in per broker, as leader", lambda broker: broker.as_leader),
-        ("bytes-in-follower", "Bytes in per broker, as follower", lambda broker: broker.as_follower),
+        (
+            "bytes-in-follower",
+            "Bytes in per broker, as follower",
+            lambda broker: broker.as_follower,
+        ),
     )
     pictures = []
     for name, title, rates_of in wanted:
@@ -185,7 +231,10 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
 
 
 def _bar_picture(
-    brokers: Sequence[tuple[BrokerTraffic, int | None]], racks: dict[str | None, int | None], name: str, title: str
+    brokers: Sequence[tuple[BrokerTraffic, int | None]],
+    racks: dict[str | None, int | None],
+    name: str,
+    title: str,
 ) -> Picture:
     """Brokers whose rate is not known have no bar; the fair share is over the live ones that have."""
     bars = [
@@ -199,7 +248,13 @@ def _bar_picture(
     def drawn(shape: str) -> Markup:
         wide = shape == "w"
         return broker_bars(
-            bars, name=f"{name}-{shape}", label=title, unit=format_rate, fair=fair, wide=wide, named=not wide
+            bars,
+            name=f"{name}-{shape}",
+            label=title,
+            unit=format_rate,
+            fair=fair,
+            wide=wide,
+            named=not wide,
         )
 
     return Picture(drawn("n"), drawn("w"))
@@ -215,7 +270,15 @@ def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
     line = Line("bytes in", values, AFTER)
     breaks = [at + 1 for at, value in enumerate(trace.values) if value is None]
     title = f"Bytes in of {load.cluster} over time"
-    drawn = over_time(instants, [line], name="bytes-in-time", label=title, unit=format_rate, wide=False, breaks=breaks)
+    drawn = over_time(
+        instants,
+        [line],
+        name="bytes-in-time",
+        label=title,
+        unit=format_rate,
+        wide=False,
+        breaks=breaks,
+    )
     return Picture(drawn)
 
 
@@ -255,7 +318,9 @@ def _no_forecast(disks: Sequence[DiskForecast]) -> str:
     if any(disk.usable_bytes is None for disk in unknown):
         return f"of {count(len(unknown))} disks the room left is not told"
     watched = max(disk.watched_seconds for disk in unknown)
-    return f"watched for {format_seconds(watched)}; a day is needed" if watched else "not watched yet"
+    return (
+        f"watched for {format_seconds(watched)}; a day is needed" if watched else "not watched yet"
+    )
 
 
 def _rate_cells(rates: Rates) -> tuple[str, str]:
@@ -284,4 +349,8 @@ def _disks_table(disks: Sequence[DiskForecast]) -> str:
     ]
     shown = table(("Broker", "Log dirs", "Held", "Left", "Grows per day", "Forecast"), rows)
     others = _others(disks[DISKS_SHOWN:])
-    return f"{shown}\n\n{escaped(f'The other {len(disks) - DISKS_SHOWN}: {others}')}" if others else shown
+    return (
+        f"{shown}\n\n{escaped(f'The other {len(disks) - DISKS_SHOWN}: {others}')}"
+        if others
+        else shown
+    )

@@ -1,4 +1,6 @@
-"""What the pages share: a figure at the top, a picture in two shapes, and pictures of before and after per broker."""
+"""What the pages share: a figure at the top, a picture in two shapes, and pictures of before and
+after per broker.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,19 +45,28 @@ class Comparison:
 
 
 def comparison(
-    pairs: Sequence[Pair], *, name: str, title: str, unit: Callable[[float], str], after: str = "after"
+    pairs: Sequence[Pair],
+    *,
+    name: str,
+    title: str,
+    unit: Callable[[float], str],
+    after: str = "after",
 ) -> Comparison:
     """A card for few brokers; for many a wide picture, and one for phones."""
 
     def drawn(shape: str) -> Markup:
         label = f"{title}, before and {after}"
-        return before_after(pairs, name=f"{name}-{shape}", label=label, unit=unit, wide=shape == "w")
+        return before_after(
+            pairs, name=f"{name}-{shape}", label=label, unit=unit, wide=shape == "w"
+        )
 
     picture = Picture(drawn("n"), drawn("w") if len(pairs) > MANY_BROKERS else None)
     return Comparison(title, picture, all(pair.best is not None for pair in pairs), after)
 
 
-def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]) -> tuple[Comparison, ...]:
+def before_after_pictures(
+    before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]
+) -> tuple[Comparison, ...]:
     """Leaders, replicas and bytes per broker; nothing without both looks."""
     if not before or not after:
         return ()
@@ -67,7 +78,10 @@ def before_after_pictures(before: Sequence[BrokerLoad], after: Sequence[BrokerLo
     )
     return tuple(
         comparison(
-            [Pair(i, _value(was, i, name), _value(now, i, name)) for i in sorted(was.keys() | now.keys())],
+            [
+                Pair(i, _value(was, i, name), _value(now, i, name))
+                for i in sorted(was.keys() | now.keys())
+            ],
             name=name,
             title=title,
             unit=unit,

@@ -1,6 +1,8 @@
-"""The plan page, which a person reads before saying yes: what moves, what it costs, what was checked.
+"""The plan page, which a person reads before saying yes: what moves, what it costs, what was
+checked.
 
-plan_report(plan, violations=(), data_check_failures=(), data_checks_passed=14, rate_bytes_per_second=20_000_000)
+plan_report(plan, violations=(), data_check_failures=(), data_checks_passed=14,
+rate_bytes_per_second=20_000_000)
 """
 
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from typing import Final
 
 from counterpoise.model.overview import (
     MEASURES,
-    WHY_IN_WORDS,
+    MOVE_REASON_TEXTS,
     Overview,
     Unit,
     asked_in_words,
@@ -38,7 +40,12 @@ UNITS: Final[dict[str, Unit]] = {
     "bytes": format_bytes,
     "bytes_in": format_rate,
 }
-NAMES: Final = {"leaders": "Leaders", "replicas": "Replicas", "bytes": "Bytes", "bytes_in": "Bytes in"}
+NAMES: Final = {
+    "leaders": "Leaders",
+    "replicas": "Replicas",
+    "bytes": "Bytes",
+    "bytes_in": "Bytes in",
+}
 _GOALS: Final = {
     Goal.ADD_BROKERS: "Give the new brokers their share; the old ones receive nothing",
     Goal.REMOVE_BROKERS: "Empty the named brokers",
@@ -62,10 +69,12 @@ def plan_report(
     data_checks: str | None = None,
     moves_shown: int = MOVES_SHOWN,
 ) -> str:
-    """One self-contained HTML page. `violations` and `data_check_failures` are sentences; empty means that all holds.
+    """One self-contained HTML page. `violations` and `data_check_failures` are sentences; empty
+    means that all holds.
 
-    `data_checks_passed` None says that the data checks did not run; `data_checks` is where they lie, relative to the
-    page. Of moves and brokers those that matter most are listed, the others counted.
+    `data_checks_passed` None says that the data checks did not run; `data_checks` is where they
+    lie, relative to the page. Of moves and brokers those that matter most are listed, the others
+    counted.
     """
     seen = Overview.of(plan)
     moves, other_moves = largest_moves(plan, moves_shown)
@@ -87,9 +96,12 @@ def plan_report(
         brokers=[_broker_row(figure, plan.figures) for figure in brokers],
         broker_count=len(plan.figures),
         other_brokers=len(other_brokers),
-        other_spans=[f"{NAMES[name].lower()} {words}" for name, words in others_in_words(other_brokers, UNITS)],
-        moves=[(move, what_it_does(move), WHY_IN_WORDS[move.why]) for move in moves],
-        other_moves=[(WHY_IN_WORDS[reason.why], reason) for reason in other_moves],
+        other_spans=[
+            f"{NAMES[name].lower()} {words}"
+            for name, words in others_in_words(other_brokers, UNITS)
+        ],
+        moves=[(move, what_it_does(move), MOVE_REASON_TEXTS[move.why]) for move in moves],
+        other_moves=[(MOVE_REASON_TEXTS[reason.why], reason) for reason in other_moves],
         violations=violations,
         data_check_failures=data_check_failures,
         data_checks_passed=data_checks_passed,
@@ -103,7 +115,9 @@ def evenness_rows(seen: Overview) -> list[tuple[str, str, str, str]]:
     """Measure, and over the brokers before, after and best possible: `12 to 14`."""
     rows = []
     for name, spans in seen.measures.items():
-        before, after, best = (span_in_words(span, UNITS[name]) for span in (spans.before, spans.after, spans.best))
+        before, after, best = (
+            span_in_words(span, UNITS[name]) for span in (spans.before, spans.after, spans.best)
+        )
         rows.append((NAMES[name], before, after, best))
     return rows
 
@@ -117,7 +131,9 @@ def broker_cell(figure: BrokerFigure, name: str) -> str:
 def fullest(figure: BrokerFigure) -> str:
     """The most on its disks while the new copies arrive: `1.2 TB, 61 %`."""
     share = peak_share(figure)
-    return format_bytes(peak_used_bytes(figure)) + (f", {share * 100:.0f} %" if share is not None else "")
+    return format_bytes(peak_used_bytes(figure)) + (
+        f", {share * 100:.0f} %" if share is not None else ""
+    )
 
 
 def what_it_does(move: Move) -> str:
@@ -131,8 +147,14 @@ def over_in_words(ratio: float | None) -> str:
     return f" ({ratio:.3f} ×)" if ratio is not None else ""
 
 
-def _broker_row(figure: BrokerFigure, figures: Sequence[BrokerFigure]) -> tuple[BrokerFigure, list[str], str]:
-    return figure, [broker_cell(figure, name) for name in MEASURES if knows(figures, name)], fullest(figure)
+def _broker_row(
+    figure: BrokerFigure, figures: Sequence[BrokerFigure]
+) -> tuple[BrokerFigure, list[str], str]:
+    return (
+        figure,
+        [broker_cell(figure, name) for name in MEASURES if knows(figures, name)],
+        fullest(figure),
+    )
 
 
 def _pictures(figures: Sequence[BrokerFigure]) -> tuple[Comparison, ...]:
@@ -158,9 +180,19 @@ def _disks(figures: Sequence[BrokerFigure]) -> Comparison:
         total = figure.disk_total_bytes or 1
         arriving = figure.bytes_peak - figure.bytes_before
         peak = peak_used_bytes(figure)
-        pairs.append(Pair(figure.broker_id, round(100 * (peak - arriving) / total), round(100 * peak / total)))
+        pairs.append(
+            Pair(
+                figure.broker_id, round(100 * (peak - arriving) / total), round(100 * peak / total)
+            )
+        )
     title = "Disks, in percent of their size"
-    return comparison(pairs, name="disks", title=title, unit=lambda value: f"{value:.0f} %", after="at their fullest")
+    return comparison(
+        pairs,
+        name="disks",
+        title=title,
+        unit=lambda value: f"{value:.0f} %",
+        after="at their fullest",
+    )
 
 
 def _tiles(plan: RebalancePlan, seen: Overview, rate: int, *, is_slow: bool) -> tuple[Tile, ...]:
@@ -176,7 +208,11 @@ def _tiles(plan: RebalancePlan, seen: Overview, rate: int, *, is_slow: bool) -> 
             count(seen.copied_replicas),
             f"at least {count(bound.replicas)}{over_in_words(seen.over_replicas)}",
         ),
-        Tile("Partitions changed", count(len(plan.moves)), f"{count(seen.leader_changes)} change their leader"),
+        Tile(
+            "Partitions changed",
+            count(len(plan.moves)),
+            f"{count(seen.leader_changes)} change their leader",
+        ),
     ]
     if leaders := seen.measures.get("leaders"):
         tiles.append(
@@ -189,9 +225,25 @@ def _tiles(plan: RebalancePlan, seen: Overview, rate: int, *, is_slow: bool) -> 
     time = format_seconds(seen.busiest_link_bytes / rate)
     tiles.append(Tile("Expected time", time, f"at {format_rate(rate)} per broker", is_slow))
     if seen.copied_bytes:
-        tiles.append(Tile("Between racks", format_bytes(seen.cross_rack_bytes), "traffic between zones costs money"))
-    shares = [(share, figure.broker_id) for figure in plan.figures if (share := peak_share(figure)) is not None]
+        tiles.append(
+            Tile(
+                "Between racks",
+                format_bytes(seen.cross_rack_bytes),
+                "traffic between zones costs money",
+            )
+        )
+    shares = [
+        (share, figure.broker_id)
+        for figure in plan.figures
+        if (share := peak_share(figure)) is not None
+    ]
     if shares:
         share, broker_id = max(shares)
-        tiles.append(Tile("Fullest disks", f"{share * 100:.0f} %", f"of broker {broker_id}, while copies arrive"))
+        tiles.append(
+            Tile(
+                "Fullest disks",
+                f"{share * 100:.0f} %",
+                f"of broker {broker_id}, while copies arrive",
+            )
+        )
     return tuple(tiles)

@@ -1,4 +1,5 @@
-"""The run page: what happened, before and after, and whether the cluster's settings are as they were.
+"""The run page: what happened, before and after, and whether the cluster's settings are as they
+were.
 
 run_report(RunReport(run=run, plan=plan, approval=approval, before=..., after=..., ...))
 """
@@ -18,7 +19,10 @@ EVENTS_SHOWN: Final = 300
 
 
 def run_report(report: RunReport, *, events_shown: int = EVENTS_SHOWN) -> str:
-    """One self-contained HTML page. Of more than `events_shown` events the first and the last half are shown."""
+    """One self-contained HTML page.
+
+    Of more than `events_shown` events the first and the last half are shown.
+    """
     unrestored = [key for key in report.throttle_keys if not key.is_restored]
     half = events_shown // 2
     cut = len(report.events) > events_shown
@@ -50,7 +54,11 @@ def _tiles(report: RunReport) -> tuple[Tile, ...]:
     before = _leader_spread(report.before, ())
     after = _leader_spread(report.after, leaving)
     return (
-        Tile("Moves done", f"{count(report.moves_done)} of {count(len(report.plan.moves))}", "partitions of the plan"),
+        Tile(
+            "Moves done",
+            f"{count(report.moves_done)} of {count(len(report.plan.moves))}",
+            "partitions of the plan",
+        ),
         Tile(
             "Bytes moved",
             format_bytes(report.copied_bytes),

@@ -1,8 +1,10 @@
-"""Small pictures that stand inside a table: a line over time, a level, brokers side by side, what becomes of a disk.
+"""Small pictures that stand inside a table: a line over time, a level, brokers side by side, what
+becomes of a disk.
 
     spark(load.bytes_in_trace, label="Bytes in of demo")
 
-A few hundred bytes each, drawn by hand: nothing but numbers and the page's colours is in them, and the escaped label.
+A few hundred bytes each, drawn by hand: nothing but numbers and the page's colours is in them, and
+the escaped label.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,9 @@ def spark(trace: Trace, *, label: str) -> Markup:
     """A line from zero up, broken where nothing is known; a dot where it ends."""
     top = max((value for value in trace.values if value is not None), default=0) or 1
     places = [
-        (1 + at * (_WIDTH - 4), _HEIGHT - 2 - (_HEIGHT - 5) * value / top) if value is not None else None
+        (1 + at * (_WIDTH - 4), _HEIGHT - 2 - (_HEIGHT - 5) * value / top)
+        if value is not None
+        else None
         for at, value in zip(trace.at, trace.values, strict=True)
     ]
     last = next((place for place in reversed(places) if place), None)
@@ -41,7 +45,9 @@ def level(share: float, *, label: str, is_alert: bool = False) -> Markup:
 
 
 def brokers(values: Sequence[int], *, label: str) -> Markup:
-    """Every broker, the one with most first, against the mean; what is missing at the end are brokers with nothing."""
+    """Every broker, the one with most first, against the mean; what is missing at the end are
+    brokers with nothing.
+    """
     if not values:
         return Markup("")
     ordered = sorted(values, reverse=True)
@@ -60,12 +66,16 @@ def brokers(values: Sequence[int], *, label: str) -> Markup:
         if idle and any(ordered)
         else ""
     )
-    mean = f'<path d="M0 {fair:.1f}H{_WIDTH:g}" style="stroke: var(--fair); stroke-dasharray: 4 2"/>'
+    mean = (
+        f'<path d="M0 {fair:.1f}H{_WIDTH:g}" style="stroke: var(--fair); stroke-dasharray: 4 2"/>'
+    )
     return _svg(f'<path d="{bars}" style="fill: var(--after)"/>{missing}{mean}', label)
 
 
 def disk(forecast: DiskForecast, *, label: str) -> Markup:
-    """What was used in the last two weeks, and in dashes the next 30 days, under the line at which the disk is full."""
+    """What was used in the last two weeks, and in dashes the next 30 days, under the line at which
+    the disk is full.
+    """
     used = forecast.used_share
     if used is None or not forecast.total_bytes or forecast.held_bytes is None:
         return Markup("")
@@ -85,11 +95,16 @@ def disk(forecast: DiskForecast, *, label: str) -> Markup:
     full = f'<path d="M0 3H{_WIDTH:g}" style="stroke: var(--muted); stroke-width: 1"/>'
     ahead = ""
     if forecast.bytes_per_day is not None:
-        days = min(_AHEAD_DAYS, forecast.days_left) if forecast.days_left is not None else _AHEAD_DAYS
+        days = (
+            min(_AHEAD_DAYS, forecast.days_left) if forecast.days_left is not None else _AHEAD_DAYS
+        )
         end = place(days, used + days * forecast.bytes_per_day / forecast.total_bytes)
         ahead = _path([place(0, used), end], "alert" if is_soon else "after", dash="3 2")
         ahead += _dot(end, "alert") if is_soon else ""
-    return _svg(f"{_base()}{full}{_broken_line(places, 'after')}{ahead}{_dot(place(0, used), 'after')}", label)
+    return _svg(
+        f"{_base()}{full}{_broken_line(places, 'after')}{ahead}{_dot(place(0, used), 'after')}",
+        label,
+    )
 
 
 def _svg(body: str, label: str, *, width: float = _WIDTH, height: float = _HEIGHT) -> Markup:
@@ -104,7 +119,9 @@ def _base() -> str:
 def _broken_line(places: Sequence[Place | None], colour: str) -> str:
     """What stands alone between two breaks is a dot."""
     parts = (list(part) for part in _parts(places))
-    return "".join(_path(part, colour) if len(part) > 1 else _dot(part[0], colour) for part in parts)
+    return "".join(
+        _path(part, colour) if len(part) > 1 else _dot(part[0], colour) for part in parts
+    )
 
 
 def _parts(places: Sequence[Place | None]) -> Iterator[list[Place]]:
@@ -120,4 +137,6 @@ def _path(places: Sequence[Place], colour: str, *, dash: str = "none") -> str:
 
 
 def _dot(place: Place, colour: str) -> str:
-    return f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--{colour})"/>'
+    return (
+        f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--{colour})"/>'
+    )

@@ -1,9 +1,11 @@
-"""From a matplotlib figure to SVG that sits inside a page: no identity of its own, the page's fonts and colours.
+"""From a matplotlib figure to SVG that sits inside a page: no identity of its own, the page's fonts
+and colours.
 
     picture = inline_svg(draw, name="leaders", label="Leaders per broker", width=720, height=200)
 
-Colours are drawn as stand-ins and replaced by CSS variables, so that one picture serves light, dark and print. Text
-stays text (escaped by matplotlib, never read as mathematics). The bytes depend on the figure alone.
+Colours are drawn as stand-ins and replaced by CSS variables, so that one picture serves light, dark
+and print. Text stays text (escaped by matplotlib, never read as mathematics). The bytes depend on
+the figure alone.
 """
 
 import io
@@ -42,7 +44,8 @@ _NAMES: Final = {
     **{f"#0b000{index}": f"rack-{index}" for index in range(RACK_COLOURS)},
     **{f"#0c000{index}": f"heat-{index}" for index in range(HEAT_COLOURS)},
 }
-# What matplotlib writes of a shape: `M 1.234567 2.345678 \nL ...`; a hundredth of a unit is far less than a pixel.
+# What matplotlib writes of a shape: `M 1.234567 2.345678 \nL ...`; a hundredth of a unit is far
+# less than a pixel.
 _SHAPE: Final = re.compile(r'(?<=\bd=")[^"]+(?=")')
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
 _RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
@@ -82,8 +85,13 @@ def heat_colour(level: int) -> str:
     return f"#0c000{level}"
 
 
-def inline_svg(draw: "Callable[[Figure], None]", *, name: str, label: str, width: float, height: float) -> Markup:
-    """What `draw` puts on a figure of `width` x `height` units, as markup. `name` keeps its ids apart from others'."""
+def inline_svg(
+    draw: "Callable[[Figure], None]", *, name: str, label: str, width: float, height: float
+) -> Markup:
+    """What `draw` puts on a figure of `width` x `height` units, as markup.
+
+    `name` keeps its ids apart from others'.
+    """
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -131,7 +139,9 @@ def _for_page(svg: str, name: str, label: str) -> str:
 def _short_shape(found: re.Match[str]) -> str:
     """The same shape in fewer characters: two decimals, rectangles by their corners."""
     shape = " ".join(found[0].split())
-    shape = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), shape)
+    shape = _LONG_NUMBER.sub(
+        lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), shape
+    )
     return _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", shape)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from counterpoise.model.overview import (
     MEASURES,
-    WHY_IN_WORDS,
+    MOVE_REASON_TEXTS,
     Overview,
     asked_in_words,
     brokers_to_show,
@@ -17,12 +17,19 @@ from counterpoise.model.overview import (
     rate_warning,
 )
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
-from counterpoise.model.pulse import Pulse
-from counterpoise.model.words import some
+from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.words import join_ids
 from counterpoise.reporting.blocks import plan_picture
 from counterpoise.reporting.html import count
 from counterpoise.reporting.markdown import escaped, table
-from counterpoise.reporting.plan_page import NAMES, UNITS, broker_cell, evenness_rows, fullest, over_in_words
+from counterpoise.reporting.plan_page import (
+    NAMES,
+    UNITS,
+    broker_cell,
+    evenness_rows,
+    fullest,
+    over_in_words,
+)
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 LINKS_SHOWN: Final = 3  # in a log
@@ -30,18 +37,31 @@ MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
 PICTURE_WIDTH: Final = 72
 
 
-def plan_markdown(plan: RebalancePlan, *, rate_bytes_per_second: int, at_once: int | None = None) -> str:
-    """A plan in short, for the one who approves it: warnings, picture, cost, brokers, what moves and why."""
+def plan_markdown(
+    plan: RebalancePlan, *, rate_bytes_per_second: int, at_once: int | None = None
+) -> str:
+    """A plan in short, for the one who approves it: warnings, picture, cost, brokers, what moves
+    and why.
+    """
     seen = Overview.of(plan)
-    named = f", brokers {some(plan.broker_ids)}" if plan.broker_ids else ""
+    named = f", brokers {join_ids(plan.broker_ids)}" if plan.broker_ids else ""
     parts = [f"Goal **{plan.goal}**{named}"]
-    parts += [escaped(f"Asked for: {'; '.join(asked)}") for asked in [asked_in_words(plan)] if asked]
+    parts += [
+        escaped(f"Asked for: {'; '.join(asked)}") for asked in [asked_in_words(plan)] if asked
+    ]
     parts += [f"**Nothing needs to move:** {escaped(plan.reason)}"] if plan.is_empty else []
-    warnings = (rate_warning(plan, rate_bytes_per_second, at_once), left_in_words(plan), *plan.warnings)
+    warnings = (
+        rate_warning(plan, rate_bytes_per_second, at_once),
+        left_in_words(plan),
+        *plan.warnings,
+    )
     parts += [f"**Warning:** {escaped(warning)}" for warning in warnings if warning]
     if picture := plan_picture(plan, width=PICTURE_WIDTH):
         parts.append(f"```text\n{picture}\n```")
-    parts += [_cost_table(plan, seen, rate_bytes_per_second), *map(escaped, coordinators_in_words(seen))]
+    parts += [
+        _cost_table(plan, seen, rate_bytes_per_second),
+        *map(escaped, coordinators_in_words(seen)),
+    ]
     parts.append(table(("Per broker", "Before", "After", "Best possible"), evenness_rows(seen)))
     parts += _broker_parts(plan.figures)
     if not plan.is_empty:
@@ -56,8 +76,16 @@ def _cost_table(plan: RebalancePlan, seen: Overview, rate: int) -> str:
     return table(
         ("Cost", "This plan", "Any plan"),
         (
-            ("Bytes copied", format_bytes(seen.copied_bytes), f"at least {copied}{over_in_words(seen.over_bytes)}"),
-            ("Replicas copied", count(seen.copied_replicas), f"at least {replicas}{over_in_words(seen.over_replicas)}"),
+            (
+                "Bytes copied",
+                format_bytes(seen.copied_bytes),
+                f"at least {copied}{over_in_words(seen.over_bytes)}",
+            ),
+            (
+                "Replicas copied",
+                count(seen.copied_replicas),
+                f"at least {replicas}{over_in_words(seen.over_replicas)}",
+            ),
             *_leader_rows(plan, seen),
             ("Partitions that change", count(len(plan.moves)), ""),
             ("Leaders that change", count(seen.leader_changes), ""),
@@ -70,7 +98,10 @@ def _cost_table(plan: RebalancePlan, seen: Overview, rate: int) -> str:
 def _leader_rows(plan: RebalancePlan, seen: Overview) -> list[tuple[str, str, str]]:
     if "leaders" not in seen.measures:
         return []
-    after, best = seen.measures["leaders"].after.max_minus_min, plan.lower_bound.leaders_max_minus_min
+    after, best = (
+        seen.measures["leaders"].after.max_minus_min,
+        plan.lower_bound.leaders_max_minus_min,
+    )
     return [("Leaders, max − min", count(after), f"at best {count(best)}")]
 
 
@@ -80,13 +111,17 @@ def _broker_parts(figures: Sequence[BrokerFigure]) -> list[str]:
     if not shown:
         return []
     measures = [name for name in MEASURES if knows(figures, name)]
-    rows = ((str(f.broker_id), *(broker_cell(f, name) for name in measures), fullest(f)) for f in shown)
+    rows = (
+        (str(f.broker_id), *(broker_cell(f, name) for name in measures), fullest(f)) for f in shown
+    )
     parts = [
         "Each broker before → after (best possible):",
         table(("Broker", *(NAMES[name] for name in measures), "At its fullest"), rows),
     ]
     if others:
-        told = "; ".join(f"{NAMES[name].lower()} {words}" for name, words in others_in_words(others, UNITS))
+        told = "; ".join(
+            f"{NAMES[name].lower()} {words}" for name, words in others_in_words(others, UNITS)
+        )
         parts.append(f"and {count(len(others))} others: {told}")
     return parts
 
@@ -99,31 +134,45 @@ def _moves_table(plan: RebalancePlan) -> str:
             ", ".join(map(str, move.replicas_before)),
             ", ".join(map(str, move.replicas_after)),
             format_bytes(move.copied_bytes) if move.adding else "",
-            WHY_IN_WORDS[move.why],
+            MOVE_REASON_TEXTS[move.why],
         )
         for move in shown
     ]
     rows += [
-        (f"and {count(r.partitions)} more", "", "", format_bytes(r.bytes) if r.bytes else "", WHY_IN_WORDS[r.why])
+        (
+            f"and {count(r.partitions)} more",
+            "",
+            "",
+            format_bytes(r.bytes) if r.bytes else "",
+            MOVE_REASON_TEXTS[r.why],
+        )
         for r in rest
     ]
     return table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
-def progress_line(pulse: Pulse) -> str:
-    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`, while something moves.
+def progress_line(run_progress: RunProgress) -> str:
+    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`, while
+    something moves.
 
     The speed since the look before, the rate in force, the time left, the links with most to copy.
     """
-    return "; ".join([pulse.progress.in_words, *_speed_parts(pulse)])
+    return "; ".join([run_progress.progress.in_words, *_speed_parts(run_progress)])
 
 
-def _speed_parts(pulse: Pulse) -> Iterable[str]:
-    if not pulse.links:
+def _speed_parts(run_progress: RunProgress) -> Iterable[str]:
+    if not run_progress.links:
         return
-    left = f", {format_seconds(pulse.seconds_left)} left" if pulse.seconds_left is not None else ""
-    brake = f", braked {pulse.brake} times" if pulse.brake else ""
-    yield f"{pulse.speed_in_words}{brake}{left}"
-    busiest = pulse.busiest_links[:LINKS_SHOWN]
-    told = (f"{k.name} {format_rate(k.bytes_per_second)}, {format_bytes(k.bytes_left)} to go" for k in busiest)
+    left = (
+        f", {format_seconds(run_progress.seconds_left)} left"
+        if run_progress.seconds_left is not None
+        else ""
+    )
+    brake = f", braked {run_progress.brake} times" if run_progress.brake else ""
+    yield f"{run_progress.speed_in_words}{brake}{left}"
+    busiest = run_progress.busiest_links[:LINKS_SHOWN]
+    told = (
+        f"{k.name} {format_rate(k.bytes_per_second)}, {format_bytes(k.bytes_left)} to go"
+        for k in busiest
+    )
     yield f"busiest: {'; '.join(told)}"

@@ -1,4 +1,6 @@
-"""The parts of a cluster's page that show weeks: measures over time with what happened, brokers over time, churn."""
+"""The parts of a cluster's page that show weeks: measures over time with what happened, brokers
+over time, churn.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,13 +16,19 @@ from counterpoise.reporting.parts import Picture
 from counterpoise.reporting.svg import RACK_COLOURS, rack_colour
 from counterpoise.units import format_seconds
 
-_HEAT_TITLES: Final = {"leaders": "Leaders of each broker over time", "bytes_in": "Bytes in of each broker over time"}
+_HEAT_TITLES: Final = {
+    "leaders": "Leaders of each broker over time",
+    "bytes_in": "Bytes in of each broker over time",
+}
 _STYLES: Final = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A picture of lines. `legend`: label, colour class, line style; `happened`: each row of events and its meaning."""
+    """A picture of lines.
+
+    `legend`: label, colour class, line style; `happened`: each row of events and its meaning.
+    """
 
     title: str
     picture: Picture
@@ -44,26 +52,55 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
     blue, orange, green, magenta, violet = (rack_colour(index) for index in (0, 1, 2, 3, 4))
     spreads = [
         Line("leaders", [point.leaders.max_minus_min for point in series], blue),
-        Line("preferred leaders", [point.preferred_leaders.max_minus_min for point in series], orange, "--"),
+        Line(
+            "preferred leaders",
+            [point.preferred_leaders.max_minus_min for point in series],
+            orange,
+            "--",
+        ),
         Line("replicas", [point.replicas.max_minus_min for point in series], green, ":"),
     ]
     shares = [
         Line("leaders", [100 * point.leaders.coefficient_of_variation for point in series], blue),
-        Line("replicas", [100 * point.replicas.coefficient_of_variation for point in series], green, ":"),
-        Line("bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."),
-        Line("not led as preferred", [100 * point.share_not_preferred for point in series], orange, "--"),
+        Line(
+            "replicas",
+            [100 * point.replicas.coefficient_of_variation for point in series],
+            green,
+            ":",
+        ),
+        Line(
+            "bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."
+        ),
+        Line(
+            "not led as preferred",
+            [100 * point.share_not_preferred for point in series],
+            orange,
+            "--",
+        ),
     ]
     if any(point.bytes_in for point in series):
         shares.append(Line("bytes in", [_inflow_variation(point) for point in series], violet))
     drawn = [
-        _timeline(balance, spreads, "spread", "Max − min over the live brokers", count, balance.events),
         _timeline(
-            balance, shares, "variation", "Variation between brokers, and partitions not led as preferred", hundredths
+            balance, spreads, "spread", "Max − min over the live brokers", count, balance.events
+        ),
+        _timeline(
+            balance,
+            shares,
+            "variation",
+            "Variation between brokers, and partitions not led as preferred",
+            hundredths,
         ),
     ]
     if racks := _rack_lines(series):
         drawn.append(
-            _timeline(balance, racks, "racks", "Leaders per broker of each rack, of the fair share", hundredths)
+            _timeline(
+                balance,
+                racks,
+                "racks",
+                "Leaders per broker of each rack, of the fair share",
+                hundredths,
+            )
         )
     return tuple(drawn)
 
@@ -76,9 +113,16 @@ def churn_timeline(balance: LeaderBalance) -> Timeline | None:
     lines = [
         Line("changed leader", [_known(one, "leaders_changed") for one in changes], rack_colour(0)),
         Line("by failover", [_known(one, "failovers") for one in changes], rack_colour(1), "--"),
-        Line("by preferred election", [_known(one, "preferred_elections") for one in changes], rack_colour(2), ":"),
+        Line(
+            "by preferred election",
+            [_known(one, "preferred_elections") for one in changes],
+            rack_colour(2),
+            ":",
+        ),
     ]
-    return _timeline(balance, lines, "churn", "Partitions whose leader changed since the snapshot before", count)
+    return _timeline(
+        balance, lines, "churn", "Partitions whose leader changed since the snapshot before", count
+    )
 
 
 def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
@@ -88,7 +132,12 @@ def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
 def _heat_section(heat: HeatMap) -> HeatSection:
     title = _HEAT_TITLES[heat.measure]
     narrow, wide = (
-        heat_picture(heat, name=f"heat-{heat.measure.replace('_', '-')}-{shape}", label=title, wide=shape == "w")
+        heat_picture(
+            heat,
+            name=f"heat-{heat.measure.replace('_', '-')}-{shape}",
+            label=title,
+            wide=shape == "w",
+        )
         for shape in ("n", "w")
     )
     note = f"One column is {_width(heat)}; blank: no snapshot, or the broker was not live or its share not known."
@@ -134,7 +183,11 @@ def _timeline(
 
 def _lanes(events: Sequence[ClusterEvent]) -> list[Lane]:
     return [
-        Lane(KIND_NAMES[kind], [(e.first_at, e.last_at) for e in events if e.kind is kind], kind in ALERTS)
+        Lane(
+            KIND_NAMES[kind],
+            [(e.first_at, e.last_at) for e in events if e.kind is kind],
+            kind in ALERTS,
+        )
         for kind in _kinds(events)
     ]
 
@@ -157,7 +210,10 @@ def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
     return [
         Line(
             name,
-            [_share_of(point, racks.get(name)) for point, racks in zip(series, by_name, strict=True)],
+            [
+                _share_of(point, racks.get(name))
+                for point, racks in zip(series, by_name, strict=True)
+            ],
             rack_colour(index),
             _STYLES[index % len(_STYLES)],
         )
@@ -169,7 +225,11 @@ def _share_of(point: BalancePoint, rack: RackPoint | None) -> float:
     """Hundredths of the fair share; NaN without one, or without the rack."""
     if rack is None or not point.leaders.total:
         return math.nan
-    return 100 * (rack.leaders.total / rack.leaders.broker_count) / (point.leaders.total / point.leaders.broker_count)
+    return (
+        100
+        * (rack.leaders.total / rack.leaders.broker_count)
+        / (point.leaders.total / point.leaders.broker_count)
+    )
 
 
 def _inflow_variation(point: BalancePoint) -> float:

@@ -3,8 +3,8 @@
     settings = parse_settings(text, where="config/clusters.yaml")
     settings.cluster("orders-eu").policy.movement.rate_bytes_per_second
 
-Unknown keys, wrong types and missing values are all reported at once, each with its line. No secrets live here:
-a cluster names connections, and these come from Airflow or from the environment.
+Unknown keys, wrong types and missing values are all reported at once, each with its line. No
+secrets live here: a cluster names connections, and these come from Airflow or from the environment.
 """
 
 from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings

@@ -1,7 +1,8 @@
-"""What a team wants of audits, from the section `audit` of its policy: limits, what it knows already, what fails a run.
+"""What a team wants of audits, from the section `audit` of its policy: limits, what it knows
+already, what fails a run.
 
-Limits: whether a rule has the name that is given here, and such a threshold, is known where the rules are; the pipeline
-asks there.
+Limits: whether a rule has the name that is given here, and such a threshold, is known where the
+rules are; the pipeline asks there.
 """
 
 from collections.abc import Mapping
@@ -66,7 +67,9 @@ def _controller_racks(part: Section | None) -> Mapping[int, str]:
     for name in part.names():
         rack = part.value(name, text, None)
         if not name.isdecimal() or len(name) > 10:
-            part.complain(name, f"controller_racks: {name!r} must be the node id of a controller, like 3001")
+            part.complain(
+                name, f"controller_racks: {name!r} must be the node id of a controller, like 3001"
+            )
         elif rack is not None:
             found[int(name)] = rack
     return found
@@ -75,7 +78,9 @@ def _controller_racks(part: Section | None) -> Mapping[int, str]:
 def _bad_enough(node: yaml.Node, name: str) -> Severity:
     severity = choice(Severity)(node, name)
     if severity is Severity.UNKNOWN:
-        raise InputError(f"{name}: 'unknown' is not worse than anything; there are: info, warning, critical")
+        raise InputError(
+            f"{name}: 'unknown' is not worse than anything; there are: info, warning, critical"
+        )
     return severity
 
 
@@ -89,7 +94,9 @@ def _reason(node: yaml.Node, name: str) -> str:
 def _subjects(node: yaml.Node, name: str) -> tuple[str, ...]:
     found = texts(node, name)
     if not found or not all(subject.strip() for subject in found):
-        raise InputError(f'{name}: write subjects as the report names them, or patterns like "topic audit-*"')
+        raise InputError(
+            f'{name}: write subjects as the report names them, or patterns like "topic audit-*"'
+        )
     return found
 
 

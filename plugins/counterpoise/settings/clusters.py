@@ -1,4 +1,6 @@
-"""The file itself: clusters, their connections, their policies, and what holds for all of them together."""
+"""The file itself: clusters, their connections, their policies, and what holds for all of them
+together.
+"""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +47,9 @@ def read_settings(path: Path) -> Settings:
         content = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be read ({reason}); COUNTERPOISE_CONFIG names another file") from None
+        raise InputError(
+            f"{path}: cannot be read ({reason}); COUNTERPOISE_CONFIG names another file"
+        ) from None
     return parse_settings(content, where=str(path))
 
 
@@ -58,7 +62,9 @@ def parse_settings(content: str, *, where: str) -> Settings:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigurationError(where, (f"{line}not YAML: {getattr(error, 'problem', None) or error}",)) from None
+        raise ConfigurationError(
+            where, (f"{line}not YAML: {getattr(error, 'problem', None) or error}",)
+        ) from None
     complaints: list[str] = []
     clusters: dict[str, ClusterSettings] = {}
     fleet_limit: int | None = None
@@ -69,7 +75,10 @@ def parse_settings(content: str, *, where: str) -> Settings:
         fleet_limit = _fleet_limit(top.section("fleet"))
         listed = top.section("clusters", required=True)
         if listed:
-            clusters = {name: _cluster(name, listed.section(name, required=True), listed) for name in listed.names()}
+            clusters = {
+                name: _cluster(name, listed.section(name, required=True), listed)
+                for name in listed.names()
+            }
         top.finish()
     if complaints:
         raise ConfigurationError(where, tuple(sorted(complaints, key=line_of)))
@@ -86,7 +95,10 @@ def _fleet_limit(section: Section | None) -> int | None:
 
 def _cluster(name: str, section: Section | None, parent: Section) -> ClusterSettings:
     if not CLUSTER_NAME.fullmatch(name):
-        parent.complain(name, "a cluster's name has lower-case letters, digits, dots, dashes and underscores only")
+        parent.complain(
+            name,
+            "a cluster's name has lower-case letters, digits, dots, dashes and underscores only",
+        )
     if section is None:
         return ClusterSettings(name, "", "", None, ClusterPolicy())
     connection = section.value("connection", text, "")

@@ -30,7 +30,9 @@ class Locations:
         config = Path(environment.get("COUNTERPOISE_CONFIG") or "config/clusters.yaml")
         return cls(
             config=config,
-            connections=Path(environment.get("COUNTERPOISE_CONNECTIONS") or config.with_name("connections.yaml")),
+            connections=Path(
+                environment.get("COUNTERPOISE_CONNECTIONS") or config.with_name("connections.yaml")
+            ),
             store=environment.get("COUNTERPOISE_STORE") or "var/store",
             ledger=environment.get("COUNTERPOISE_LEDGER") or "sqlite:///var/ledger.db",
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
@@ -47,6 +49,10 @@ def _spark_conf(words: str) -> dict[str, str]:
         raise InputError(
             f"{_SPARK_CONF}: {error}; write it like spark.driver.memory=8g, pairs apart by spaces"
         ) from None
-    if wrong := [name for name, is_equal, _ in pairs if not is_equal or not name.startswith("spark.")]:
-        raise InputError(f"{_SPARK_CONF}: {wrong[0]!r} is no Spark setting; write it like spark.driver.memory=8g")
+    if wrong := [
+        name for name, is_equal, _ in pairs if not is_equal or not name.startswith("spark.")
+    ]:
+        raise InputError(
+            f"{_SPARK_CONF}: {wrong[0]!r} is no Spark setting; write it like spark.driver.memory=8g"
+        )
     return {name: value for name, _, value in pairs}

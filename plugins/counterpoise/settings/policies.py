@@ -1,4 +1,7 @@
-"""What a team wants, from the section `policy` of a cluster. Absent keys have the defaults of `model.policy`."""
+"""What a team wants, from the section `policy` of a cluster.
+
+Absent keys have the defaults of `model.policy`.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -37,7 +40,8 @@ from counterpoise.settings.sections import (
 )
 from counterpoise.units import format_seconds
 
-# Looks are 10 s apart through Airflow: what is judged over less than a few of them would be judged by chance.
+# Looks are 10 s apart through Airflow: what is judged over less than a few of them would be judged
+# by chance.
 _A_FEW_LOOKS = "30s"
 _MANY_LOOKS = "2m"
 # A job that reads files takes no longer than this.
@@ -63,13 +67,23 @@ def _balance(part: Section | None) -> BalancePolicy:
     if part is None:
         return unset
     policy = BalancePolicy(
-        bytes_tolerance_percent=part.value("bytes_tolerance_percent", whole(1, 100), unset.bytes_tolerance_percent),
-        leaders_max_minus_min=part.value("leaders_max_minus_min", whole(0, 10**6), unset.leaders_max_minus_min),
+        bytes_tolerance_percent=part.value(
+            "bytes_tolerance_percent", whole(1, 100), unset.bytes_tolerance_percent
+        ),
+        leaders_max_minus_min=part.value(
+            "leaders_max_minus_min", whole(0, 10**6), unset.leaders_max_minus_min
+        ),
         excluded_topics=part.value("excluded_topics", patterns, unset.excluded_topics),
-        topics_max_above_share=part.value("topics_max_above_share", whole(0, 10**6), unset.topics_max_above_share),
+        topics_max_above_share=part.value(
+            "topics_max_above_share", whole(0, 10**6), unset.topics_max_above_share
+        ),
         leader_weight=part.value("leader_weight", choice(LeaderWeight), unset.leader_weight),
-        disk_limit_percent=part.value("disk_limit_percent", whole(1, 100), unset.disk_limit_percent),
-        ignorable_permille=part.value("ignorable_permille", whole(0, 100), unset.ignorable_permille),
+        disk_limit_percent=part.value(
+            "disk_limit_percent", whole(1, 100), unset.disk_limit_percent
+        ),
+        ignorable_permille=part.value(
+            "ignorable_permille", whole(0, 100), unset.ignorable_permille
+        ),
     )
     part.finish()
     return policy
@@ -95,7 +109,9 @@ def _movement(part: Section | None) -> MovementPolicy:
     a_few, many = duration_from(_A_FEW_LOOKS), duration_from(_MANY_LOOKS)
     policy = MovementPolicy(
         rate_bytes_per_second=part.value("rate", rate, unset.rate_bytes_per_second),
-        max_moves_in_flight=part.value("max_moves_in_flight", whole(1, 10**5), unset.max_moves_in_flight),
+        max_moves_in_flight=part.value(
+            "max_moves_in_flight", whole(1, 10**5), unset.max_moves_in_flight
+        ),
         max_moves_in_flight_per_broker=part.value(
             "max_moves_in_flight_per_broker", whole(1, 10**4), unset.max_moves_in_flight_per_broker
         ),
@@ -104,16 +120,24 @@ def _movement(part: Section | None) -> MovementPolicy:
             "max_bytes_in_flight_per_broker", amount, unset.max_bytes_in_flight_per_broker
         ),
         max_coordinator_moves_in_flight=part.value(
-            "max_coordinator_moves_in_flight", whole(1, 10**4), unset.max_coordinator_moves_in_flight
+            "max_coordinator_moves_in_flight",
+            whole(1, 10**4),
+            unset.max_coordinator_moves_in_flight,
         ),
-        max_elections_per_look=part.value("max_elections_per_look", whole(1, 10**5), unset.max_elections_per_look),
+        max_elections_per_look=part.value(
+            "max_elections_per_look", whole(1, 10**5), unset.max_elections_per_look
+        ),
         on_halt=part.value("on_halt", choice(InFlight), unset.on_halt),
         time_zone=part.value("time_zone", _time_zone, unset.time_zone),
         windows=_windows(part),
         daily_rates=_daily_rates(part),
-        link_capacity_bytes_per_second=part.value("link_capacity", rate, unset.link_capacity_bytes_per_second),
+        link_capacity_bytes_per_second=part.value(
+            "link_capacity", rate, unset.link_capacity_bytes_per_second
+        ),
         brakes=_brakes(part.section("brakes")),
-        dead_broker_patience=part.value("dead_broker_patience", duration, unset.dead_broker_patience),
+        dead_broker_patience=part.value(
+            "dead_broker_patience", duration, unset.dead_broker_patience
+        ),
         stall_patience=part.value("stall_patience", a_few, unset.stall_patience),
         orphaned_after=part.value("orphaned_after", many, unset.orphaned_after),
     )
@@ -180,7 +204,9 @@ def _brakes(part: Section | None) -> BrakePolicy:
     if part is None:
         return unset
     policy = BrakePolicy(
-        lowest_rate_bytes_per_second=part.value("lowest_rate", rate, unset.lowest_rate_bytes_per_second),
+        lowest_rate_bytes_per_second=part.value(
+            "lowest_rate", rate, unset.lowest_rate_bytes_per_second
+        ),
         step_after=part.value("step_after", duration, unset.step_after),
         calm_after=part.value("calm_after", duration, unset.calm_after),
         halt_after=part.value("halt_after", duration, unset.halt_after),
@@ -199,6 +225,12 @@ def _time_zone(node: yaml.Node, name: str) -> str:
     zone = text(node, name)
     try:
         ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder, such as Europe
-        raise InputError(f"{name}: {zone!r} is no time zone; write its IANA name, like Europe/Berlin") from None
+    except (
+        ZoneInfoNotFoundError,
+        ValueError,
+        OSError,
+    ):  # OSError: the name of a folder, such as Europe
+        raise InputError(
+            f"{name}: {zone!r} is no time zone; write its IANA name, like Europe/Berlin"
+        ) from None
     return zone

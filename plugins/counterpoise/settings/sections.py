@@ -3,7 +3,8 @@
     section.value("rate", rate, default)   # a complaint with its line, and the default, when it cannot be read
     section.finish()                       # a complaint for every key that nobody asked for
 
-Scalars are read as they are written, before YAML makes numbers of them: 20:30 is a time here, and not 1230.
+Scalars are read as they are written, before YAML makes numbers of them: 20:30 is a time here, and
+not 1230.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 import yaml
 
 from counterpoise.errors import InputError
-from counterpoise.model.wish import read_pattern
+from counterpoise.model.rebalance_request import read_pattern
 from counterpoise.units import parse_bytes, parse_duration, parse_rate
 
 Value = TypeVar("Value")
@@ -26,7 +27,9 @@ _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
 class Section:
-    """A YAML mapping that knows its lines; `finish` complains about every key that nobody asked for."""
+    """A YAML mapping that knows its lines; `finish` complains about every key that nobody asked
+    for.
+    """
 
     def __init__(self, node: yaml.Node, where: str, complaints: list[str]) -> None:
         self._where, self._complaints, self._line = where, complaints, node.start_mark.line + 1
@@ -137,7 +140,9 @@ def duration_from(lowest: str) -> Callable[[yaml.Node, str], timedelta]:
     def parse(node: yaml.Node, name: str) -> timedelta:
         found = duration(node, name)
         if found < parse_duration(lowest):
-            raise InputError(f"{name}: {text(node, name)!r} is too short; it must be at least {lowest}")
+            raise InputError(
+                f"{name}: {text(node, name)!r} is too short; it must be at least {lowest}"
+            )
         return found
 
     return parse
@@ -157,7 +162,11 @@ def whole(lowest: int, highest: int) -> Callable[[yaml.Node, str], int]:
     def parse(node: yaml.Node, name: str) -> int:
         word = text(node, name)
         is_number = node.tag == "tag:yaml.org,2002:int" and word.isascii() and word.isdecimal()
-        if not is_number or len(word) > len(str(highest)) + _LEADING_ZEROS or not lowest <= int(word) <= highest:
+        if (
+            not is_number
+            or len(word) > len(str(highest)) + _LEADING_ZEROS
+            or not lowest <= int(word) <= highest
+        ):
             raise InputError(f"{name}: {word!r} must be a whole number from {lowest} to {highest}")
         return int(word)
 

@@ -1,10 +1,11 @@
-"""Which file system a store's URI means: a directory, what Arrow knows by itself, or what fsspec has a package for.
+"""Which file system a store's URI means: a directory, what Arrow knows by itself, or what fsspec
+has a package for.
 
     opened = open_uri("s3://bucket/prefix?endpoint_override=minio:9000&scheme=http&region=eu-1")
     opened.file_system, opened.root, opened.uri       # the URI without its options, safe to show
 
-Options after the `?` are Arrow's (S3, GCS, Azure). Credentials come from the usual variables of each service and are
-refused in a URI: URIs stand in logs, reports and the ledger.
+Options after the `?` are Arrow's (S3, GCS, Azure). Credentials come from the usual variables of
+each service and are refused in a URI: URIs stand in logs, reports and the ledger.
 """
 
 import os
@@ -19,7 +20,9 @@ from pyarrow import fs
 from counterpoise.errors import InputError
 
 # An object is there when it is whole; elsewhere a file is written beside its place and renamed.
-_SHOWN_WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
+_SHOWN_WHOLE: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"}
+)
 _BUCKETS: Final = _SHOWN_WHOLE - {"memory"}
 _TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
@@ -37,12 +40,16 @@ def open_uri(uri: str) -> Opened:
     """Raises InputError for a URI that cannot be used, without showing what may be secret in it."""
     if "://" not in uri:
         root = os.path.abspath(os.path.expanduser(uri))  # noqa: PTH100, PTH111
-        return Opened(fs.LocalFileSystem(), root, f"file://{root}", is_local=True, shows_whole_files=False)
+        return Opened(
+            fs.LocalFileSystem(), root, f"file://{root}", is_local=True, shows_whole_files=False
+        )
     shown = uri.partition("?")[0].rstrip("/")
     try:
         parts = urlsplit(uri)
     except ValueError as error:
-        raise InputError(f"store: not a URI that can be read ({error}); write it like s3://bucket/x") from None
+        raise InputError(
+            f"store: not a URI that can be read ({error}); write it like s3://bucket/x"
+        ) from None
     if parts.password is not None or (parts.username is not None and parts.scheme in ("s3", "s3a")):
         raise InputError(
             f"store {parts.scheme}://...: leave user and password out of the URI; credentials come from the usual "
@@ -76,7 +83,9 @@ def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
         from fsspec.core import url_to_fs
 
         if "?" in uri:
-            raise ValueError(f"Arrow knows no {scheme}, and options after ? are for what it knows") from None
+            raise ValueError(
+                f"Arrow knows no {scheme}, and options after ? are for what it knows"
+            ) from None
         opened, root = url_to_fs(uri)
         return fs.PyFileSystem(_Handler(opened)), root
     return found

@@ -1,13 +1,16 @@
-"""Where a Spark job reads and writes: the store itself, or a directory of this machine that stands in for it.
+"""Where a Spark job reads and writes: the store itself, or a directory of this machine that stands
+in for it.
 
     with working_root(store, master, inputs) as root:      # what to give the job as --store
         run_job(script, ["--store", root, ...])
     # what the job wrote is in the store now
 
-A Spark on this machine (`local[...]`) has no way into an object store without Hadoop's connector: the files that it is
-to read are copied to a temporary directory, and what it wrote there is copied back. Any other Spark gets the URI.
+A Spark on this machine (`local[...]`) has no way into an object store without Hadoop's connector:
+the files that it is to read are copied to a temporary directory, and what it wrote there is copied
+back. Any other Spark gets the URI.
 
-Limits: the directory needs room for the inputs. Folders that the job wrote to have nothing but its files afterwards.
+Limits: the directory needs room for the inputs. Folders that the job wrote to have nothing but its
+files afterwards.
 """
 
 import tempfile
@@ -23,7 +26,10 @@ _HADOOP: Final = {"s3": "s3a"}  # what Hadoop calls it
 
 @contextmanager
 def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[str]:
-    """`inputs` are paths in the store. Nothing is copied back when the block is left by an exception."""
+    """`inputs` are paths in the store.
+
+    Nothing is copied back when the block is left by an exception.
+    """
     if store.is_local or not master.startswith("local"):
         scheme, _, rest = store.root_uri.partition("://")
         yield f"{_HADOOP.get(scheme, scheme)}://{rest}"
@@ -38,7 +44,11 @@ def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[s
 
 
 def _copy_back(store: Store, root: Path, copied: frozenset[str]) -> None:
-    written = {file.relative_to(root).as_posix(): file for file in sorted(root.rglob("*")) if _is_written(file)}
+    written = {
+        file.relative_to(root).as_posix(): file
+        for file in sorted(root.rglob("*"))
+        if _is_written(file)
+    }
     made = {path: file for path, file in written.items() if path not in copied}
     for path, file in made.items():
         store.upload(file, path)

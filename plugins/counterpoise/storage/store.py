@@ -1,11 +1,13 @@
-"""The store: a directory by default, or any file system that Arrow or fsspec can open by URI (`s3://bucket/prefix`).
+"""The store: a directory by default, or any file system that Arrow or fsspec can open by URI
+(`s3://bucket/prefix`).
 
     store = Store("var/store")
     store.write_text("plans/abc.json", text)
     store.write_table("history/brokers/...parquet", table)
 
-A file appears whole or not at all: it is written beside its place and renamed, and object stores only show complete
-objects. Writing the same name again replaces the file, so that every stage can be repeated.
+A file appears whole or not at all: it is written beside its place and renamed, and object stores
+only show complete objects. Writing the same name again replaces the file, so that every stage can
+be repeated.
 """
 
 import io
@@ -30,11 +32,18 @@ _BLOCK_BYTES = 1 << 22
 
 
 class Store:
-    """Files under one root. Paths are relative and use "/". Raises StoreError when the store cannot be used."""
+    """Files under one root.
+
+    Paths are relative and use "/". Raises StoreError when the store cannot be used.
+    """
 
     def __init__(self, uri: str) -> None:
         opened = open_uri(uri)
-        self._fs, self._root, self._renames = opened.file_system, opened.root, not opened.shows_whole_files
+        self._fs, self._root, self._renames = (
+            opened.file_system,
+            opened.root,
+            not opened.shows_whole_files,
+        )
         self.root_uri, self.is_local = opened.uri, opened.is_local
 
     def uri(self, path: str) -> str:
@@ -61,7 +70,10 @@ class Store:
         return self.read_bytes(path).decode()
 
     def read_table(self, path: str, *, snapshot_id: str | None = None) -> pa.Table:
-        """A Parquet file. With `snapshot_id`, of one that holds many snapshots only the rows of this one are read."""
+        """A Parquet file.
+
+        With `snapshot_id`, of one that holds many snapshots only the rows of this one are read.
+        """
         if snapshot_id is None:
             try:
                 return pq.read_table(io.BytesIO(self.read_bytes(path)))
@@ -70,7 +82,11 @@ class Store:
         with self._parquet(path) as opened:
             if _SNAPSHOT_ID not in opened.schema_arrow.names:
                 return opened.read()
-            groups = [n for n in range(opened.num_row_groups) if _may_hold(opened.metadata.row_group(n), snapshot_id)]
+            groups = [
+                n
+                for n in range(opened.num_row_groups)
+                if _may_hold(opened.metadata.row_group(n), snapshot_id)
+            ]
             table = opened.read_row_groups(groups)
         return table.filter(pc.equal(table[_SNAPSHOT_ID], snapshot_id))
 
@@ -80,17 +96,26 @@ class Store:
             return opened.read([name])[name]
 
     def parquet_shape(self, path: str) -> tuple[int, pa.Schema]:
-        """Rows and columns of a Parquet file, from its footer alone. Raises StoreError when it has none."""
+        """Rows and columns of a Parquet file, from its footer alone.
+
+        Raises StoreError when it has none.
+        """
         with self._parquet(path) as opened:
             return opened.metadata.num_rows, opened.schema_arrow
 
     def list(self, prefix: str, *, suffix: str = "") -> tuple[str, ...]:
-        """All files below a folder, sorted, as paths relative to the store; none where the folder does not exist."""
+        """All files below a folder, sorted, as paths relative to the store; none where the folder
+        does not exist.
+        """
         paths = (file.path for file in self.files(prefix))
-        return tuple(path for path in paths if path.endswith(suffix) and not path.endswith(_UNFINISHED))
+        return tuple(
+            path for path in paths if path.endswith(suffix) and not path.endswith(_UNFINISHED)
+        )
 
     def files(self, prefix: str) -> tuple[StoredFile, ...]:
-        """As `list`, with sizes and times of change, and with what somebody began to write and did not finish."""
+        """As `list`, with sizes and times of change, and with what somebody began to write and did
+        not finish.
+        """
         selector = fs.FileSelector(self._full(prefix), recursive=True, allow_not_found=True)
         with self._telling("list", prefix):
             infos = self._fs.get_file_info(selector)
@@ -121,7 +146,10 @@ class Store:
                 self._fs.delete_dir(self._full(prefix))
 
     def move(self, path: str, target: str) -> None:
-        """Gives a file another name, and replaces what had it. Object stores copy, and delete afterwards."""
+        """Gives a file another name, and replaces what had it.
+
+        Object stores copy, and delete afterwards.
+        """
         full = self._full(target)
         with self._telling("move", path):
             if self._renames:
@@ -163,11 +191,16 @@ class Store:
             try:
                 yield pq.ParquetFile(file)
             except (OSError, pa.ArrowException) as error:
-                raise StoreError(f"{self.uri(path)} is no whole Parquet file: {_reason(error)}") from None
+                raise StoreError(
+                    f"{self.uri(path)} is no whole Parquet file: {_reason(error)}"
+                ) from None
 
     @contextmanager
     def _telling(self, what: str, path: str) -> Iterator[None]:
-        """Says of any failure what was wanted of which file. Packages behind fsspec raise whatever they like."""
+        """Says of any failure what was wanted of which file.
+
+        Packages behind fsspec raise whatever they like.
+        """
         try:
             yield
         except CounterpoiseError:
@@ -175,12 +208,16 @@ class Store:
         except FileNotFoundError:
             raise StoreError(f"the store has no {self.uri(path)}") from None
         except Exception as error:  # noqa: BLE001 - see above
-            raise StoreError(f"the store cannot {what} {self.uri(path)}: {_reason(error)}") from None
+            raise StoreError(
+                f"the store cannot {what} {self.uri(path)}: {_reason(error)}"
+            ) from None
 
     def _stored(self, info: fs.FileInfo) -> StoredFile:
         path = info.path.removeprefix(self._root).lstrip("/")
         told = info.mtime_ns  # None where the file system does not know
-        return StoredFile(path, info.size or 0, None if told is None else datetime.fromtimestamp(told / 1e9, UTC))
+        return StoredFile(
+            path, info.size or 0, None if told is None else datetime.fromtimestamp(told / 1e9, UTC)
+        )
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in PurePosixPath(path).parts:

@@ -1,4 +1,5 @@
-"""Validation: may this plan be shown for approval? Rules for the plan, expectations for the data it was made from.
+"""Validation: may this plan be shown for approval? Rules for the plan, expectations for the data it
+was made from.
 
     from counterpoise.validation import find_violations, quick_check, validate_data
 
@@ -9,7 +10,13 @@
 It knows nothing of how plans are made: it reads the plan and the snapshot, and nothing else.
 """
 
-from counterpoise.validation.data import COUNTED_TABLES, BadSnapshotError, CountsBefore, DataCheck, DataFailure
+from counterpoise.validation.data import (
+    COUNTED_TABLES,
+    BadSnapshotError,
+    CountsBefore,
+    DataCheck,
+    DataFailure,
+)
 from counterpoise.validation.expectations import check_plan_data, check_snapshot_data, validate_data
 from counterpoise.validation.quick import quick_check
 from counterpoise.validation.rules import RULES, find_violations

@@ -10,19 +10,24 @@ from typing import Final
 from counterpoise.errors import RefusedError
 
 COUNTED_TABLES: Final = ("brokers", "topics", "partitions", "replicas")
-SMALL_CLUSTER_TOPICS: Final = 10  # with fewer, a topic more or less is a large share; nothing is compared
+SMALL_CLUSTER_TOPICS: Final = (
+    10  # with fewer, a topic more or less is a large share; nothing is compared
+)
 
 
 class BadSnapshotError(RefusedError):
-    """A photograph contradicts itself, or lost much of what was there before: it is neither analysed nor planned on."""
+    """A photograph contradicts itself, or lost much of what was there before: it is neither
+    analysed nor planned on.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DataFailure:
     """One expectation that does not hold. `examples` are its first rows, like "orders-3: leader=9".
 
-    `is_momentary`: a cluster that changes while it is photographed may look like that for a moment; a warning.
-    `column` is "" where it is about the table as a whole; `unexpected_count` then is how many rows are missing.
+    `is_momentary`: a cluster that changes while it is photographed may look like that for a moment;
+    a warning. `column` is "" where it is about the table as a whole; `unexpected_count` then is how
+    many rows are missing.
     """
 
     table: str
@@ -36,7 +41,9 @@ class DataFailure:
         if not self.column:
             return f"{self.table}: {self.expectation}: {', '.join(self.examples)}"
         rows = f"{self.unexpected_count} row{'' if self.unexpected_count == 1 else 's'}"
-        return f"{self.table}: {self.expectation}: not so in {rows}, like {', '.join(self.examples)}"
+        return (
+            f"{self.table}: {self.expectation}: not so in {rows}, like {', '.join(self.examples)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +69,18 @@ class DataCheck:
 
 @dataclass(frozen=True, slots=True)
 class CountsBefore:
-    """Rows of each table in the snapshot before, and what share of them (percent) has to be there still."""
+    """Rows of each table in the snapshot before, and what share of them (percent) has to be there
+    still.
+    """
 
     snapshot_id: str
     row_counts: Mapping[str, int]
     least_share_percent: int
 
     def least(self, table: str) -> int:
-        """How many rows a table needs; 0: any number will do, since nothing is known or the cluster was small."""
+        """How many rows a table needs; 0: any number will do, since nothing is known or the cluster
+        was small.
+        """
         if table not in COUNTED_TABLES or self.row_counts.get("topics", 0) < SMALL_CLUSTER_TOPICS:
             return 0
         return -(-self.row_counts.get(table, 0) * self.least_share_percent // 100)

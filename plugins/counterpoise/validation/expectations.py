@@ -1,11 +1,13 @@
-"""Data tests with Great Expectations: is what the plan was made from, and the plan itself, sound data?
+"""Data tests with Great Expectations: is what the plan was made from, and the plan itself, sound
+data?
 
     check = validate_data(snapshot, plan, docs=Path("docs"))
     check.failures[0]     # DataFailure(table="partitions", expectation="leader_is_a_replica is true", ...)
 
-Importing Great Expectations takes 10 to 17 seconds, so it happens inside the functions, and each of them does all with
-one context. It sends no usage statistics and prints no progress. Tables are checked in memory, as pandas frames;
-200,000 rows take well under a second. With `docs`, a folder, Data Docs (HTML) are written there.
+Importing Great Expectations takes 10 to 17 seconds, so it happens inside the functions, and each of
+them does all with one context. It sends no usage statistics and prints no progress. Tables are
+checked in memory, as pandas frames; 200,000 rows take well under a second. With `docs`, a folder,
+Data Docs (HTML) are written there.
 """
 
 import importlib
@@ -31,11 +33,14 @@ _ROW_COUNT: Final = "expect_table_row_count_to_be_between"
 def check_snapshot_data(
     snapshot: ClusterSnapshot, before: CountsBefore | None = None, *, docs: Path | None = None
 ) -> DataCheck:
-    """Keys unique, leaders and ISR within replicas, sizes not negative, brokers and topics known, counts agree.
+    """Keys unique, leaders and ISR within replicas, sizes not negative, brokers and topics known,
+    counts agree.
 
     With `before`, also that no table lost more rows than it may.
     """
-    from counterpoise.validation.frames import snapshot_frames  # pandas is slow to import, and planning needs none
+    from counterpoise.validation.frames import (
+        snapshot_frames,
+    )  # pandas is slow to import, and planning needs none
 
     return _check(snapshot_frames(snapshot), SNAPSHOT_EXPECTATIONS, before, docs)
 
@@ -47,7 +52,9 @@ def check_plan_data(plan: RebalancePlan) -> DataCheck:
     return _check(plan_frames(plan), PLAN_EXPECTATIONS)
 
 
-def validate_data(snapshot: ClusterSnapshot, plan: RebalancePlan, *, docs: Path | None = None) -> DataCheck:
+def validate_data(
+    snapshot: ClusterSnapshot, plan: RebalancePlan, *, docs: Path | None = None
+) -> DataCheck:
     """Both of the above, with one import and one context."""
     from counterpoise.validation.frames import plan_frames, snapshot_frames
 
@@ -67,9 +74,13 @@ def _check(
     with _context(docs) as context:
         source = context.data_sources.add_pandas("counterpoise")
         for table, frame in frames.items():
-            if len(frame) or (before and before.least(table)):  # else the table is empty, and everything holds
+            if len(frame) or (
+                before and before.least(table)
+            ):  # else the table is empty, and everything holds
                 check = check.and_also(
-                    _check_table(context, source, table, harmless(frame), expectations[table], before)
+                    _check_table(
+                        context, source, table, harmless(frame), expectations[table], before
+                    )
                 )
     return check
 
@@ -87,13 +98,22 @@ def _context(docs: Path | None) -> Iterator[Any]:
     if docs is not None:
         store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs)}
         index = {"class_name": "DefaultSiteIndexBuilder"}
-        site = {"class_name": "SiteBuilder", "site_index_builder": index, "store_backend": store}
-        context.add_data_docs_site(_SITE, site)
+        installation = {
+            "class_name": "SiteBuilder",
+            "site_index_builder": index,
+            "store_backend": store,
+        }
+        context.add_data_docs_site(_SITE, installation)
         context.build_data_docs(site_names=[_SITE])
 
 
 def _check_table(
-    context: Any, source: Any, table: str, frame: "pd.DataFrame", expected: Expectations, before: CountsBefore | None
+    context: Any,
+    source: Any,
+    table: str,
+    frame: "pd.DataFrame",
+    expected: Expectations,
+    before: CountsBefore | None,
 ) -> DataCheck:
     import great_expectations as gx
 
@@ -130,8 +150,14 @@ def _suite(expected: Expectations, row_count: int, least_rows: int) -> list[Any]
     return [
         unique,
         *(gxe.ExpectColumnValuesToNotBeNull(column=column) for column in expected.not_null),
-        *(gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0) for column in expected.not_negative),
-        *(gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True]) for column in expected.is_true),
+        *(
+            gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0)
+            for column in expected.not_negative
+        ),
+        *(
+            gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True])
+            for column in expected.is_true
+        ),
         *counted,
     ]
 
@@ -141,7 +167,8 @@ def _failure(table: str, expected: Expectations, outcome: Any) -> DataFailure:
     column = str(arguments.get("column") or ", ".join(arguments.get("column_list", ())))
     rows = outcome.result.get("unexpected_index_list") or []
     examples = tuple(_example(row, expected.key) for row in rows[:MOST_EXAMPLES])
-    # An expectation that could not be computed is no success, but it raises nothing either: it says so here.
+    # An expectation that could not be computed is no success, but it raises nothing either: it says
+    # so here.
     broken = () if rows else (str(outcome.exception_info),)
     return DataFailure(
         table=table,
@@ -167,5 +194,8 @@ def _example(row: Mapping[str, Any], key: Sequence[str]) -> str:
     """`orders-3` or `orders-3: size_bytes=-1`, from numpy scalars."""
     from counterpoise.validation.frames import original
 
-    values = {name: original(getattr(value, "item", lambda value=value: value)()) for name, value in row.items()}
+    values = {
+        name: original(getattr(value, "item", lambda value=value: value)())
+        for name, value in row.items()
+    }
     return example_of(values, key, [name for name in values if name not in key])

@@ -2,9 +2,9 @@
 
     snapshot_facts(snapshot)["partitions"]["leader_is_a_replica"]      # a boolean per row
 
-A fact is true where the row is as it should be; what is not known (a null) counts as right. Columns all the way (Arrow,
-numpy): it runs on every photograph. These are the only definitions: the quick check reads these columns, and Great
-Expectations reads them as frames.
+A fact is true where the row is as it should be; what is not known (a null) counts as right. Columns
+all the way (Arrow, numpy): it runs on every photograph. These are the only definitions: the quick
+check reads these columns, and Great Expectations reads them as frames.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,9 @@ Ints = NDArray[np.int64]
 
 
 def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
-    """Every table of SNAPSHOT_TABLES with the columns that are checked, and the facts about each row."""
+    """Every table of SNAPSHOT_TABLES with the columns that are checked, and the facts about each
+    row.
+    """
     registered = snapshot.registered_broker_ids
     return {
         "brokers": _brokers(snapshot),
@@ -84,13 +86,17 @@ def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Tabl
     twice = pairs[1:][pairs[1:] == pairs[:-1]] >> 32
     return _with_facts(
         table.select(["topic", "partition", "leader", "size_bytes"]),
-        topic_is_known=_bools(pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())),
+        topic_is_known=_bools(
+            pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())
+        ),
         has_replicas=_bools(pc.greater(pc.list_value_length(table["replicas"]), 0)),
         names_each_broker_once=_all_but(table.num_rows, twice),
         brokers_are_registered=_all_but(table.num_rows, at[~np.isin(ids, registered)]),
         leader_is_a_replica=leads | ~has_leader,
         leader_is_live=np.isin(leaders, snapshot.live_broker_ids) | ~has_leader,
-        isr_is_within_replicas=_all_but(table.num_rows, isr_at[~_in_order(_pair(isr_at, isr_ids), pairs)]),
+        isr_is_within_replicas=_all_but(
+            table.num_rows, isr_at[~_in_order(_pair(isr_at, isr_ids), pairs)]
+        ),
     )
 
 
@@ -135,7 +141,9 @@ def _pair(at: Ints, ids: Ints) -> Ints:
 
 
 def _in_order(numbers: Ints, ordered: Ints) -> Bools:
-    """Which of the numbers are among those in order; neighbours are looked up near one another, so this is quick."""
+    """Which of the numbers are among those in order; neighbours are looked up near one another, so
+    this is quick.
+    """
     if not len(ordered):
         return np.zeros(len(numbers), dtype=bool)
     at = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)

@@ -47,11 +47,15 @@ class _Loads:
     bytes_in: Counter[int]
 
     def copy(self) -> "_Loads":
-        return _Loads(self.leaders.copy(), self.replicas.copy(), self.held.copy(), self.bytes_in.copy())
+        return _Loads(
+            self.leaders.copy(), self.replicas.copy(), self.held.copy(), self.bytes_in.copy()
+        )
 
 
 def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
-    """What the plan's figures have to be: partitions that it does not name keep replicas and leader."""
+    """What the plan's figures have to be: partitions that it does not name keep replicas and
+    leader.
+    """
     before = _before(case)
     after, arriving = before.copy(), Counter[int]()
     for move, row in case.known_moves:
@@ -98,7 +102,11 @@ def _before(case: Case) -> _Loads:
         for column in ("size_bytes", "bytes_in_per_second")
     )
     firsts = ids[np.cumsum(lengths) - lengths]
-    leaders = np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64) if case.tells_leaders else firsts
+    leaders = (
+        np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64)
+        if case.tells_leaders
+        else firsts
+    )
     is_led = leaders >= 0
     return _Loads(
         leaders=_sums(leaders[is_led], np.ones(int(is_led.sum()), dtype=np.int64)),

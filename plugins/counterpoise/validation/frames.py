@@ -1,12 +1,14 @@
-"""Pandas frames of a snapshot and a plan, with a true/false column for what column expectations cannot say.
+"""Pandas frames of a snapshot and a plan, with a true/false column for what column expectations
+cannot say.
 
     frames = snapshot_frames(snapshot)       # {"brokers": ..., "topics": ..., "partitions": ..., "replicas": ...}
 
-The facts of a snapshot are those of `facts`; those of a plan are here, since only Great Expectations asks for them.
+The facts of a snapshot are those of `facts`; those of a plan are here, since only Great
+Expectations asks for them.
 
-Data Docs (Great Expectations 1.24) put values into their HTML as they are: a topic of a hostile name would run as a
-script. So text goes in with all that HTML, scripts or templates could mean written as %3C, and comes out of examples as
-it was.
+Data Docs (Great Expectations 1.24) put values into their HTML as they are: a topic of a hostile
+name would run as a script. So text goes in with all that HTML, scripts or templates could mean
+written as %3C, and comes out of examples as it was.
 """
 
 from collections.abc import Sequence
@@ -30,9 +32,15 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with text that means nothing to a browser; no two texts become the same."""
     for column in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[column]):
-            texts = {one: quote(one, safe=_HARMLESS) for one in frame[column].unique() if isinstance(one, str)}
+            texts = {
+                one: quote(one, safe=_HARMLESS)
+                for one in frame[column].unique()
+                if isinstance(one, str)
+            }
             if texts:
-                frame[column] = pd.Series([texts.get(one, one) for one in frame[column]], frame.index, dtype=object)
+                frame[column] = pd.Series(
+                    [texts.get(one, one) for one in frame[column]], frame.index, dtype=object
+                )
     return frame
 
 
@@ -43,7 +51,10 @@ def original(value: object) -> object:
 
 def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
     """The tables of `snapshot_facts`; whole numbers stay whole beside nulls."""
-    return {name: table.to_pandas(types_mapper=_WHOLE.get) for name, table in snapshot_facts(snapshot).items()}
+    return {
+        name: table.to_pandas(types_mapper=_WHOLE.get)
+        for name, table in snapshot_facts(snapshot).items()
+    }
 
 
 def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
@@ -57,7 +68,9 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
             "names_each_broker_once": [_differ(move.replicas_after) for move in moves],
             "keeps_or_nears_replication_factor": [_keeps_or_nears(plan, move) for move in moves],
             "keeps_an_old_replica_or_leader_can_copy": [
-                bool(set(move.replicas_after) & set(move.replicas_before)) or move.leader_before >= 0 for move in moves
+                bool(set(move.replicas_after) & set(move.replicas_before))
+                or move.leader_before >= 0
+                for move in moves
             ],
         }
     )
@@ -68,7 +81,8 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
                 "leaders_after": figure.leaders_after,
                 "replicas_after": figure.replicas_after,
                 "bytes_after": figure.bytes_after,
-                "peaks_no_lower_than_it_ends": figure.bytes_peak >= max(figure.bytes_before, figure.bytes_after),
+                "peaks_no_lower_than_it_ends": figure.bytes_peak
+                >= max(figure.bytes_before, figure.bytes_after),
                 "leads_no_more_than_it_holds": figure.leaders_after <= figure.replicas_after,
             }
             for figure in plan.figures
@@ -78,7 +92,9 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
 
 
 def _keeps_or_nears(plan: RebalancePlan, move: Move) -> bool:
-    """As many replicas as before; where another number is the goal, nearer to that one and never beyond."""
+    """As many replicas as before; where another number is the goal, nearer to that one and never
+    beyond.
+    """
     before, after = len(move.replicas_before), len(move.replicas_after)
     wanted = plan.replication_factor if plan.goal is Goal.REPLICATION_FACTOR else before
     return wanted is not None and min(before, wanted) <= after <= max(before, wanted)

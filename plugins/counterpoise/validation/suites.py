@@ -2,8 +2,8 @@
 
     SNAPSHOT_EXPECTATIONS["partitions"].is_true      # ("topic_is_known", "has_replicas", ...)
 
-`momentary` names what a cluster that changes while it is photographed may look like, and what says nothing about the
-photograph: a warning. All else makes a snapshot unusable.
+`momentary` names what a cluster that changes while it is photographed may look like, and what says
+nothing about the photograph: a warning. All else makes a snapshot unusable.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,8 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         is_true=("broker_is_registered", "port_is_possible"),
         momentary=("port_is_possible",),  # as a broker advertises it: the audit's business
     ),
-    # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an observer.
+    # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an
+    # observer.
     "quorum": Expectations(
         key=("node_id", "role"),
         not_negative=("node_id",),
@@ -77,7 +78,8 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         not_null=("log_dir",),
         not_negative=("total_bytes", "usable_bytes", "held_bytes"),
         is_true=("broker_is_registered", "usable_is_within_total"),
-        # Log dirs are asked for last: a broker may have come since. Some file systems grow while they are measured.
+        # Log dirs are asked for last: a broker may have come since. Some file systems grow while
+        # they are measured.
         momentary=("broker_is_registered", "usable_is_within_total"),
     ),
     "throttles": Expectations(

@@ -18,7 +18,9 @@ from counterpoise.model.request import Goal
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`rule` is the name of the rule, `subject` a partition, a broker or "plan"; the message says what is wrong."""
+    """`rule` is the name of the rule, `subject` a partition, a broker or "plan"; the message says
+    what is wrong.
+    """
 
     rule: str
     subject: str
@@ -49,7 +51,9 @@ class Case:
     plan: RebalancePlan
     snapshot: ClusterSnapshot
     policy: BalancePolicy
-    rows: Mapping[TopicPartition, PartitionRow]  # of the partitions that the plan names and the snapshot knows
+    rows: Mapping[
+        TopicPartition, PartitionRow
+    ]  # of the partitions that the plan names and the snapshot knows
 
     @classmethod
     def of(cls, plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy) -> "Case":
@@ -83,7 +87,9 @@ class Case:
 
     @cached_property
     def tells_leaders(self) -> bool:
-        """A snapshot without any leader tells none; each partition's first replica is taken for it then."""
+        """A snapshot without any leader tells none; each partition's first replica is taken for it
+        then.
+        """
         column = self.snapshot.partitions["leader"]
         return bool(column.null_count < len(column))
 
@@ -100,13 +106,17 @@ class Case:
 
     @cached_property
     def room_left(self) -> Mapping[int, int]:
-        """Bytes below the policy's limit on a broker's fullest log dir, with all that it receives there.
+        """Bytes below the policy's limit on a broker's fullest log dir, with all that it receives
+        there.
 
-        Less than 0 when it is too full. Brokers that do not tell are left out; one that tells no dirs counts as one.
+        Less than 0 when it is too full. Brokers that do not tell are left out; one that tells no
+        dirs counts as one.
         """
         rooms: dict[int, int] = {}
         told = [row for row in self.snapshot.log_dirs.to_pylist() if row["error"] is None]
-        for broker_id, total, usable in ((row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in told):
+        for broker_id, total, usable in (
+            (row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in told
+        ):
             if total is not None and usable is not None:
                 room = self._room(total, usable)
                 rooms[broker_id] = min(room, rooms.get(broker_id, room))
@@ -122,7 +132,9 @@ class Case:
     @cached_property
     def topics_out_of_scope(self) -> frozenset[str]:
         """Those that the request leaves out; the policy's are not among them."""
-        topics = frozenset(self.snapshot.topics["topic"].to_pylist()) | {move.topic for move in self.plan.moves}
+        topics = frozenset(self.snapshot.topics["topic"].to_pylist()) | {
+            move.topic for move in self.plan.moves
+        }
         return topics - self.plan.scope.topics_in(topics)
 
 
@@ -131,8 +143,18 @@ def listed(broker_ids: Iterable[int]) -> str:
 
 
 def rows_at(partitions: pa.Table, at: "pa.Array") -> dict[TopicPartition, PartitionRow]:
-    """The rows with these numbers, as objects: a cluster may have a million, so only those that matter become some."""
-    columns = ["topic", "partition", "replicas", "leader", "isr", "size_bytes", "bytes_in_per_second"]
+    """The rows with these numbers, as objects: a cluster may have a million, so only those that
+    matter become some.
+    """
+    columns = [
+        "topic",
+        "partition",
+        "replicas",
+        "leader",
+        "isr",
+        "size_bytes",
+        "bytes_in_per_second",
+    ]
     columns += ["adding_replicas", "removing_replicas"]
     return {
         TopicPartition(row["topic"], row["partition"]): PartitionRow(
@@ -151,4 +173,6 @@ def rows_at(partitions: pa.Table, at: "pa.Array") -> dict[TopicPartition, Partit
 def _rows_of(plan: RebalancePlan, partitions: pa.Table) -> dict[TopicPartition, PartitionRow]:
     named = {(move.topic, move.partition) for move in plan.moves}
     keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
-    return rows_at(partitions, pa.array([index for index, key in enumerate(keys) if key in named], pa.int64()))
+    return rows_at(
+        partitions, pa.array([index for index, key in enumerate(keys) if key in named], pa.int64())
+    )

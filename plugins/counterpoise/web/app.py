@@ -1,9 +1,10 @@
 """The reports, served by Airflow's api-server behind Airflow's own login.
 
-    app = build_app(open_site)      # open_site() gives a context manager over a Site
+    app = build_app(open_installation)      # open_installation() gives a context manager over a Site
 
-Whoever may read the runs of `kafka_rebalance` may read the reports. Every page carries a content security policy that
-allows no script at all: the pages are shown on the origin of Airflow's login, whose cookie scripts could read.
+Whoever may read the runs of `kafka_rebalance` may read the reports. Every page carries a content
+security policy that allows no script at all: the pages are shown on the origin of Airflow's login,
+whose cookie scripts could read.
 
 Limits: reading only; answers to approvals go through Airflow's own page.
 """
@@ -24,9 +25,9 @@ from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError
 
 if TYPE_CHECKING:
-    from counterpoise.installation import Site
+    from counterpoise.installation import Installation
 
-OpenSite = Callable[[], AbstractContextManager["Site"]]
+OpenInstallation = Callable[[], AbstractContextManager["Installation"]]
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -48,12 +49,16 @@ li {{ margin: .3rem 0 }}</style></head>
 _may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id="kafka_rebalance")
 
 
-def build_app(open_site: OpenSite) -> FastAPI:
+def build_app(open_installation: OpenInstallation) -> FastAPI:
     """The application; without the API description, which Airflow's dependencies would not cover."""
-    app = FastAPI(title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(_may_read)])
+    app = FastAPI(
+        title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(_may_read)]
+    )
 
     @app.middleware("http")
-    async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def add_headers(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         response = await call_next(request)
         response.headers.update(SECURITY_HEADERS)
         return response
@@ -61,24 +66,30 @@ def build_app(open_site: OpenSite) -> FastAPI:
     @app.exception_handler(CounterpoiseError)
     async def show_error(_request: Request, error: CounterpoiseError) -> HTMLResponse:
         status = 404 if isinstance(error, InputError) else 503
-        return HTMLResponse(_page("Not available", f"<p>{escape(str(error))}</p>"), status_code=status)
+        return HTMLResponse(
+            _page("Not available", f"<p>{escape(str(error))}</p>"), status_code=status
+        )
 
     @app.get("/reports", response_class=HTMLResponse)
     def reports() -> str:
-        with open_site() as site:
-            names = queries.list_reports(site)
-        rows = "".join(f'<li><a href="reports/{quote(name)}">{escape(name)}</a></li>' for name in names)
+        with open_installation() as installation:
+            names = queries.list_reports(installation)
+        rows = "".join(
+            f'<li><a href="reports/{quote(name)}">{escape(name)}</a></li>' for name in names
+        )
         return _page("Reports", f"<ul>{rows}</ul>" if rows else "<p>There is none yet.</p>")
 
     @app.get("/reports/{name:path}", response_class=HTMLResponse)
     def report(name: Annotated[str, PathParameter()]) -> str:
-        with open_site() as site:
-            return queries.report(site, name)
+        with open_installation() as installation:
+            return queries.report(installation, name)
 
     @app.get("/runs/{run_id}/plan")
     def plan_report(run_id: str) -> RedirectResponse:
-        with open_site() as site:
-            return RedirectResponse(f"../../reports/{quote(queries.name_of_plan_report(site, run_id))}")
+        with open_installation() as installation:
+            return RedirectResponse(
+                f"../../reports/{quote(queries.name_of_plan_report(installation, run_id))}"
+            )
 
     return app
 

@@ -1,4 +1,6 @@
-"""Rules of the areas availability and racks: a broker dies, a disk fails, a replica lags, racks are left out."""
+"""Rules of the areas availability and racks: a broker dies, a disk fails, a replica lags, racks are
+left out.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +30,11 @@ def test_a_dead_broker_is_told_once_however_many_partitions_it_holds() -> None:
     cluster.kill_broker(3)
     found = facts(cluster)
     fenced = seen("broker-fenced", found)[0]
-    assert (fenced.subject, fenced.severity, fenced.plan) == ("broker 3", Severity.CRITICAL, WantedPlan(Goal.REPAIR))
+    assert (fenced.subject, fenced.severity, fenced.plan) == (
+        "broker 3",
+        Severity.CRITICAL,
+        WantedPlan(Goal.REPAIR),
+    )
     under = seen("partitions-under-replicated", found)
     assert [finding.subject for finding in under] == ["broker 3"]
     assert under[0].seen.startswith("21 partitions of 4 topics lack broker 3, which is not live")
@@ -70,16 +76,22 @@ def test_an_offline_partition_names_the_broker_it_needs() -> None:
 def test_a_topic_that_is_always_at_its_min_isr_is_no_finding_of_availability() -> None:
     cluster = healthy("orders-0: 1 2")
     assert seen("partitions-at-min-isr", facts(cluster)) == ()
-    assert [finding.subject for finding in seen("min-insync-blocks", facts(cluster))] == ["topic orders"]
+    assert [finding.subject for finding in seen("min-insync-blocks", facts(cluster))] == [
+        "topic orders"
+    ]
 
 
 def test_one_replica_that_is_there_is_enough_whatever_min_isr_asks_for() -> None:
-    """Brokers cap min.insync.replicas at the factor (tried on 4.3), although kafka-topics lists such a partition."""
+    """Brokers cap min.insync.replicas at the factor (tried on 4.3), although kafka-topics lists
+    such a partition.
+    """
     cluster = healthy("orders-0: 1\nstock-0: 1 2")
     cluster.configs.static[1]["min.insync.replicas"] = "3"
     assert seen("partitions-under-min-isr", facts(cluster)) == ()
     cluster.partitions[TopicPartition("stock", 0)].isr = {1}
-    assert subjects("partitions-under-min-isr", facts(cluster)) == [("topic stock", Severity.CRITICAL)]
+    assert subjects("partitions-under-min-isr", facts(cluster)) == [
+        ("topic stock", Severity.CRITICAL)
+    ]
 
 
 def test_a_reassignment_under_way_is_no_under_replication() -> None:
@@ -88,7 +100,9 @@ def test_a_reassignment_under_way_is_no_under_replication() -> None:
     cluster.advance(1.0)
     assert seen("partitions-under-replicated", facts(cluster)) == ()
     cluster.partitions[TopicPartition("orders", 0)].isr.discard(2)
-    assert subjects("partitions-under-replicated", facts(cluster)) == [("broker 2", Severity.WARNING)]
+    assert subjects("partitions-under-replicated", facts(cluster)) == [
+        ("broker 2", Severity.WARNING)
+    ]
 
 
 def test_a_live_broker_out_of_sync_is_no_reason_for_a_repair() -> None:
@@ -119,9 +133,13 @@ def with_log_dirs(*rows: tuple[int, str, str | None]) -> AuditFacts:
 
 def test_offline_log_dirs_are_told_by_broker_and_silent_brokers_are_unknown() -> None:
     rule = "log-dir-offline"
-    failed = with_log_dirs((1, "/a", None), (2, "/a", "KAFKA_STORAGE_ERROR"), (2, "/b", None), (3, "/a", None))
+    failed = with_log_dirs(
+        (1, "/a", None), (2, "/a", "KAFKA_STORAGE_ERROR"), (2, "/b", None), (3, "/a", None)
+    )
     assert subjects(rule, failed) == [("broker 2", Severity.CRITICAL)]
-    assert subjects(rule, with_log_dirs((1, "/a", None), (3, "/a", None))) == [("cluster", Severity.UNKNOWN)]
+    assert subjects(rule, with_log_dirs((1, "/a", None), (3, "/a", None))) == [
+        ("cluster", Severity.UNKNOWN)
+    ]
     assert seen(rule, facts()) == ()
 
 
@@ -131,7 +149,11 @@ def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
     taken = []
     for hours, was_out in zip(range(len(before), 0, -1), before, strict=True):
         partition.isr = {1, 3} if was_out else {1, 2, 3}
-        taken.append(photograph(cluster, snapshot_id=f"demo-{hours}", observed_at=NOW - timedelta(hours=hours)))
+        taken.append(
+            photograph(
+                cluster, snapshot_id=f"demo-{hours}", observed_at=NOW - timedelta(hours=hours)
+            )
+        )
     partition.isr, partition.copied = {1, 3}, {2: 40_000_000.0}
     found = facts(cluster)
     return replace(found, past=replace(past(found.snapshot), recent=tuple(taken)))
@@ -192,4 +214,6 @@ def test_hostile_rack_names_are_only_text() -> None:
     cluster = healthy(racks="1=<script> 2=[red] 3=[red] 4=$(reboot)")
     found = find(facts(cluster))
     assert "racks-uneven" in {finding.rule for finding in found}
-    assert not [line for finding in found for line in finding.fix if "reboot" in line or "script" in line]
+    assert not [
+        line for finding in found for line in finding.fix if "reboot" in line or "script" in line
+    ]

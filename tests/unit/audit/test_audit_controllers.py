@@ -43,7 +43,9 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
         (tuple(range(101, 108)), [("quorum", Severity.INFO)]),
     ],
 )
-def test_one_voter_an_even_number_and_more_than_five(voters: tuple[int, ...], expected: list[object]) -> None:
+def test_one_voter_an_even_number_and_more_than_five(
+    voters: tuple[int, ...], expected: list[object]
+) -> None:
     assert subjects("quorum-size", given(quorum(voters))) == expected
 
 
@@ -60,13 +62,29 @@ def test_the_threshold_of_voters_is_the_policys() -> None:
         pytest.param((1, 2, 3), "1=a 2=a 3=c", {}, [Severity.INFO], id="a majority in one"),
         pytest.param((1, 2, 3), "1=a 2=b 3", {}, [Severity.UNKNOWN], id="a rack is missing"),
         pytest.param((1, 2, 3), "1=a 2=a 3", {}, [Severity.INFO], id="enough is known"),
-        pytest.param((101, 102, 103), "1=a 2=b 3=c", {}, [Severity.UNKNOWN], id="nobody named the racks"),
-        pytest.param((101, 102, 103), "1=a 2=b 3=c", {101: "a", 102: "b", 103: "c"}, [], id="named by the policy"),
-        pytest.param((101, 102, 103), "1 2 3", {101: "a", 102: "a", 103: "a"}, [Severity.WARNING], id="named as one"),
+        pytest.param(
+            (101, 102, 103), "1=a 2=b 3=c", {}, [Severity.UNKNOWN], id="nobody named the racks"
+        ),
+        pytest.param(
+            (101, 102, 103),
+            "1=a 2=b 3=c",
+            {101: "a", 102: "b", 103: "c"},
+            [],
+            id="named by the policy",
+        ),
+        pytest.param(
+            (101, 102, 103),
+            "1 2 3",
+            {101: "a", 102: "a", 103: "a"},
+            [Severity.WARNING],
+            id="named as one",
+        ),
         pytest.param((1,), "1=a 2=b 3=c", {}, [], id="one voter is a finding of its own"),
     ],
 )
-def test_racks_of_voters(voters: tuple[int, ...], racks: str, named: dict[int, str], expected: list[Severity]) -> None:
+def test_racks_of_voters(
+    voters: tuple[int, ...], racks: str, named: dict[int, str], expected: list[Severity]
+) -> None:
     found = given(quorum(voters), racks, audit=AuditPolicy(controller_racks=named))
     assert [severity for _, severity in subjects("quorum-one-rack", found)] == expected
 
@@ -80,7 +98,9 @@ def test_racks_of_voters(voters: tuple[int, ...], racks: str, named: dict[int, s
         ("5f9d1c52-3c53-4b3e-8e5f-0d8d9d8f5b11", False),
     ],
 )
-def test_voters_without_a_directory_id_are_static(directory_id: str | None, is_static: bool) -> None:
+def test_voters_without_a_directory_id_are_static(
+    directory_id: str | None, is_static: bool
+) -> None:
     assert bool(seen("quorum-static", given(quorum(directory_id=directory_id)))) is is_static
 
 
@@ -96,10 +116,14 @@ def test_a_voter_that_lags_is_told_by_the_leaders_clock() -> None:
 
 def test_no_voter_to_spare_is_critical() -> None:
     rule = "quorum-no-margin"
-    assert subjects(rule, given(quorum(seconds_behind={102: 40.0}))) == [("quorum", Severity.CRITICAL)]
+    assert subjects(rule, given(quorum(seconds_behind={102: 40.0}))) == [
+        ("quorum", Severity.CRITICAL)
+    ]
     five = tuple(range(101, 106))
     assert subjects(rule, given(quorum(five, seconds_behind={102: 40.0}))) == []
-    assert subjects(rule, given(quorum(five, seconds_behind={102: 40.0, 104: None}))) == [("quorum", Severity.CRITICAL)]
+    assert subjects(rule, given(quorum(five, seconds_behind={102: 40.0, 104: None}))) == [
+        ("quorum", Severity.CRITICAL)
+    ]
     # An even number has little to spare in health, too: that is said once, elsewhere.
     assert subjects(rule, given(quorum((101, 102)))) == []
 

@@ -1,4 +1,6 @@
-"""Rules of the areas bootstrap and advertised listeners: each fires for its fault and is silent next to it."""
+"""Rules of the areas bootstrap and advertised listeners: each fires for its fault and is silent
+next to it.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +26,10 @@ def with_advertised(broker_id: int, one: EndpointWalk | None) -> AuditFacts:
     found = facts()
     assert found.walk is not None
     advertised = {**found.walk.advertised, broker_id: one}
-    return replace(found, walk=replace(found.walk, advertised={b: w for b, w in advertised.items() if w is not None}))
+    return replace(
+        found,
+        walk=replace(found.walk, advertised={b: w for b, w in advertised.items() if w is not None}),
+    )
 
 
 def subjects(rule: str, given: AuditFacts) -> list[tuple[str, Severity]]:
@@ -41,14 +46,20 @@ DEAD = endpoint("old-kafka:9092", failed=StepName.RESOLVE, said="name not known"
         pytest.param((A,), [("cluster", Severity.WARNING)], id="one"),
         pytest.param((A, B), [("cluster", Severity.INFO)], id="two"),
         pytest.param((A, B, C), [], id="three"),
-        pytest.param((replace(A, address="kafka:9092", ips=("10.0.0.1", "10.0.0.2", "10.0.0.3")),), [], id="one name"),
+        pytest.param(
+            (replace(A, address="kafka:9092", ips=("10.0.0.1", "10.0.0.2", "10.0.0.3")),),
+            [],
+            id="one name",
+        ),
         pytest.param(
             (A, replace(A, address="same:9092"), replace(A, address="again:9092")),
             [("cluster", Severity.WARNING)],
             id="three names of one address",
         ),
         pytest.param(
-            (replace(A, ips=("127.0.0.1", "::1")),), [("cluster", Severity.WARNING)], id="both families of one host"
+            (replace(A, ips=("127.0.0.1", "::1")),),
+            [("cluster", Severity.WARNING)],
+            id="both families of one host",
         ),
     ],
 )
@@ -66,7 +77,9 @@ def test_two_bootstrap_addresses_are_told_as_two() -> None:
 def test_the_line_to_paste_names_brokers_of_different_racks() -> None:
     given = facts(healthy("orders-0: 1 2 3", racks="1=a 2=a 3=b 4=c"))
     assert given.walk is not None
-    finding = seen("bootstrap-few-addresses", replace(given, walk=replace(given.walk, bootstrap=(A,))))[0]
+    finding = seen(
+        "bootstrap-few-addresses", replace(given, walk=replace(given.walk, bootstrap=(A,)))
+    )[0]
     assert finding.fix == ("bootstrap.servers=broker-1:9092,broker-3:9092,broker-4:9092",)
 
 
@@ -77,7 +90,10 @@ def test_two_brokers_need_no_third_address() -> None:
 
 def test_a_dead_entry_is_told_with_the_step_that_failed_and_the_list_without_it() -> None:
     finding = seen("bootstrap-dead-address", with_bootstrap(A, DEAD))[0]
-    assert (finding.subject, finding.severity) == ("bootstrap address old-kafka:9092", Severity.WARNING)
+    assert (finding.subject, finding.severity) == (
+        "bootstrap address old-kafka:9092",
+        Severity.WARNING,
+    )
     assert "resolve: name not known" in finding.seen
     assert finding.fix == ("bootstrap.servers=broker-1:9092",)
     assert seen("bootstrap-dead-address", with_bootstrap(DEAD))[0].severity is Severity.CRITICAL
@@ -88,8 +104,12 @@ def test_an_address_of_a_removed_broker_is_told_as_that_and_not_as_dead() -> Non
     given = with_bootstrap(A, endpoint("broker-4:9092", failed=StepName.TCP), DEAD)
     was_larger = photograph(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
     given = replace(given, past=replace(past(given.snapshot), recent=(was_larger,)))
-    assert subjects("bootstrap-removed-broker", given) == [("bootstrap address broker-4:9092", Severity.WARNING)]
-    assert subjects("bootstrap-dead-address", given) == [("bootstrap address old-kafka:9092", Severity.WARNING)]
+    assert subjects("bootstrap-removed-broker", given) == [
+        ("bootstrap address broker-4:9092", Severity.WARNING)
+    ]
+    assert subjects("bootstrap-dead-address", given) == [
+        ("bootstrap address old-kafka:9092", Severity.WARNING)
+    ]
     still_there = with_bootstrap(A, endpoint("broker-2:9092", failed=StepName.TCP))
     still_there = replace(still_there, past=given.past)
     assert seen("bootstrap-removed-broker", still_there) == ()
@@ -103,13 +123,18 @@ def test_a_list_within_one_rack_is_told_and_one_that_cannot_be_placed_is_unknown
     by_address = replace(A, address="kafka:9092", ips=("10.0.0.1", "10.0.0.3"))
     assert subjects(rule, with_bootstrap(by_address, cluster=two_in_a)) == []
     balancer = endpoint("balancer:9092", ip="10.7.7.7")
-    assert subjects(rule, with_bootstrap(A, balancer, cluster=two_in_a)) == [("cluster", Severity.UNKNOWN)]
-    assert subjects(rule, with_bootstrap(A, cluster=healthy("orders-0: 1 2", racks="1=a 2=a"))) == []
+    assert subjects(rule, with_bootstrap(A, balancer, cluster=two_in_a)) == [
+        ("cluster", Severity.UNKNOWN)
+    ]
+    assert (
+        subjects(rule, with_bootstrap(A, cluster=healthy("orders-0: 1 2", racks="1=a 2=a"))) == []
+    )
 
 
 def test_an_address_of_another_cluster_is_critical() -> None:
     stranger = endpoint(
-        "stage:9092", told=MetadataAnswer("another-id", (BrokerDescription(1, "stage", 9092, None, False),))
+        "stage:9092",
+        told=MetadataAnswer("another-id", (BrokerDescription(1, "stage", 9092, None, False),)),
     )
     assert subjects("bootstrap-other-cluster", with_bootstrap(A, stranger)) == [
         ("bootstrap address stage:9092", Severity.CRITICAL)
@@ -120,7 +145,9 @@ def test_an_address_of_another_cluster_is_critical() -> None:
 def test_brokers_that_tell_different_things_of_one_cluster_are_named() -> None:
     given = facts()
     assert given.walk is not None
-    fewer = MetadataAnswer(given.snapshot.cluster_id, (BrokerDescription(3, "broker-3", 9092, "c", False),))
+    fewer = MetadataAnswer(
+        given.snapshot.cluster_id, (BrokerDescription(3, "broker-3", 9092, "c", False),)
+    )
     finding = seen("metadata-differs", with_advertised(3, endpoint("broker-3:9092", told=fewer)))[0]
     assert finding.subject == "cluster"
     assert finding.evidence is not None
@@ -137,14 +164,18 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     assert "kafka3.internal:9092: resolve: name not known" in finding.seen
     assert "4 topics" in finding.seen
     assert finding.fix[1] == "advertised.listeners=CLIENT://HOST-THAT-CLIENTS-RESOLVE:9092"
-    assert subjects("advertised-unreachable", with_advertised(3, None)) == [("broker 3", Severity.UNKNOWN)]
+    assert subjects("advertised-unreachable", with_advertised(3, None)) == [
+        ("broker 3", Severity.UNKNOWN)
+    ]
 
 
 def test_another_broker_at_the_endpoint_is_told() -> None:
     rule = "advertised-wrong-broker"
     other = endpoint("broker-3:9092", is_expected_broker=False, actual_broker_id=2)
     assert "where broker 2 answers" in seen(rule, with_advertised(3, other))[0].seen
-    assert subjects(rule, with_advertised(3, endpoint("broker-3:9092"))) == [("broker 3", Severity.UNKNOWN)]
+    assert subjects(rule, with_advertised(3, endpoint("broker-3:9092"))) == [
+        ("broker 3", Severity.UNKNOWN)
+    ]
     # Where nobody answers there is nobody to be another one: that is a finding of its own.
     assert seen(rule, with_advertised(3, endpoint("broker-3:9092", failed=StepName.TCP))) == ()
 
@@ -159,7 +190,9 @@ def advertising(**listeners: str) -> Callable[[SimulatedCluster], None]:
 
 def setting(broker_id: int, **values: str) -> Callable[[SimulatedCluster], None]:
     def change(cluster: SimulatedCluster) -> None:
-        cluster.configs.static[broker_id] |= {key.replace("_", "."): value for key, value in values.items()}
+        cluster.configs.static[broker_id] |= {
+            key.replace("_", "."): value for key, value in values.items()
+        }
 
     return change
 
@@ -168,7 +201,11 @@ def setting(broker_id: int, **values: str) -> Callable[[SimulatedCluster], None]
     ("rule", "change", "expected"),
     [
         ("advertised-loopback", advertising(b2="CLIENT://localhost:9092"), ["broker 2"]),
-        ("advertised-loopback", advertising(b2="CLIENT://127.0.0.1:9092,OTHER://b2:1"), ["broker 2"]),
+        (
+            "advertised-loopback",
+            advertising(b2="CLIENT://127.0.0.1:9092,OTHER://b2:1"),
+            ["broker 2"],
+        ),
         ("advertised-loopback", advertising(b2="CLIENT://[::1]:9092"), ["broker 2"]),
         ("advertised-loopback", advertising(b2="CLIENT://0.0.0.0:9092"), ["broker 2"]),
         ("advertised-loopback", advertising(b2="CLIENT://localhost.example.org:9092"), []),
@@ -177,7 +214,11 @@ def setting(broker_id: int, **values: str) -> Callable[[SimulatedCluster], None]
         ("advertised-ip-address", advertising(b3="CLIENT://[fd00::3]:9092"), ["broker 3"]),
         ("advertised-ip-address", advertising(b3="CLIENT://127.0.0.1:9092"), []),
         ("advertised-ip-address", advertising(b3="CLIENT://10.1.2.3.example.org:9092"), []),
-        ("advertised-duplicate", advertising(b3="CLIENT://broker-2:9092"), ["endpoint broker-2:9092"]),
+        (
+            "advertised-duplicate",
+            advertising(b3="CLIENT://broker-2:9092"),
+            ["endpoint broker-2:9092"],
+        ),
         ("advertised-duplicate", advertising(b3="CLIENT://broker-2:9093"), []),
         (
             "listener-security-differs",
@@ -186,16 +227,32 @@ def setting(broker_id: int, **values: str) -> Callable[[SimulatedCluster], None]
         ),
         (
             "listener-security-differs",
-            setting(2, listener_security_protocol_map="CLIENT:SSL,CONTROLLER:PLAINTEXT,UNUSED:PLAINTEXT"),
+            setting(
+                2, listener_security_protocol_map="CLIENT:SSL,CONTROLLER:PLAINTEXT,UNUSED:PLAINTEXT"
+            ),
             [],
         ),
-        ("listener-names-differ", advertising(b1="CLIENT://broker-1:9092,PUBLIC://kafka:1"), ["listener PUBLIC"]),
-        ("listener-names-differ", advertising(b1="client://broker-1:9092,CONTROLLER://kafka:1"), []),
-        ("listener-not-in-map", setting(1, listener_security_protocol_map="CONTROLLER:SSL"), ["listener CLIENT"]),
+        (
+            "listener-names-differ",
+            advertising(b1="CLIENT://broker-1:9092,PUBLIC://kafka:1"),
+            ["listener PUBLIC"],
+        ),
+        (
+            "listener-names-differ",
+            advertising(b1="client://broker-1:9092,CONTROLLER://kafka:1"),
+            [],
+        ),
+        (
+            "listener-not-in-map",
+            setting(1, listener_security_protocol_map="CONTROLLER:SSL"),
+            ["listener CLIENT"],
+        ),
         ("listener-not-in-map", setting(1, listener_security_protocol_map="CLIENT:SSL"), []),
     ],
 )
-def test_what_brokers_advertise(rule: str, change: Callable[[SimulatedCluster], None], expected: list[str]) -> None:
+def test_what_brokers_advertise(
+    rule: str, change: Callable[[SimulatedCluster], None], expected: list[str]
+) -> None:
     cluster = healthy()
     change(cluster)
     given = facts(cluster)
@@ -204,8 +261,15 @@ def test_what_brokers_advertise(rule: str, change: Callable[[SimulatedCluster], 
 
 def test_hostile_hosts_stay_in_their_line() -> None:
     cluster = healthy()
-    cluster.configs.static[1]["advertised.listeners"] = "CLIENT://[bold]$(reboot)\n:9092,://,nonsense,X://:"
-    for rule in ("advertised-loopback", "advertised-duplicate", "listener-names-differ", "advertised-ip-address"):
+    cluster.configs.static[1]["advertised.listeners"] = (
+        "CLIENT://[bold]$(reboot)\n:9092,://,nonsense,X://:"
+    )
+    for rule in (
+        "advertised-loopback",
+        "advertised-duplicate",
+        "listener-names-differ",
+        "advertised-ip-address",
+    ):
         for finding in seen(rule, facts(cluster)):
             assert not any("reboot" in line and not line.startswith("#") for line in finding.fix)
 
@@ -232,8 +296,12 @@ def test_listeners_of_a_silent_broker_are_unknown(rule: str) -> None:
     [(31, []), (29, [Severity.WARNING]), (6, [Severity.CRITICAL]), (-1, [Severity.CRITICAL])],
 )
 def test_certificates_are_told_before_they_expire(days_left: int, expected: list[Severity]) -> None:
-    certificate = Certificate("CN=broker-2", "CN=ca", ("broker-2",), NOW + timedelta(days=days_left), True)
-    given = with_advertised(2, endpoint("broker-2:9092", certificate=certificate, is_expected_broker=True))
+    certificate = Certificate(
+        "CN=broker-2", "CN=ca", ("broker-2",), NOW + timedelta(days=days_left), True
+    )
+    given = with_advertised(
+        2, endpoint("broker-2:9092", certificate=certificate, is_expected_broker=True)
+    )
     assert [severity for _, severity in subjects("certificate-expires", given)] == expected
     assert seen("certificate-other-host", given) == ()
 
@@ -241,13 +309,20 @@ def test_certificates_are_told_before_they_expire(days_left: int, expected: list
 def test_a_certificate_for_another_host_is_told_also_of_a_bootstrap_address() -> None:
     certificate = Certificate("CN=old", "CN=ca", ("old-kafka",), NOW + timedelta(days=300), False)
     given = with_bootstrap(A, endpoint("kafka:9093", certificate=certificate))
-    assert subjects("certificate-other-host", given) == [("bootstrap address kafka:9093", Severity.WARNING)]
+    assert subjects("certificate-other-host", given) == [
+        ("bootstrap address kafka:9093", Severity.WARNING)
+    ]
     assert seen("certificate-expires", given) == ()
 
 
 def test_without_a_walk_every_rule_that_needs_one_says_unknown() -> None:
     given = facts(walk=None)
-    for rule in ("bootstrap-few-addresses", "bootstrap-dead-address", "advertised-unreachable", "certificate-expires"):
+    for rule in (
+        "bootstrap-few-addresses",
+        "bootstrap-dead-address",
+        "advertised-unreachable",
+        "certificate-expires",
+    ):
         assert subjects(rule, given) == [("cluster", Severity.UNKNOWN)]
 
 

@@ -1,4 +1,6 @@
-"""Rules about replication: factors, min.insync.replicas and the settings that decide what a failure costs."""
+"""Rules about replication: factors, min.insync.replicas and the settings that decide what a failure
+costs.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +22,9 @@ MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def of(picture: str, racks: str = "1=a 2=b 3=c", configs: Mapping[str, dict[str, str]] | None = None) -> AuditFacts:
+def of(
+    picture: str, racks: str = "1=a 2=b 3=c", configs: Mapping[str, dict[str, str]] | None = None
+) -> AuditFacts:
     cluster = healthy(picture, racks=racks)
     for topic, values in (configs or {}).items():
         cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, topic)] = values
@@ -44,7 +48,11 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
         ("replication-factor-low", "orders-0: 1 2 3", []),
         ("replication-factor-mixed", "orders-0: 1 2 3\norders-1: 1 2", ["topic orders"]),
         ("replication-factor-mixed", "orders-0: 1 2 3\nstock-0: 1 2", []),
-        ("replication-factor-mixed", "orders-0: 1 2 3\norders-1: 4 2 3 1 +4 -1", []),  # a union while it moves
+        (
+            "replication-factor-mixed",
+            "orders-0: 1 2 3\norders-1: 4 2 3 1 +4 -1",
+            [],
+        ),  # a union while it moves
     ],
 )
 def test_replication_factors(rule: str, picture: str, expected: list[str]) -> None:
@@ -56,9 +64,15 @@ def test_one_replica_is_one_finding_per_topic_with_rows_and_a_plan() -> None:
     finding = seen("replication-factor-1", of("\n".join(f"orders-{n}: 1" for n in range(30))))[0]
     assert finding.severity is Severity.CRITICAL
     assert finding.seen.startswith("30 of 30 partitions of topic orders")
-    assert finding.plan == WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
+    assert finding.plan == WantedPlan(
+        Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3
+    )
     assert finding.evidence is not None
-    assert (finding.evidence.rows[0], len(finding.evidence.rows), finding.evidence.total) == (("0", "1", "1"), 20, 30)
+    assert (finding.evidence.rows[0], len(finding.evidence.rows), finding.evidence.total) == (
+        ("0", "1", "1"),
+        20,
+        30,
+    )
 
 
 def test_no_plan_is_offered_for_more_replicas_than_brokers() -> None:
@@ -78,12 +92,18 @@ def test_no_plan_is_offered_for_more_replicas_than_brokers() -> None:
         ("orders-0: 1", "2", []),  # one replica is a finding of its own
     ],
 )
-def test_min_insync_replicas_as_high_as_the_factor(picture: str, least: str, expected: list[object]) -> None:
-    assert subjects("min-insync-blocks", of(picture, configs={"orders": {MIN_ISR: least}})) == expected
+def test_min_insync_replicas_as_high_as_the_factor(
+    picture: str, least: str, expected: list[object]
+) -> None:
+    assert (
+        subjects("min-insync-blocks", of(picture, configs={"orders": {MIN_ISR: least}})) == expected
+    )
 
 
 def test_min_insync_one_is_told_by_the_level_that_sets_it() -> None:
-    """A topic's own value topic by topic; all that follow the cluster's in one finding, which one line mends."""
+    """A topic's own value topic by topic; all that follow the cluster's in one finding, which one
+    line mends.
+    """
     cluster = healthy()
     cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {MIN_ISR: "1"}
     own = seen("min-insync-1", facts(cluster))
@@ -104,7 +124,9 @@ def test_a_topic_whose_min_insync_replicas_was_not_told_is_unknown(rule: str) ->
     topics = found.snapshot.topics
     at = topics.schema.get_field_index("min_insync_replicas")
     nothing = topics.set_column(at, topics.schema.field(at), pa.nulls(len(topics), pa.int32()))
-    snapshot = type(found.snapshot)("x", "demo", "id", None, {**found.snapshot.tables, "topics": nothing})
+    snapshot = type(found.snapshot)(
+        "x", "demo", "id", None, {**found.snapshot.tables, "topics": nothing}
+    )
     assert subjects(rule, facts(snapshot=snapshot)) == [("cluster", Severity.UNKNOWN)]
 
 
@@ -117,7 +139,9 @@ def static(**values: str) -> Callable[[SimulatedCluster], None]:
 
 def topic_unclean(value: str) -> Callable[[SimulatedCluster], None]:
     def change(cluster: SimulatedCluster) -> None:
-        cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {UNCLEAN: value}
+        cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {
+            UNCLEAN: value
+        }
 
     return change
 
@@ -129,11 +153,17 @@ def cluster_unclean(cluster: SimulatedCluster) -> None:
 @pytest.mark.parametrize(
     ("rule", "change", "expected"),
     [
-        ("default-replication-factor", static(default_replication_factor="1"), ["default.replication.factor"]),
+        (
+            "default-replication-factor",
+            static(default_replication_factor="1"),
+            ["default.replication.factor"],
+        ),
         ("default-replication-factor", static(default_replication_factor="2"), []),
         (
             "internal-replication-factor",
-            static(offsets_topic_replication_factor="1", transaction_state_log_replication_factor="1"),
+            static(
+                offsets_topic_replication_factor="1", transaction_state_log_replication_factor="1"
+            ),
             ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"],
         ),
         ("internal-replication-factor", static(offsets_topic_replication_factor="2"), []),
@@ -162,15 +192,25 @@ def test_a_topic_that_switches_unclean_elections_off_is_not_counted_among_the_cl
 
 def test_one_broker_alone_needs_no_factor_of_three() -> None:
     cluster = healthy("orders-0: 1", racks="1=a")
-    cluster.configs.static[1] |= {"default.replication.factor": "1", "offsets.topic.replication.factor": "1"}
+    cluster.configs.static[1] |= {
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "1",
+    }
     assert (
-        seen("default-replication-factor", facts(cluster)) == seen("internal-replication-factor", facts(cluster)) == ()
+        seen("default-replication-factor", facts(cluster))
+        == seen("internal-replication-factor", facts(cluster))
+        == ()
     )
 
 
 @pytest.mark.parametrize(
     "rule",
-    ["default-replication-factor", "internal-replication-factor", "auto-create-topics", "unclean-leader-election"],
+    [
+        "default-replication-factor",
+        "internal-replication-factor",
+        "auto-create-topics",
+        "unclean-leader-election",
+    ],
 )
 def test_settings_of_a_silent_broker_are_unknown(rule: str) -> None:
     cluster = healthy()

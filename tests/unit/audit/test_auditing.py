@@ -1,4 +1,6 @@
-"""The audit as a whole: the healthy cluster, thresholds, waivers, and what changed since the audit before."""
+"""The audit as a whole: the healthy cluster, thresholds, waivers, and what changed since the audit
+before.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -28,11 +30,18 @@ def report(given: AuditFacts, before: Before | None = None) -> AuditReport:
 
 
 def one_replica(*waivers: Waiver) -> AuditFacts:
-    return facts(healthy(ILL), audit=AuditPolicy(waivers=waivers, controller_racks={101: "a", 102: "b", 103: "c"}))
+    return facts(
+        healthy(ILL),
+        audit=AuditPolicy(waivers=waivers, controller_racks={101: "a", 102: "b", 103: "c"}),
+    )
 
 
 def waived(found: AuditReport) -> list[str]:
-    return sorted(one.finding.subject for one in found.found if one.waived_by and one.finding.rule != "waiver-expired")
+    return sorted(
+        one.finding.subject
+        for one in found.found
+        if one.waived_by and one.finding.rule != "waiver-expired"
+    )
 
 
 def test_no_rule_fires_on_the_healthy_cluster() -> None:
@@ -71,7 +80,11 @@ def test_thresholds_are_the_rules_and_over_them_the_policys() -> None:
 
 def test_names_that_no_rule_has_are_all_told() -> None:
     policy = AuditPolicy(
-        thresholds={"quorum-sise": {"most": 1}, "quorum-size": {"least": 1}, "racks-missing": {"x": 1}},
+        thresholds={
+            "quorum-sise": {"most": 1},
+            "quorum-size": {"least": 1},
+            "racks-missing": {"x": 1},
+        },
         waivers=(Waiver("replication-factor", "legacy"),),
     )
     with pytest.raises(InputError) as caught:
@@ -89,10 +102,24 @@ def test_names_that_no_rule_has_are_all_told() -> None:
 @pytest.mark.parametrize(
     ("waiver", "subjects"),
     [
-        pytest.param(Waiver("replication-factor-1", "legacy"), ["topic orders", "topic stock"], id="all of a rule"),
-        pytest.param(Waiver("replication-factor-1", "legacy", ("topic or*",)), ["topic orders"], id="a pattern"),
-        pytest.param(Waiver("replication-factor-1", "legacy", ("topic stoc?",)), ["topic stock"], id="one character"),
-        pytest.param(Waiver("replication-factor-1", "legacy", ("orders",)), [], id="not the subject"),
+        pytest.param(
+            Waiver("replication-factor-1", "legacy"),
+            ["topic orders", "topic stock"],
+            id="all of a rule",
+        ),
+        pytest.param(
+            Waiver("replication-factor-1", "legacy", ("topic or*",)),
+            ["topic orders"],
+            id="a pattern",
+        ),
+        pytest.param(
+            Waiver("replication-factor-1", "legacy", ("topic stoc?",)),
+            ["topic stock"],
+            id="one character",
+        ),
+        pytest.param(
+            Waiver("replication-factor-1", "legacy", ("orders",)), [], id="not the subject"
+        ),
         pytest.param(Waiver("replication-factor-low", "legacy"), [], id="another rule"),
         pytest.param(
             Waiver("replication-factor-1", "legacy", until=NOW + timedelta(seconds=1)),
@@ -106,17 +133,25 @@ def test_names_that_no_rule_has_are_all_told() -> None:
 def test_a_waiver_in_force_waives_what_it_names(waiver: Waiver, subjects: list[str]) -> None:
     found = report(one_replica(waiver))
     assert waived(found) == subjects
-    open_subjects = {one.finding.subject for one in found.open if one.finding.rule == "replication-factor-1"}
+    open_subjects = {
+        one.finding.subject for one in found.open if one.finding.rule == "replication-factor-1"
+    }
     assert open_subjects == {"topic orders", "topic stock"} - set(subjects)
     assert (found.worst is Severity.CRITICAL) is bool(open_subjects)
 
 
-@pytest.mark.parametrize("waiver", [Waiver("racks-missing", "old", until=NOW), Waiver("racks-missing", "")])
+@pytest.mark.parametrize(
+    "waiver", [Waiver("racks-missing", "old", until=NOW), Waiver("racks-missing", "")]
+)
 def test_a_waiver_without_force_is_a_finding_itself(waiver: Waiver) -> None:
-    given = facts(audit=AuditPolicy(waivers=(waiver,), controller_racks={101: "a", 102: "b", 103: "c"}))
+    given = facts(
+        audit=AuditPolicy(waivers=(waiver,), controller_racks={101: "a", 102: "b", 103: "c"})
+    )
     assert [(f.rule, f.severity) for f in find(given)] == [("waiver-expired", Severity.INFO)]
     in_force = replace(waiver, reason="old", until=NOW + timedelta(days=1))
-    given = facts(audit=AuditPolicy(waivers=(in_force,), controller_racks={101: "a", 102: "b", 103: "c"}))
+    given = facts(
+        audit=AuditPolicy(waivers=(in_force,), controller_racks={101: "a", 102: "b", 103: "c"})
+    )
     assert find(given) == ()
 
 
@@ -145,14 +180,21 @@ def test_what_is_new_still_there_and_gone() -> None:
     assert first.previous_at is None
     second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), Before.of(first))
     known = {
-        one.finding.subject: (one.is_new, one.first_seen) for one in second.found if "factor-1" in one.finding.rule
+        one.finding.subject: (one.is_new, one.first_seen)
+        for one in second.found
+        if "factor-1" in one.finding.rule
     }
     assert known == {"topic orders": (False, NOW - timedelta(days=1)), "topic shop": (True, NOW)}
     assert ("replication-factor-1", "topic stock") in {finding.key for finding in second.gone}
     assert ("replication-factor-1", "topic orders") not in {finding.key for finding in second.gone}
     assert second.previous_at == NOW - timedelta(days=1)
-    third = report(facts(healthy("orders-0: 1\npayments-0: 1 2 3"), now=NOW + timedelta(days=1)), Before.of(second))
-    assert {one.finding.subject: one.first_seen for one in third.found}["topic orders"] == NOW - timedelta(days=1)
+    third = report(
+        facts(healthy("orders-0: 1\npayments-0: 1 2 3"), now=NOW + timedelta(days=1)),
+        Before.of(second),
+    )
+    assert {one.finding.subject: one.first_seen for one in third.found}[
+        "topic orders"
+    ] == NOW - timedelta(days=1)
 
 
 def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
@@ -177,13 +219,16 @@ def test_without_history_one_line_names_the_rules_that_need_it() -> None:
     assert found.worst is None
     (line,) = found.not_asked
     needing = [rule.id for rule in RULES if Need.HISTORY in rule.needs]
-    assert line.startswith(f"{len(needing)} rules need a history, which begins with the first snapshots: ")
+    assert line.startswith(
+        f"{len(needing)} rules need a history, which begins with the first snapshots: "
+    )
     assert all(rule_id in line and rule_id not in found.passed for rule_id in needing)
 
 
 def test_what_a_rule_without_its_history_could_not_look_at_is_not_gone() -> None:
     kept = replace(
-        report(facts()), found=(Seen(Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True),)
+        report(facts()),
+        found=(Seen(Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True),),
     )
     assert report(facts(past=None), Before.of(kept)).gone == ()
 
@@ -206,7 +251,9 @@ def silent(broker_id: int, **changes: object) -> AuditFacts:
         name: {b: told for b, told in getattr(asked, name).items() if b != broker_id}
         for name in ("broker_configs", "versions", "features")
     }
-    why = dict.fromkeys((Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), f"no answer from broker {broker_id}")
+    why = dict.fromkeys(
+        (Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), f"no answer from broker {broker_id}"
+    )
     return replace(
         given,
         inspection=replace(asked, unanswered=why, **heard),
@@ -234,7 +281,9 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
     )
     assert one.evidence is not None
     assert [rule_id for rule_id, _ in one.evidence.rows] == blind
-    assert {"advertised-loopback", "mixed-versions", "log-dir-offline", "disk-nearly-full"} <= set(blind)
+    assert {"advertised-loopback", "mixed-versions", "log-dir-offline", "disk-nearly-full"} <= set(
+        blind
+    )
     assert not set(blind) & set(found.passed)
     assert from_json(to_json(found), where="it") == found
 
@@ -262,7 +311,9 @@ def test_what_did_not_answer_is_new_still_there_and_gone() -> None:
     assert (one.is_new, one.first_seen) == (False, NOW)
     other = report(silent(3), Before.of(third))
     assert [gone.key for gone in other.gone] == [("not-answered", "broker 2")]
-    assert [gone.key for gone in report(facts(), Before.of(other)).gone] == [("not-answered", "broker 3")]
+    assert [gone.key for gone in report(facts(), Before.of(other)).gone] == [
+        ("not-answered", "broker 3")
+    ]
 
 
 def test_what_a_listed_rule_had_found_is_not_gone() -> None:
@@ -280,7 +331,10 @@ def test_a_waived_rule_is_not_listed_and_what_did_not_answer_can_be_waived() -> 
     (one,) = [one.finding for one in found.open if one.finding.rule == "not-answered"]
     assert one.evidence is not None
     assert "mixed-versions" not in {rule_id for rule_id, _ in one.evidence.rows}
-    policy = AuditPolicy(waivers=(Waiver("not-answered", "it is being built", ("broker 2",)),), controller_racks=racks)
+    policy = AuditPolicy(
+        waivers=(Waiver("not-answered", "it is being built", ("broker 2",)),),
+        controller_racks=racks,
+    )
     found = report(silent(2, audit=policy))
     assert (waived(found), found.open) == (["broker 2"], ())
 

@@ -1,4 +1,6 @@
-"""Balance, partitions, disk, snapshots: each rule on a cluster that it is for, and on one that nearly is."""
+"""Balance, partitions, disk, snapshots: each rule on a cluster that it is for, and on one that
+nearly is.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,7 +44,9 @@ def with_columns(table: pa.Table, schema: pa.Schema, **values: Any) -> pa.Table:
 
 
 def with_table(name: str, schema: pa.Schema, where: dict[str, Any], **values: Any) -> AuditFacts:
-    """Healthy facts with other values in the rows of one table of the snapshot that `where` matches."""
+    """Healthy facts with other values in the rows of one table of the snapshot that `where`
+    matches.
+    """
     snapshot = photograph(healthy())
     rows = [
         row | values if all(row[key] == value for key, value in where.items()) else row
@@ -64,7 +68,9 @@ def test_idle_brokers_are_named_one_by_one_and_one_plan_helps_them_all() -> None
     given = of(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b !6=c")
     since = NOW - timedelta(days=9, hours=2)
     found = seen("idle-broker", with_past(given, idle_since={4: since}))
-    assert [finding.subject for finding in found] == ["broker 4", "broker 5"], "a dead broker is no idle one"
+    assert [finding.subject for finding in found] == ["broker 4", "broker 5"], (
+        "a dead broker is no idle one"
+    )
     assert "since 2026-11-13 10:00 UTC, 9 days ago" in found[0].seen
     assert "since when is not known" in found[1].seen
     assert found[0].plan is not None
@@ -79,7 +85,9 @@ def test_leaders_are_uneven_beyond_what_the_policy_allows() -> None:
     uneven = lines("a", "1 2 3", "1 2 3", "1 3 2", "1 3 2", "2 3 1", "3 1 2")
     finding = the_only("leaders-uneven", of(uneven))
     assert "1 to 4 (max - min 3, at best 0)" in finding.seen
-    assert finding.plan is not None and finding.plan.goal is Goal.LEADERS, "replicas are even: no byte has to move"
+    assert finding.plan is not None and finding.plan.goal is Goal.LEADERS, (
+        "replicas are even: no byte has to move"
+    )
     assert finding.evidence is not None
     assert finding.evidence.rows[0] == ("1", "a", "4", "6")
     # With room for one more, as the default policy has, a difference of one above the best is fine.
@@ -112,7 +120,12 @@ def test_leaders_that_are_not_preferred_are_counted_as_kafka_counts_them() -> No
 
 
 def test_a_dead_broker_cannot_lead_what_names_it_first() -> None:
-    assert seen("leaders-not-preferred", of(lines("a", "3 1 2", "1 2 3", "2 1 3"), racks="1=a 2=b !3=c")) == ()
+    assert (
+        seen(
+            "leaders-not-preferred", of(lines("a", "3 1 2", "1 2 3", "2 1 3"), racks="1=a 2=b !3=c")
+        )
+        == ()
+    )
 
 
 def test_topics_that_lean_are_rows_of_one_finding() -> None:
@@ -121,16 +134,24 @@ def test_topics_that_lean_are_rows_of_one_finding() -> None:
     assert finding.subject == "cluster"
     assert finding.evidence is not None
     assert finding.evidence.rows == (("lean", "3", "3", "0", "3"), ("other", "6", "3", "0", "3"))
-    assert seen("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), "one above the best"
+    assert seen("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), (
+        "one above the best"
+    )
 
 
 def test_a_topic_of_3_partitions_on_4_brokers_leaves_one_without_a_leader() -> None:
-    four = lines("even", *["1 2 3", "2 3 4", "3 4 1", "4 1 2"]) + "\n" + lines("three", "1 2 3", "2 3 4", "3 4 1")
+    four = (
+        lines("even", *["1 2 3", "2 3 4", "3 4 1", "4 1 2"])
+        + "\n"
+        + lines("three", "1 2 3", "2 3 4", "3 4 1")
+    )
     finding = the_only("topic-fewer-partitions-than-brokers", of(four, racks="1=a 2=b 3=c 4=a"))
     assert finding.evidence is not None
     assert finding.evidence.rows == (("three", "3", "4", "300 B"),)
     ours = of(lines("__transaction_state", "1 2 3"))
-    assert seen("topic-fewer-partitions-than-brokers", ours) == (), "Kafka's own topics have the size that Kafka wants"
+    assert seen("topic-fewer-partitions-than-brokers", ours) == (), (
+        "Kafka's own topics have the size that Kafka wants"
+    )
 
 
 def test_bytes_are_compared_where_there_are_some() -> None:
@@ -153,18 +174,30 @@ def test_sizes_that_were_not_told_make_bytes_unknown() -> None:
 
 
 def _rates(snapshot: ClusterSnapshot, rates: dict[int, int | None]) -> AuditFacts:
-    rows = [row | {"leader_bytes_in_per_second": rates[row["broker_id"]]} for row in past(snapshot).series.to_pylist()]
+    rows = [
+        row | {"leader_bytes_in_per_second": rates[row["broker_id"]]}
+        for row in past(snapshot).series.to_pylist()
+    ]
     return with_past(facts(snapshot=snapshot), series=pa.Table.from_pylist(rows, schema=SERIES))
 
 
 def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
     snapshot = photograph(healthy())
-    finding = the_only("bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000}))
+    finding = the_only(
+        "bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000})
+    )
     assert "2.25 times the mean" in finding.seen
-    assert finding.fix == ("counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in",)
-    assert seen("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000})) == ()
+    assert finding.fix == (
+        "counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in",
+    )
+    assert (
+        seen("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000})) == ()
+    )
     assert seen("bytes-in-uneven", _rates(snapshot, {1: 300_000, 2: 5_000, 3: 5_000})) == ()
-    assert the_only("bytes-in-uneven", _rates(snapshot, {1: 9, 2: None, 3: 5})).severity is Severity.UNKNOWN
+    assert (
+        the_only("bytes-in-uneven", _rates(snapshot, {1: 9, 2: None, 3: 5})).severity
+        is Severity.UNKNOWN
+    )
 
 
 # -- partitions
@@ -173,7 +206,11 @@ def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
 def test_too_many_replicas_are_too_many_for_a_broker() -> None:
     given = facts()
     few = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 20}})
-    assert [f.subject for f in seen("partitions-per-broker", few)] == ["broker 1", "broker 2", "broker 3"]
+    assert [f.subject for f in seen("partitions-per-broker", few)] == [
+        "broker 1",
+        "broker 2",
+        "broker 3",
+    ]
     exactly = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 21}})
     assert seen("partitions-per-broker", exactly) == ()
 
@@ -182,20 +219,36 @@ def _topic_rates(given: AuditFacts, *rates: tuple[str, int, int | None]) -> Audi
     """Topic, partitions, bytes in per second."""
     keys = {"cluster": "demo", "snapshot_id": "demo-1", "observed_at": NOW}
     rows = [
-        keys | {"topic": topic, "partition_count": count, "bytes_in_per_second": rate, "size_bytes": 1000}
+        keys
+        | {
+            "topic": topic,
+            "partition_count": count,
+            "bytes_in_per_second": rate,
+            "size_bytes": 1000,
+        }
         for topic, count, rate in rates
     ]
     return with_past(given, topic_load=pa.Table.from_pylist(rows, schema=TOPIC_LOAD))
 
 
 def test_many_partitions_with_next_to_nothing_in_them() -> None:
-    finding = the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, 2400), ("payments", 24, 2424)))
+    finding = the_only(
+        "topics-over-provisioned",
+        _topic_rates(facts(), ("orders", 24, 2400), ("payments", 24, 2424)),
+    )
     assert finding.evidence is not None
-    assert [row[0] for row in finding.evidence.rows] == ["orders"], "100 bytes a second for each partition, and no more"
+    assert [row[0] for row in finding.evidence.rows] == ["orders"], (
+        "100 bytes a second for each partition, and no more"
+    )
     assert "Kafka cannot take partitions away" in _how("topics-over-provisioned")
     assert seen("topics-over-provisioned", _topic_rates(facts(), ("orders", 23, 0))) == ()
-    assert seen("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0))) == ()
-    assert the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, None))).severity is Severity.UNKNOWN
+    assert (
+        seen("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0))) == ()
+    )
+    assert (
+        the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, None))).severity
+        is Severity.UNKNOWN
+    )
 
 
 def _how(rule_id: str) -> str:
@@ -205,7 +258,9 @@ def _how(rule_id: str) -> str:
 
 
 def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> None:
-    two = f"{HEALTHY}\n{lines('clicks & more', '1 2 3', '2 3 1')}".replace("clicks & more", "clicks")
+    two = f"{HEALTHY}\n{lines('clicks & more', '1 2 3', '2 3 1')}".replace(
+        "clicks & more", "clicks"
+    )
     given = _topic_rates(of(two), ("clicks", 2, 30_000_000), ("orders", 6, 9_000_000))
     finding = the_only("hot-topic-few-partitions", given)
     assert finding.subject == "topic clicks"
@@ -220,7 +275,8 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
 
 
 @pytest.mark.parametrize(
-    "rule", ["topic-fewer-partitions-than-brokers", "hot-topic-few-partitions", "group-idle-members"]
+    "rule",
+    ["topic-fewer-partitions-than-brokers", "hot-topic-few-partitions", "group-idle-members"],
 )
 def test_whoever_advises_more_partitions_says_what_that_does_to_keys(rule: str) -> None:
     how = " ".join(_how(rule).split())
@@ -237,13 +293,16 @@ def test_members_without_a_partition() -> None:
     finding = the_only("group-idle-members", facts(cluster))
     assert finding.subject == "group it's busy"
     assert "2 of 8 members" in finding.seen
-    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[0], "pasted into a shell it is one word"
+    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[0], (
+        "pasted into a shell it is one word"
+    )
 
 
 def test_groups_that_could_not_be_asked_are_unknown() -> None:
     given = facts()
     unasked = replace(
-        given, inspection=replace(given.inspection, groups=None, unanswered={"consumer groups": "denied"})
+        given,
+        inspection=replace(given.inspection, groups=None, unanswered={"consumer groups": "denied"}),
     )
     finding = the_only("group-idle-members", unasked)
     assert (finding.severity, finding.seen) == (Severity.UNKNOWN, "not known: denied")
@@ -256,18 +315,28 @@ def _aged(hours: float, **changes: Any) -> AuditFacts:
     given = facts(**changes)
     assert given.past is not None
     manifests = given.past.manifests
-    rows = [row | {"observed_at": row["observed_at"] - timedelta(hours=hours)} for row in manifests.to_pylist()]
+    rows = [
+        row | {"observed_at": row["observed_at"] - timedelta(hours=hours)}
+        for row in manifests.to_pylist()
+    ]
     return with_past(given, manifests=pa.Table.from_pylist(rows, schema=SNAPSHOTS))
 
 
 def test_silence_is_a_finding() -> None:
     finding = the_only("snapshots-silent", _aged(3.5))
     assert finding.severity is Severity.WARNING
-    assert finding.fix == ("counterpoise snapshot --cluster demo", "airflow dags unpause kafka_snapshot")
+    assert finding.fix == (
+        "counterpoise snapshot --cluster demo",
+        "airflow dags unpause kafka_snapshot",
+    )
     assert seen("snapshots-silent", _aged(3)) == ()
-    assert seen("snapshots-silent", _aged(30, snapshot_interval=None)) == (), "nobody said that one is due"
+    assert seen("snapshots-silent", _aged(30, snapshot_interval=None)) == (), (
+        "nobody said that one is due"
+    )
     every_minute = timedelta(minutes=1)
-    assert seen("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), "an hour is no silence"
+    assert seen("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), (
+        "an hour is no silence"
+    )
     assert seen("snapshots-silent", _aged(1.1, snapshot_interval=every_minute))
     assert timedelta(hours=1) == INTERVAL
 
@@ -281,11 +350,14 @@ def test_a_history_without_a_snapshot_is_told() -> None:
 
 
 def _disk(broker_id: int, days: float | None, outlook: Outlook = Outlook.FILLS) -> DiskForecast:
-    return DiskForecast(broker_id, (f"/data/{broker_id}",), GB, 10 * GB, GB, GB, 10**6, outlook, days)
+    return DiskForecast(
+        broker_id, (f"/data/{broker_id}",), GB, 10 * GB, GB, GB, 10**6, outlook, days
+    )
 
 
 @pytest.mark.parametrize(
-    ("days", "severity"), [(31.0, None), (30.0, Severity.WARNING), (7.5, Severity.WARNING), (7.0, Severity.CRITICAL)]
+    ("days", "severity"),
+    [(31.0, None), (30.0, Severity.WARNING), (7.5, Severity.WARNING), (7.0, Severity.CRITICAL)],
 )
 def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
     found = seen("disk-full-soon", with_past(facts(), disks=(_disk(2, days), _disk(1, 300.0))))
@@ -294,7 +366,9 @@ def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
     )
     if severity:
         assert found[0].plan is not None, "the others have room"
-        assert found[0].fix[0].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
+        assert (
+            found[0].fix[0].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
+        )
 
 
 def test_where_every_disk_fills_no_plan_helps() -> None:
@@ -311,10 +385,13 @@ def test_a_disk_without_a_trend_is_unknown_beside_those_that_fill() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usable", "severity"), [(150, None), (149, Severity.WARNING), (50, Severity.WARNING), (49, Severity.CRITICAL)]
+    ("usable", "severity"),
+    [(150, None), (149, Severity.WARNING), (50, Severity.WARNING), (49, Severity.CRITICAL)],
 )
 def test_a_disk_that_is_nearly_full(usable: int, severity: Severity | None) -> None:
-    given = with_table("log_dirs", LOG_DIRS, {"broker_id": 2}, total_bytes=1000 * GB, usable_bytes=usable * GB)
+    given = with_table(
+        "log_dirs", LOG_DIRS, {"broker_id": 2}, total_bytes=1000 * GB, usable_bytes=usable * GB
+    )
     found = seen("disk-nearly-full", given)
     assert [(finding.subject, finding.severity) for finding in found] == (
         [] if severity is None else [("broker 2", severity)]
@@ -322,15 +399,29 @@ def test_a_disk_that_is_nearly_full(usable: int, severity: Severity | None) -> N
 
 
 def test_a_disk_of_which_nothing_is_told_is_unknown() -> None:
-    finding = the_only("disk-nearly-full", with_table("log_dirs", LOG_DIRS, {"broker_id": 3}, total_bytes=None))
+    finding = the_only(
+        "disk-nearly-full", with_table("log_dirs", LOG_DIRS, {"broker_id": 3}, total_bytes=None)
+    )
     assert (finding.severity, finding.subject) == (Severity.UNKNOWN, "cluster")
     assert "broker 3" in finding.seen
 
 
 def _two_dirs(usable: int) -> AuditFacts:
     snapshot = photograph(healthy())
-    second = {"broker_id": 1, "log_dir": "/second", "total_bytes": 10**12, "usable_bytes": usable, "error": None}
-    dead = {"broker_id": 1, "log_dir": "/dead", "total_bytes": None, "usable_bytes": None, "error": "offline"}
+    second = {
+        "broker_id": 1,
+        "log_dir": "/second",
+        "total_bytes": 10**12,
+        "usable_bytes": usable,
+        "error": None,
+    }
+    dead = {
+        "broker_id": 1,
+        "log_dir": "/dead",
+        "total_bytes": None,
+        "usable_bytes": None,
+        "error": "offline",
+    }
     table = pa.Table.from_pylist([*snapshot.log_dirs.to_pylist(), second, dead], schema=LOG_DIRS)
     return facts(snapshot=replace(snapshot, tables={**snapshot.tables, "log_dirs": table}))
 
@@ -340,19 +431,29 @@ def test_log_dirs_of_one_broker_are_compared_with_each_other() -> None:
     assert seen("log-dirs-uneven", _two_dirs(760 * GB)) == ()
 
 
-def _kept(retention_ms: int, retention_bytes: int, policy: str = "delete", rate: int | None = 100_000) -> AuditFacts:
-    """Topic orders, six partitions on each of three brokers, with this retention and rate; the others keep little."""
+def _kept(
+    retention_ms: int, retention_bytes: int, policy: str = "delete", rate: int | None = 100_000
+) -> AuditFacts:
+    """Topic orders, six partitions on each of three brokers, with this retention and rate; the
+    others keep little.
+    """
     snapshot = photograph(healthy())
     topics = [
         row
         | (
-            {"retention_ms": retention_ms, "retention_bytes": retention_bytes, "cleanup_policy": policy}
+            {
+                "retention_ms": retention_ms,
+                "retention_bytes": retention_bytes,
+                "cleanup_policy": policy,
+            }
             if row["topic"] == "orders"
             else {"retention_bytes": 0}
         )
         for row in snapshot.topics.to_pylist()
     ]
-    snapshot = replace(snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(topics, schema=TOPICS)})
+    snapshot = replace(
+        snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(topics, schema=TOPICS)}
+    )
     given = facts(snapshot=snapshot)
     assert given.past is not None
     load = with_columns(given.past.partition_load, PARTITION_LOAD, bytes_in_per_second=rate)
@@ -370,12 +471,17 @@ WEEK, MONTHS = 7 * 86_400_000, 70 * 86_400_000
         (lambda: _kept(MONTHS, 100 * GB), False),  # whatever time allows, bytes do not
         (lambda: _kept(-1, 200 * GB), True),
         (lambda: _kept(-1, -1), False),  # has no end; that is another rule's
-        (lambda: _kept(MONTHS, -1, "compact"), False),  # what compaction leaves is not known from rates
+        (
+            lambda: _kept(MONTHS, -1, "compact"),
+            False,
+        ),  # what compaction leaves is not known from rates
     ],
 )
 def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
     found = seen("retention-cannot-fit", given())
-    assert [finding.subject for finding in found] == (["broker 1", "broker 2", "broker 3"] if fires else [])
+    assert [finding.subject for finding in found] == (
+        ["broker 1", "broker 2", "broker 3"] if fires else []
+    )
     if fires:
         assert found[0].evidence is not None and found[0].evidence.rows[0][0] == "orders"
         assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[0]
@@ -404,7 +510,15 @@ def test_topics_that_keep_everything() -> None:
 
 def test_facts_of_an_empty_history_are_no_crash() -> None:
     nothing = PastFacts(
-        SNAPSHOTS.empty_table(), SERIES.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.empty_table()
+        SNAPSHOTS.empty_table(),
+        SERIES.empty_table(),
+        PARTITION_LOAD.empty_table(),
+        LOG_DIR_LOAD.empty_table(),
     )
-    for rule in ("bytes-in-uneven", "topics-over-provisioned", "retention-cannot-fit", "disk-full-soon"):
+    for rule in (
+        "bytes-in-uneven",
+        "topics-over-provisioned",
+        "retention-cannot-fit",
+        "disk-full-soon",
+    ):
         assert the_only(rule, facts(past=nothing)).severity is Severity.UNKNOWN

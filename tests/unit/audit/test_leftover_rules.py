@@ -1,4 +1,6 @@
-"""Leftovers, drift, rights, coexistence: each rule on a cluster that it is for, and on one that nearly is."""
+"""Leftovers, drift, rights, coexistence: each rule on a cluster that it is for, and on one that
+nearly is.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,7 +42,9 @@ def the_only(rule: str, given: AuditFacts) -> Finding:
 
 def with_dynamic(resource: ConfigResource, **values: str) -> SimulatedCluster:
     cluster = healthy()
-    cluster.configs.dynamic[resource] = {key.replace("_", "."): value for key, value in values.items()}
+    cluster.configs.dynamic[resource] = {
+        key.replace("_", "."): value for key, value in values.items()
+    }
     return cluster
 
 
@@ -50,7 +54,9 @@ def with_static(broker_id: int, key: str, value: str) -> SimulatedCluster:
     return cluster
 
 
-def with_config(given: AuditFacts, broker_id: int, key: str, value: str | None, source: ConfigSource) -> AuditFacts:
+def with_config(
+    given: AuditFacts, broker_id: int, key: str, value: str | None, source: ConfigSource
+) -> AuditFacts:
     told = {**given.inspection.broker_configs[broker_id], key: ConfigValue(value, source)}
     configs = {**given.inspection.broker_configs, broker_id: told}
     return replace(given, inspection=replace(given.inspection, broker_configs=configs))
@@ -76,7 +82,10 @@ def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> 
         'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type brokers --entity-name 2 '
         "--delete-config follower.replication.throttled.rate,leader.replication.throttled.rate",
     )
-    assert "--entity-type topics --entity-name orders --delete-config leader.replication" in topic.fix[0]
+    assert (
+        "--entity-type topics --entity-name orders --delete-config leader.replication"
+        in topic.fix[0]
+    )
     assert {broker.severity, topic.severity} == {Severity.WARNING}
 
 
@@ -91,7 +100,9 @@ def test_what_moves_may_be_throttled_and_the_rest_may_not() -> None:
     cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1"}
     cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
     assert seen("leftover-throttle", facts(cluster)) == ()
-    cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "payments")] = {LEADER_REPLICAS: "0:1"}
+    cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "payments")] = {
+        LEADER_REPLICAS: "0:1"
+    }
     assert the_only("leftover-throttle", facts(cluster)).subject == "topic payments"
 
 
@@ -106,8 +117,13 @@ def test_rates_where_they_have_no_effect() -> None:
     cluster.configs.broker_defaults[LEADER_RATE] = "1000"
     finding = the_only("throttle-rate-without-effect", facts(cluster))
     assert finding.subject == "cluster default"
-    assert "--entity-type brokers --entity-default --delete-config leader.replication" in finding.fix[0]
-    in_a_file = the_only("throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000")))
+    assert (
+        "--entity-type brokers --entity-default --delete-config leader.replication"
+        in finding.fix[0]
+    )
+    in_a_file = the_only(
+        "throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000"))
+    )
     assert (in_a_file.subject, in_a_file.severity) == ("server.properties", Severity.INFO)
     cluster = healthy()
     cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
@@ -139,7 +155,9 @@ def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = Fal
     """A look at a move, then `seconds` of copying, then the audit."""
     cluster = moving(size=100_000_000_000)
     at = NOW - timedelta(minutes=minutes)
-    earlier = photograph(healthy() if before_the_move else cluster, snapshot_id="demo-then", observed_at=at)
+    earlier = photograph(
+        healthy() if before_the_move else cluster, snapshot_id="demo-then", observed_at=at
+    )
     cluster.advance(seconds)
     given = facts(cluster)
     assert given.past is not None
@@ -152,7 +170,9 @@ def test_a_reassignment_that_copies_nothing() -> None:
     assert finding.evidence is not None and finding.evidence.rows[0][:3] == ("0", "4", "1")
     assert finding.fix[-1].endswith("--cancel --reassignment-json-file moves.json")
     assert seen("reassignment-stalled", _between(1)) == (), "it gets on"
-    assert seen("reassignment-stalled", _between(0, before_the_move=True)) == (), "it has just begun"
+    assert seen("reassignment-stalled", _between(0, before_the_move=True)) == (), (
+        "it has just begun"
+    )
     assert the_only("reassignment-stalled", _between(0, minutes=29)).severity is Severity.UNKNOWN
 
 
@@ -200,7 +220,9 @@ def test_static_configs_name_who_is_not_like_most() -> None:
     assert finding.fix == (
         'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe --entity-type brokers --entity-name 3',
     )
-    assert seen("static-configs-differ", facts(with_static(3, "num.network.threads", "5"))) == (), "these may differ"
+    assert seen("static-configs-differ", facts(with_static(3, "num.network.threads", "5"))) == (), (
+        "these may differ"
+    )
 
 
 def test_dynamic_configs_of_some_brokers_only() -> None:
@@ -210,11 +232,15 @@ def test_dynamic_configs_of_some_brokers_only() -> None:
     assert finding.evidence is not None
     assert finding.evidence.rows[1] == ("2", "3", "DYNAMIC_BROKER_CONFIG")
     for broker_id in ("1", "3"):
-        cluster.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, broker_id)] = {"log.cleaner.threads": "3"}
+        cluster.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, broker_id)] = {
+            "log.cleaner.threads": "3"
+        }
     assert seen("dynamic-config-drift", facts(cluster)) == (), "set alike on all of them"
 
 
-@pytest.mark.parametrize("key", [LEADER_RATE, "listeners", "listener.name.client.ssl.keystore.location", "broker.rack"])
+@pytest.mark.parametrize(
+    "key", [LEADER_RATE, "listeners", "listener.name.client.ssl.keystore.location", "broker.rack"]
+)
 def test_what_is_a_brokers_own_is_not_compared(key: str) -> None:
     cluster = healthy()
     cluster.configs.dynamic[BROKER_2] = {key: "1000"}
@@ -231,7 +257,9 @@ def test_secrets_are_never_shown(key: str) -> None:
 def test_auto_leader_rebalance() -> None:
     key = "auto.leader.rebalance.enable"
     cluster = with_static(2, key, "false")
-    assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.WARNING, "it depends on who decides"
+    assert the_only("auto-leader-rebalance", facts(cluster)).severity is Severity.WARNING, (
+        "it depends on who decides"
+    )
     for broker_id in (1, 3):
         cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], key: "false"}
     off = the_only("auto-leader-rebalance", facts(cluster))
@@ -255,10 +283,14 @@ def test_an_upgrade_that_was_not_finished() -> None:
     cluster = healthy()
     newer = {"metadata.version": FeatureLevel(29, 7, 30)}
     cluster.features = {1: newer, 2: newer}
-    assert seen("features-below-possible", facts(cluster)) == (), "broker 3 does not know level 30 yet"
+    assert seen("features-below-possible", facts(cluster)) == (), (
+        "broker 3 does not know level 30 yet"
+    )
     cluster.features[3] = newer
     finding = the_only("features-below-possible", facts(cluster))
-    assert finding.fix[-1].endswith(["kafka-features.sh", "upgrade --feature metadata.version=30"][1])
+    assert finding.fix[-1].endswith(
+        ["kafka-features.sh", "upgrade --feature metadata.version=30"][1]
+    )
 
 
 # -- rights
@@ -287,7 +319,10 @@ def test_goals_that_remain(denied: Mapping[str, str], left: str, fix: str) -> No
 
 def test_rights_that_were_not_probed_are_unknown() -> None:
     given = facts()
-    unasked = replace(given, inspection=replace(given.inspection, refused=None, unanswered={"permissions": "who?"}))
+    unasked = replace(
+        given,
+        inspection=replace(given.inspection, refused=None, unanswered={"permissions": "who?"}),
+    )
     assert the_only("rights-refused", unasked).seen == "not known: who?"
 
 
@@ -312,7 +347,10 @@ def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
     finding = the_only(rule, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3")))
     assert finding.severity is Severity.INFO, "they may be left from long ago"
     others = {"cruise-control", "strimzi", "confluent-balancer"} - {rule}
-    assert [seen(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others] == [(), ()]
+    assert [seen(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others] == [
+        (),
+        (),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -322,10 +360,17 @@ def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
         ("cruise-control", "metric.reporters", "org.example.Mine", None),
         ("confluent-balancer", "confluent.balancer.enable", "true", Severity.WARNING),
         ("confluent-balancer", "confluent.balancer.enable", "false", None),
-        ("confluent-balancer", "metric.reporters", "io.confluent.metrics.reporter.Reporter", Severity.INFO),
+        (
+            "confluent-balancer",
+            "metric.reporters",
+            "io.confluent.metrics.reporter.Reporter",
+            Severity.INFO,
+        ),
     ],
 )
-def test_configs_of_others_are_traces(rule: str, key: str, value: str, severity: Severity | None) -> None:
+def test_configs_of_others_are_traces(
+    rule: str, key: str, value: str, severity: Severity | None
+) -> None:
     found = seen(rule, facts(with_static(1, key, value)))
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
 
@@ -345,7 +390,12 @@ def test_a_topic_that_is_written_to_belongs_to_somebody_at_work() -> None:
 
 def test_a_hostile_name_stays_one_word_of_the_line_to_paste() -> None:
     given: Any = facts()
-    row = {"resource_type": "topic", "resource_name": "x'; rm -rf / #", "key": LEADER_REPLICAS, "value": "0:1"}
+    row = {
+        "resource_type": "topic",
+        "resource_name": "x'; rm -rf / #",
+        "key": LEADER_REPLICAS,
+        "value": "0:1",
+    }
     table = given.snapshot.throttles.from_pylist([row], schema=given.snapshot.throttles.schema)
     snapshot = replace(given.snapshot, tables={**given.snapshot.tables, "throttles": table})
     (line,) = the_only("leftover-throttle", replace(given, snapshot=snapshot)).fix

@@ -13,14 +13,18 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_file_is_what_the_rules_say(tmp_path: Path) -> None:
     assert main([str(tmp_path / "book.md")]) == 0
-    assert (ROOT / "docs/audit-rules.md").read_text() == (tmp_path / "book.md").read_text(), "run: make docs-audit"
+    assert (ROOT / "docs/audit-rules.md").read_text() == (tmp_path / "book.md").read_text(), (
+        "run: make docs-audit"
+    )
 
 
 def test_every_rule_has_a_name_of_its_own_and_words() -> None:
     assert [name for name, count in Counter(rule.id for rule in RULES).items() if count > 1] == []
     for rule in RULES:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.id)
-        assert all(len(words) > 10 for words in (rule.title, rule.why, rule.how, rule.source)), rule.id
+        assert all(len(words) > 10 for words in (rule.title, rule.why, rule.how, rule.source)), (
+            rule.id
+        )
         assert all(re.fullmatch(r"[a-z_]+", name) for name in rule.thresholds), rule.id
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from counterpoise.archive import Archive
 from counterpoise.audit.facts import SetAside
-from counterpoise.installation import FileConnections, Site
+from counterpoise.installation import FileConnections, Installation
 from counterpoise.pipeline.remembering import past_facts, set_aside
 from counterpoise.settings import Locations
 from tests.audits import INTERVAL, NOW, facts, healthy, photograph, seen
@@ -25,7 +25,13 @@ def aside(hours: float, *reasons: str, is_loss: bool = False) -> SetAside:
 
 
 def test_the_newest_in_a_row_are_one_finding() -> None:
-    given = facts(set_aside=(aside(-3, TWICE), aside(-2, LOSS, is_loss=True), aside(-1, LOSS, TWICE, is_loss=True)))
+    given = facts(
+        set_aside=(
+            aside(-3, TWICE),
+            aside(-2, LOSS, is_loss=True),
+            aside(-1, LOSS, TWICE, is_loss=True),
+        )
+    )
     (finding,) = seen("snapshots-set-aside", given)
     assert finding.subject == "cluster"
     assert finding.seen == (
@@ -44,58 +50,78 @@ def test_the_newest_in_a_row_are_one_finding() -> None:
 
 def test_what_contradicts_itself_is_believed_by_no_policy() -> None:
     (finding,) = seen("snapshots-set-aside", facts(set_aside=(aside(-1, TWICE),)))
-    assert finding.seen == f"the newest photograph was set aside, since 2026-11-22 11:00 UTC: {TWICE}"
+    assert (
+        finding.seen == f"the newest photograph was set aside, since 2026-11-22 11:00 UTC: {TWICE}"
+    )
     assert finding.fix == ("counterpoise snapshot --cluster demo",)
 
 
 def test_nothing_set_aside_is_nothing_to_tell() -> None:
     assert seen("snapshots-set-aside", facts()) == ()
-    assert seen("snapshots-set-aside", facts(past=None, set_aside=(aside(-1, LOSS),))), "also before any history"
+    assert seen("snapshots-set-aside", facts(past=None, set_aside=(aside(-1, LOSS),))), (
+        "also before any history"
+    )
 
 
 # -- what the store has
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    folder = {"COUNTERPOISE_STORE": str(tmp_path / "store"), "COUNTERPOISE_CONNECTIONS": str(tmp_path / "none.yaml")}
+def installation(tmp_path: Path) -> Installation:
+    folder = {
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_CONNECTIONS": str(tmp_path / "none.yaml"),
+    }
     places = Locations.from_environment(folder)
-    return Site(places, FileConnections(places.connections, {}))
+    return Installation(places, FileConnections(places.connections, {}))
 
 
-def keep_aside(archive: Archive, at: datetime, *reasons: str, cluster_id: str = "picture-id") -> None:
+def keep_aside(
+    archive: Archive, at: datetime, *reasons: str, cluster_id: str = "picture-id"
+) -> None:
     taken = photograph(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
     told = {"compared_with": None, "counts_alone": True, "reasons": list(reasons), "warnings": []}
     archive.set_aside(replace(taken, cluster_id=cluster_id), told)
 
 
-def remembered(site: Site) -> list[tuple[datetime, tuple[str, ...]]]:
+def remembered(installation: Installation) -> list[tuple[datetime, tuple[str, ...]]]:
     taken = photograph(CLUSTER)
-    return [(one.observed_at, one.reasons) for one in set_aside(site, taken, past_facts(site, taken))]
+    return [
+        (one.observed_at, one.reasons)
+        for one in set_aside(installation, taken, past_facts(installation, taken))
+    ]
 
 
-def test_only_what_was_set_aside_since_the_newest_good_snapshot_counts(site: Site) -> None:
-    keep_aside(site.archive, NOW - 3 * INTERVAL, TWICE)
-    keep_aside(site.archive, NOW - INTERVAL, LOSS)
-    keep_aside(site.archive, NOW - INTERVAL / 2, LOSS, cluster_id="another")
-    assert remembered(site) == [(NOW - 3 * INTERVAL, (TWICE,)), (NOW - INTERVAL, (LOSS,))]
-    good = NOW - 2 * INTERVAL
-    site.archive.write_snapshot(photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good))
-    assert remembered(site) == [(NOW - INTERVAL, (LOSS,))]
-    good = NOW - INTERVAL / 4
-    site.archive.write_snapshot(photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good))
-    assert remembered(site) == []
-
-
-@pytest.mark.parametrize("harm", [{}, {"observed_at": "yesterday"}, {"observed_at": None}, {"reasons": 3}, {"x": 1}])
-def test_a_reason_that_cannot_be_read_hides_no_other(
-    site: Site, harm: dict[str, object], caplog: pytest.LogCaptureFixture
+def test_only_what_was_set_aside_since_the_newest_good_snapshot_counts(
+    installation: Installation,
 ) -> None:
-    keep_aside(site.archive, NOW - INTERVAL, LOSS)
-    keep_aside(site.archive, NOW - 2 * INTERVAL, TWICE)
+    keep_aside(installation.archive, NOW - 3 * INTERVAL, TWICE)
+    keep_aside(installation.archive, NOW - INTERVAL, LOSS)
+    keep_aside(installation.archive, NOW - INTERVAL / 2, LOSS, cluster_id="another")
+    assert remembered(installation) == [(NOW - 3 * INTERVAL, (TWICE,)), (NOW - INTERVAL, (LOSS,))]
+    good = NOW - 2 * INTERVAL
+    installation.archive.write_snapshot(
+        photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
+    )
+    assert remembered(installation) == [(NOW - INTERVAL, (LOSS,))]
+    good = NOW - INTERVAL / 4
+    installation.archive.write_snapshot(
+        photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
+    )
+    assert remembered(installation) == []
+
+
+@pytest.mark.parametrize(
+    "harm", [{}, {"observed_at": "yesterday"}, {"observed_at": None}, {"reasons": 3}, {"x": 1}]
+)
+def test_a_reason_that_cannot_be_read_hides_no_other(
+    installation: Installation, harm: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    keep_aside(installation.archive, NOW - INTERVAL, LOSS)
+    keep_aside(installation.archive, NOW - 2 * INTERVAL, TWICE)
     path = f"aside/demo/demo-{NOW - 2 * INTERVAL:%Y%m%dT%H%M%S}Z/reason.json"
-    whole = json.loads(site.archive.store.read_text(path))
+    whole = json.loads(installation.archive.store.read_text(path))
     text = json.dumps(whole | harm if harm and "x" not in harm else harm)
-    site.archive.store.write_text(path, text)
-    assert remembered(site) == [(NOW - INTERVAL, (LOSS,))]
+    installation.archive.store.write_text(path, text)
+    assert remembered(installation) == [(NOW - INTERVAL, (LOSS,))]
     assert "not counted" in caplog.text

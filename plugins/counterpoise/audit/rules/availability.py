@@ -2,10 +2,11 @@
 
     broker 3: 1,204 partitions lack it in their ISR           # partitions-under-replicated
 
-One broker that is down shows in every topic it holds: so replicas out of sync are told by broker, and what producers
-run into (offline, under min ISR) by topic.
+One broker that is down shows in every topic it holds: so replicas out of sync are told by broker,
+and what producers run into (offline, under min ISR) by topic.
 
-Limits: a moment's look; `replica-long-out-of-sync` compares with the newest photographs of the history.
+Limits: a moment's look; `replica-long-out-of-sync` compares with the newest photographs of the
+history.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,13 @@ from counterpoise.audit.columns import NOT_KNOWN, PARTITION_ROW, PartitionColumn
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import LOG_DIRS, not_told
+from counterpoise.audit.unavailable_data import LOG_DIRS, not_told
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import few, many, some
+from counterpoise.model.words import join_ids, join_names, pluralize
 from counterpoise.units import format_bytes, format_moment
 
 _CLUSTER: Final = "cluster"
@@ -35,11 +36,15 @@ _REPLICA: Final = ("topic", "partition", "broker_id")
 
 
 def _rows(columns: PartitionColumns, rows: Ints, total: int | None = None) -> Evidence:
-    return evidence(PARTITION_ROW, [columns.row(at) for at in rows[:MOST_ROWS].tolist()], total or len(rows))
+    return evidence(
+        PARTITION_ROW, [columns.row(at) for at in rows[:MOST_ROWS].tolist()], total or len(rows)
+    )
 
 
 def _topic_rows(columns: PartitionColumns, rows: Ints) -> Evidence:
-    shown = [(columns.topics[columns.topic_of[at]], *columns.row(at)) for at in rows[:MOST_ROWS].tolist()]
+    shown = [
+        (columns.topics[columns.topic_of[at]], *columns.row(at)) for at in rows[:MOST_ROWS].tolist()
+    ]
     return evidence(("topic", *PARTITION_ROW), shown, len(rows))
 
 
@@ -54,13 +59,15 @@ def _offline(facts: AuditFacts) -> Iterator[Sighting]:
         eligible.setdefault(key.topic, set()).update(brokers)
     for topic, rows in columns.by_topic(is_offline):
         dead = sorted({*columns.isr[rows].ravel().tolist(), *eligible.get(topic, ())} - not_wanted)
-        wanted = f"; needed: broker {some(dead)}" if dead else ""
+        wanted = f"; needed: broker {join_ids(dead)}" if dead else ""
         yield Sighting(
             f"topic {topic}",
-            f"{len(rows):,} of {many(int(counts[columns.topic_of[rows[0]]]), 'partition')} have no leader{wanted}",
+            f"{len(rows):,} of {pluralize(int(counts[columns.topic_of[rows[0]]]), 'partition')} have no leader{wanted}",
             _rows(columns, rows),
             fix=(
-                f"# start broker {some(dead)} again" if dead else "# start the brokers of the ISR again",
+                f"# start broker {join_ids(dead)} again"
+                if dead
+                else "# start the brokers of the ISR again",
                 kafka("kafka-topics", "--describe", "--topic", topic, "--unavailable-partitions"),
             ),
         )
@@ -69,7 +76,8 @@ def _offline(facts: AuditFacts) -> Iterator[Sighting]:
 def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
     yield from _isr_not_told(facts)
     columns = facts.partitions
-    # As Kafka counts them: a reassignment's new replica that is in sync already makes up for another one.
+    # As Kafka counts them: a reassignment's new replica that is in sync already makes up for
+    # another one.
     is_under = columns.is_isr_known & (columns.in_sync < columns.wanted)
     lacking = columns.out_of_sync() & is_under[:, None]
     live = set(facts.snapshot.live_broker_ids)
@@ -79,7 +87,7 @@ def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
         state = "" if broker_id in live else ", which is not live"
         yield Sighting(
             f"broker {broker_id}",
-            f"{many(len(rows), 'partition')} of {many(topics, 'topic')} lack broker {broker_id}{state}, in their ISR",
+            f"{pluralize(len(rows), 'partition')} of {pluralize(topics, 'topic')} lack broker {broker_id}{state}, in their ISR",
             _topic_rows(columns, rows),
             fix=(kafka("kafka-topics", "--describe", "--under-replicated-partitions"),),
             plan=None if broker_id in live else WantedPlan(Goal.REPAIR),
@@ -89,36 +97,49 @@ def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
 def _isr_not_told(facts: AuditFacts) -> Iterator[Sighting]:
     untold = int((~facts.partitions.is_isr_known).sum())
     if untold:
-        yield unknown(_CLUSTER, f"the ISR of {many(untold, 'partition')} was not told")
+        yield unknown(_CLUSTER, f"the ISR of {pluralize(untold, 'partition')} was not told")
 
 
 def _under_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
     yield from _isr_not_told(facts)
     columns = facts.partitions
     if untold := [columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN)]:
-        yield unknown(_CLUSTER, f"min.insync.replicas of {many(len(untold), 'topic')}: {few(untold)}")
-    is_under = columns.is_isr_known & (columns.in_sync < columns.needed) & (columns.leaders != NOBODY)
+        yield unknown(
+            _CLUSTER,
+            f"min.insync.replicas of {pluralize(len(untold), 'topic')}: {join_names(untold)}",
+        )
+    is_under = (
+        columns.is_isr_known & (columns.in_sync < columns.needed) & (columns.leaders != NOBODY)
+    )
     for topic, rows in columns.by_topic(is_under):
         at = columns.topic_of[rows[0]]
         yield Sighting(
             f"topic {topic}",
-            f"{many(len(rows), 'partition')} of topic {topic} have fewer than {columns.min_insync[at]} in-sync "
+            f"{pluralize(len(rows), 'partition')} of topic {topic} have fewer than {columns.min_insync[at]} in-sync "
             "replicas: producers with acks=all are refused",
             _rows(columns, rows),
-            fix=(kafka("kafka-topics", "--describe", "--topic", topic, "--under-min-isr-partitions"),),
+            fix=(
+                kafka("kafka-topics", "--describe", "--topic", topic, "--under-min-isr-partitions"),
+            ),
         )
 
 
 def _at_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
-    """Where a replica is missing: a topic whose factor equals its min ISR is always there, and a finding of its own."""
+    """Where a replica is missing: a topic whose factor equals its min ISR is always there, and a
+    finding of its own.
+    """
     columns = facts.partitions
-    is_at = columns.is_isr_known & (columns.in_sync == columns.needed) & (columns.in_sync < columns.wanted)
+    is_at = (
+        columns.is_isr_known
+        & (columns.in_sync == columns.needed)
+        & (columns.in_sync < columns.wanted)
+    )
     rows = np.flatnonzero(is_at)
     if len(rows):
         topics = len(np.unique(columns.topic_of[rows]))
         yield Sighting(
             _CLUSTER,
-            f"{many(len(rows), 'partition')} of {many(topics, 'topic')} have lost a replica and are at their "
+            f"{pluralize(len(rows), 'partition')} of {pluralize(topics, 'topic')} have lost a replica and are at their "
             "min.insync.replicas: one more, and producers with acks=all are refused",
             _topic_rows(columns, rows),
             fix=(kafka("kafka-topics", "--describe", "--at-min-isr-partitions"),),
@@ -134,7 +155,7 @@ def _log_dirs(facts: AuditFacts) -> Iterator[Sighting]:
     for broker_id, dirs in sorted(by_broker.items()):
         yield Sighting(
             f"broker {broker_id}",
-            f"{many(len(dirs), 'log dir')} of broker {broker_id} {'is' if len(dirs) == 1 else 'are'} offline",
+            f"{pluralize(len(dirs), 'log dir')} of broker {broker_id} {'is' if len(dirs) == 1 else 'are'} offline",
             evidence(("log dir", "error"), dirs),
             fix=(f"# mend or replace the disk of broker {broker_id}, then restart the broker",),
         )
@@ -149,7 +170,7 @@ def _fenced(facts: AuditFacts) -> Iterator[Sighting]:
             held = int((replicas == broker_id).sum())
             yield Sighting(
                 f"broker {broker_id}",
-                f"broker {broker_id} is registered and not live; it holds {many(held, 'replica')}",
+                f"broker {broker_id} is registered and not live; it holds {pluralize(held, 'replica')}",
                 fix=(
                     f"# start broker {broker_id}; or, when it is not to come back and holds nothing any more:",
                     f'kafka-cluster.sh unregister --bootstrap-server "$BOOTSTRAP" --id {broker_id}',
@@ -160,45 +181,74 @@ def _fenced(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _long_out_of_sync(facts: AuditFacts) -> Iterator[Sighting]:
-    """Of live brokers, in every one of the newest snapshots; those that are being added are only on their way."""
+    """Of live brokers, in every one of the newest snapshots; those that are being added are only on
+    their way.
+    """
     count = facts.threshold("replica-long-out-of-sync", "snapshots")
     now = _out_of_sync(facts.partitions, facts.snapshot)
     if not len(now):
         return
     recent = [*(facts.past.recent if facts.past else ())][1 - count :] if count > 1 else []
     if len(recent) < count - 1:
-        yield unknown(_CLUSTER, f"{many(len(now), 'replica')} out of sync now; the history has {len(recent)} snapshots")
+        yield unknown(
+            _CLUSTER,
+            f"{pluralize(len(now), 'replica')} out of sync now; the history has {len(recent)} snapshots",
+        )
         return
     stayed = now
     for snapshot in recent:
-        stayed = stayed.join(_out_of_sync(read_partitions(snapshot), snapshot), list(_REPLICA), join_type="left semi")
-    since = min((one.observed_at for one in recent if one.observed_at is not None), default=facts.now)
+        stayed = stayed.join(
+            _out_of_sync(read_partitions(snapshot), snapshot), list(_REPLICA), join_type="left semi"
+        )
+    since = min(
+        (one.observed_at for one in recent if one.observed_at is not None), default=facts.now
+    )
     for broker_id in sorted(stayed["broker_id"].unique().to_pylist()):
         its = stayed.filter(pc.equal(stayed["broker_id"], broker_id))
         yield Sighting(
             f"broker {broker_id}",
-            f"{many(len(its), 'replica')} on broker {broker_id} have been out of sync in each of {count} snapshots, "
+            f"{pluralize(len(its), 'replica')} on broker {broker_id} have been out of sync in each of {count} snapshots, "
             f"since {format_moment(since)} at the latest",
-            evidence(("topic", "partition", "copied", "leader's copy"), _with_sizes(facts.snapshot, its), len(its)),
+            evidence(
+                ("topic", "partition", "copied", "leader's copy"),
+                _with_sizes(facts.snapshot, its),
+                len(its),
+            ),
             fix=(kafka("kafka-topics", "--describe", "--under-replicated-partitions"),),
         )
 
 
 def _out_of_sync(columns: PartitionColumns, snapshot: ClusterSnapshot) -> pa.Table:
     """Replicas on live brokers, by _REPLICA."""
-    out = columns.out_of_sync() & np.isin(columns.replicas, np.array(snapshot.live_broker_ids, dtype=np.int64))
+    out = columns.out_of_sync() & np.isin(
+        columns.replicas, np.array(snapshot.live_broker_ids, dtype=np.int64)
+    )
     rows, _ = np.nonzero(out)
     names = pa.array(columns.topics, pa.string()).take(pa.array(columns.topic_of[rows]))
     return pa.table([names, columns.numbers[rows], columns.replicas[out]], names=list(_REPLICA))
 
 
 def _with_sizes(snapshot: ClusterSnapshot, replicas: pa.Table) -> list[tuple[object, ...]]:
-    """The first, with bytes of the replica and of the leader's copy: log dirs tell a lag of 0 for one that copies."""
-    shown = replicas.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, MOST_ROWS).to_pylist()
+    """The first, with bytes of the replica and of the leader's copy: log dirs tell a lag of 0 for
+    one that copies.
+    """
+    shown = (
+        replicas.sort_by([("topic", "ascending"), ("partition", "ascending")])
+        .slice(0, MOST_ROWS)
+        .to_pylist()
+    )
     of = snapshot.replicas
-    told = of.filter(pc.is_in(of["topic"], value_set=pa.array(sorted({row["topic"] for row in shown}), pa.string())))
-    sizes = {(r["topic"], r["partition"], r["broker_id"]): r["size_bytes"] for r in told.to_pylist()}
-    leaders = {(r["topic"], r["partition"]): r["size_bytes"] for r in told.to_pylist() if r["is_leader"]}
+    told = of.filter(
+        pc.is_in(
+            of["topic"], value_set=pa.array(sorted({row["topic"] for row in shown}), pa.string())
+        )
+    )
+    sizes = {
+        (r["topic"], r["partition"], r["broker_id"]): r["size_bytes"] for r in told.to_pylist()
+    }
+    leaders = {
+        (r["topic"], r["partition"]): r["size_bytes"] for r in told.to_pylist() if r["is_leader"]
+    }
     return [
         (*key, _bytes(sizes.get((*key, row["broker_id"]))), _bytes(leaders.get(key)))
         for row in shown

@@ -1,9 +1,10 @@
-"""Balance: leaders, replicas, bytes and traffic over the live brokers, topic by topic, and brokers that hold nothing.
+"""Balance: leaders, replicas, bytes and traffic over the live brokers, topic by topic, and brokers
+that hold nothing.
 
     leaders of brokers 1 to 3 are 40, 41, 95        # leaders-uneven
 
-What "even" means is in `model/measures.py`; how much of it a team wants, in its policy. Idle brokers are a finding of
-their own: the others compare the brokers that hold something.
+What "even" means is in `model/measures.py`; how much of it a team wants, in its policy. Idle
+brokers are a finding of their own: the others compare the brokers that hold something.
 
 Limits: counts are of this moment; bytes in are those of the newest analysed snapshot.
 """
@@ -20,12 +21,12 @@ from counterpoise.audit.commands import counterpoise, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import by_topic, per_broker, preferred, told_bytes
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import LOG_DIRS, causes
+from counterpoise.audit.unavailable_data import LOG_DIRS, causes
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.measures import Evenness, evenness, share_not_preferred
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_moment, format_rate
 
 _CLUSTER: Final = "cluster"
@@ -44,7 +45,9 @@ def _leaders(facts: AuditFacts) -> Iterator[Sighting]:
     leaders = per_broker(facts.snapshot.partitions["leader"], holding)
     found = evenness(leaders)
     allowed = found.best_max_minus_min + facts.policy.balance.leaders_max_minus_min
-    if found.max_minus_min <= allowed or not _is_over(found, facts.threshold(rule, "most_percent_of_mean")):
+    if found.max_minus_min <= allowed or not _is_over(
+        found, facts.threshold(rule, "most_percent_of_mean")
+    ):
         return
     replicas = per_broker(facts.snapshot.replicas["broker_id"], holding)
     goal = Goal.REBALANCE if _replicas_are_uneven(facts, evenness(replicas)) else Goal.LEADERS
@@ -73,10 +76,14 @@ def _not_preferred(facts: AuditFacts) -> Iterator[Sighting]:
     share = share_not_preferred(sum(lost), partitions.num_rows)
     yield Sighting(
         _CLUSTER,
-        f"{many(sum(lost), 'partition')} ({share * 100:.1f} %) are not led by their preferred leader; on "
-        f"{many(len(rows), 'broker')} more than {most * 100:.0f} % of those that name it first",
+        f"{pluralize(sum(lost), 'partition')} ({share * 100:.1f} %) are not led by their preferred leader; on "
+        f"{pluralize(len(rows), 'broker')} more than {most * 100:.0f} % of those that name it first",
         evidence(("broker", "partitions that name it first", "led by others", "share"), rows),
-        fix=(kafka("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"),),
+        fix=(
+            kafka(
+                "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
+            ),
+        ),
     )
 
 
@@ -99,9 +106,11 @@ def _topics_lean(facts: AuditFacts) -> Iterator[Sighting]:
     if rows:
         yield Sighting(
             _CLUSTER,
-            f"{many(len(rows), 'topic')} of {len(found.topics):,} lead unevenly: most and fewest leaders on a broker "
+            f"{pluralize(len(rows), 'topic')} of {len(found.topics):,} lead unevenly: most and fewest leaders on a broker "
             f"are {least} or more farther apart than whole partitions ask for",
-            evidence(("topic", "partitions", "most leaders", "fewest leaders", "above the best"), rows),
+            evidence(
+                ("topic", "partitions", "most leaders", "fewest leaders", "above the best"), rows
+            ),
             plan=WantedPlan(Goal.LEADERS),
         )
 
@@ -111,7 +120,9 @@ def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
     live = facts.snapshot.live_broker_ids
     partitions = facts.snapshot.partitions
     is_internal = facts.snapshot.topics.filter(facts.snapshot.topics["is_internal"])["topic"]
-    ours = partitions.filter(pc.invert(pc.is_in(partitions["topic"], value_set=is_internal.combine_chunks())))
+    ours = partitions.filter(
+        pc.invert(pc.is_in(partitions["topic"], value_set=is_internal.combine_chunks()))
+    )
     of_each = ours.group_by("topic").aggregate([("partition", "count"), ("size_bytes", "sum")])
     few = of_each.filter(pc.less(of_each["partition_count"], len(live)))
     if not few.num_rows:
@@ -119,23 +130,29 @@ def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
     by_size = [("size_bytes_sum", "descending"), ("topic", "ascending")]
     largest = few.take(pc.sort_indices(few, by_size)).slice(0, MOST_ROWS)
     leading = by_topic(
-        ours.filter(pc.is_in(ours["topic"], value_set=largest["topic"].combine_chunks())), "leader", live
+        ours.filter(pc.is_in(ours["topic"], value_set=largest["topic"].combine_chunks())),
+        "leader",
+        live,
     )
     counts = dict(zip(leading.topics, leading.counts.tolist(), strict=True))
     rows = tuple(
         (
             row["topic"],
             str(row["partition_count"]),
-            some([b for b, count in zip(live, counts[row["topic"]], strict=True) if not count]),
+            join_ids([b for b, count in zip(live, counts[row["topic"]], strict=True) if not count]),
             "not told" if row["size_bytes_sum"] is None else format_bytes(row["size_bytes_sum"]),
         )
         for row in largest.to_pylist()
     )
     yield Sighting(
         _CLUSTER,
-        f"{many(few.num_rows, 'topic')} with fewer partitions than the {len(live)} live brokers: for each of them "
+        f"{pluralize(few.num_rows, 'topic')} with fewer partitions than the {len(live)} live brokers: for each of them "
         "some brokers lead nothing",
-        Evidence(("topic", "partitions", "brokers that lead none of it", "size of one copy"), rows, few.num_rows),
+        Evidence(
+            ("topic", "partitions", "brokers that lead none of it", "size of one copy"),
+            rows,
+            few.num_rows,
+        ),
     )
 
 
@@ -155,7 +172,9 @@ def _replicas(facts: AuditFacts) -> Iterator[Sighting]:
 def _replicas_are_uneven(facts: AuditFacts, found: Evenness) -> bool:
     rule = "replicas-uneven"
     least = max(found.best_max_minus_min, facts.threshold(rule, "least_max_minus_min") - 1)
-    return found.max_minus_min > least and _is_over(found, facts.threshold(rule, "most_percent_of_mean"))
+    return found.max_minus_min > least and _is_over(
+        found, facts.threshold(rule, "most_percent_of_mean")
+    )
 
 
 def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
@@ -163,9 +182,11 @@ def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
     holding = _holding(facts)
     held, untold = told_bytes(facts.snapshot, holding)
     if untold:
-        words = f"the size of {many(untold, 'replica')} on live brokers was not told"
+        words = f"the size of {pluralize(untold, 'replica')} on live brokers was not told"
         replicas = facts.snapshot.replicas
-        brokers = set(replicas.filter(pc.is_null(replicas["size_bytes"]))["broker_id"].to_pylist()) & set(holding)
+        brokers = set(
+            replicas.filter(pc.is_null(replicas["size_bytes"]))["broker_id"].to_pylist()
+        ) & set(holding)
         yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, brokers))
         return
     found = evenness(held)
@@ -185,7 +206,7 @@ def _bytes_in(facts: AuditFacts) -> Iterator[Sighting]:
     rates = _rates(facts)
     untold = [broker_id for broker_id, rate in rates.items() if rate is None]
     if not rates or untold:
-        brokers = f"for broker {some(untold)}" if rates else "for any broker"
+        brokers = f"for broker {join_ids(untold)}" if rates else "for any broker"
         yield unknown(_CLUSTER, f"the history tells no {_NO_PRODUCER_TRAFFIC} {brokers}")
         return
     known = [rate or 0 for rate in rates.values()]
@@ -197,7 +218,11 @@ def _bytes_in(facts: AuditFacts) -> Iterator[Sighting]:
             f"bytes in from producers per broker: {format_rate(found.minimum)} to {format_rate(found.maximum)}, the "
             f"busiest {found.max_over_mean:.2f} times the mean",
             _table(facts, ("bytes in",), tuple(rates), [format_rate(rate) for rate in known]),
-            fix=(counterpoise("plan", "--cluster", facts.snapshot.cluster, "--goal", "leaders", *_BY_BYTES),),
+            fix=(
+                counterpoise(
+                    "plan", "--cluster", facts.snapshot.cluster, "--goal", "leaders", *_BY_BYTES
+                ),
+            ),
             plan=WantedPlan(Goal.LEADERS),
         )
 
@@ -206,7 +231,9 @@ _BY_BYTES: Final = ("--leader-weight", "bytes-in")
 
 
 def _rates(facts: AuditFacts) -> dict[int, int | None]:
-    """Bytes in per second as leader of each broker that holds something, in the newest analysed snapshot."""
+    """Bytes in per second as leader of each broker that holds something, in the newest analysed
+    snapshot.
+    """
     if facts.past is None or not facts.past.series.num_rows:
         return {}
     series = facts.past.series
@@ -214,7 +241,8 @@ def _rates(facts: AuditFacts) -> dict[int, int | None]:
     ids = pa.array(_holding(facts), pa.int32())
     rows = newest.filter(pc.is_in(newest["broker_id"], value_set=ids)).sort_by("broker_id")
     return {
-        row["broker_id"]: 0 if not row["leaders"] else row["leader_bytes_in_per_second"] for row in rows.to_pylist()
+        row["broker_id"]: 0 if not row["leaders"] else row["leader_bytes_in_per_second"]
+        for row in rows.to_pylist()
     }
 
 
@@ -229,7 +257,13 @@ def _idle(facts: AuditFacts) -> Iterator[Sighting]:
             f"broker {broker_id} is live and holds no replica{_since(since.get(broker_id), facts)}",
             evidence(
                 ("broker", "rack", "idle since"),
-                [(broker_id, facts.snapshot.racks.get(broker_id) or "none", _day(since.get(broker_id)))],
+                [
+                    (
+                        broker_id,
+                        facts.snapshot.racks.get(broker_id) or "none",
+                        _day(since.get(broker_id)),
+                    )
+                ],
             ),
             plan=WantedPlan(Goal.ADD_BROKERS, idle),
         )
@@ -239,7 +273,7 @@ def _since(at: datetime | None, facts: AuditFacts) -> str:
     if at is None:
         return "; since when is not known, no earlier snapshot shows it"
     days = (facts.now - at).days
-    return f", since {_day(at)}" + (f", {many(days, 'day')} ago" if days > 0 else "")
+    return f", since {_day(at)}" + (f", {pluralize(days, 'day')} ago" if days > 0 else "")
 
 
 def _day(at: datetime | None) -> str:

@@ -2,11 +2,11 @@
 
     of 3 bootstrap addresses, old-kafka:9092 does not answer          # bootstrap-dead-address
 
-Addresses are counted as a client meets them: one name that resolves to many counts as many, two entries that lead to
-one socket count as one, and the IPv4 and IPv6 address of a host are one.
+Addresses are counted as a client meets them: one name that resolves to many counts as many, two
+entries that lead to one socket count as one, and the IPv4 and IPv6 address of a host are one.
 
-Limits: which broker an address leads to is known by its name, or by where the advertised names resolve to; behind a
-load balancer it is not.
+Limits: which broker an address leads to is known by its name, or by where the advertised names
+resolve to; behind a load balancer it is not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknow
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import EndpointWalk, MetadataAnswer, Walk
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 
 _CLUSTER: Final = "cluster"
 _NEEDS: Final = frozenset({Need.WALK})
@@ -34,8 +34,11 @@ def _few(facts: AuditFacts) -> Iterator[Sighting]:
         return
     yield Sighting(
         _CLUSTER,
-        f"the bootstrap list leads to {many(len(found), 'address', 'addresses')}, fewer than {least}",
-        evidence(("entry", "resolves to"), [(one.address, some(one.ips) or "nothing") for one in walk.bootstrap]),
+        f"the bootstrap list leads to {pluralize(len(found), 'address', 'addresses')}, fewer than {least}",
+        evidence(
+            ("entry", "resolves to"),
+            [(one.address, join_ids(one.ips) or "nothing") for one in walk.bootstrap],
+        ),
         fix=(f"bootstrap.servers={','.join(_wanted(facts))}",),
         severity=Severity.WARNING if len(found) < 2 else Severity.INFO,
     )
@@ -51,7 +54,9 @@ def _wanted(facts: AuditFacts) -> list[str]:
 
 
 def sockets(entries: Sequence[EndpointWalk]) -> frozenset[tuple[str, str]]:
-    """What the entries lead to: address and port, of one family only; the name where it does not resolve."""
+    """What the entries lead to: address and port, of one family only; the name where it does not
+    resolve.
+    """
     found = set()
     for one in entries:
         host, _, port = one.address.rpartition(":")
@@ -88,9 +93,15 @@ def _removed_brokers(facts: AuditFacts) -> dict[str, int]:
     registered = set(facts.snapshot.registered_broker_ids)
     had: dict[str, int] = {}
     for snapshot in facts.past.recent if facts.past else ():
-        had |= {f"{row['host']}:{row['port']}": row["broker_id"] for row in snapshot.brokers.to_pylist()}
+        had |= {
+            f"{row['host']}:{row['port']}": row["broker_id"] for row in snapshot.brokers.to_pylist()
+        }
     silent = [one.address for one in _walk(facts).silent]
-    return {address: had[address] for address in silent if had.get(address, None) not in (None, *registered)}
+    return {
+        address: had[address]
+        for address in silent
+        if had.get(address, None) not in (None, *registered)
+    }
 
 
 def _without(facts: AuditFacts, address: str) -> tuple[str, ...]:
@@ -109,11 +120,22 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
     if len(met - {None}) > 1:
         return
     if lost or None in met:
-        why = f"to which broker {some(lost)} leads" if lost else "the rack of a broker that the list leads to"
-        ends = [f"broker {broker_id}" for broker_id, one in sorted(_walk(facts).advertised.items()) if not one.answered]
+        why = (
+            f"to which broker {join_ids(lost)} leads"
+            if lost
+            else "the rack of a broker that the list leads to"
+        )
+        ends = [
+            f"broker {broker_id}"
+            for broker_id, one in sorted(_walk(facts).advertised.items())
+            if not one.answered
+        ]
         yield unknown(_CLUSTER, why, tuple(ends) if lost else ())
         return
-    rows = [(address, some(brokers), facts.snapshot.racks[brokers[0]]) for address, brokers in led.items()]
+    rows = [
+        (address, join_ids(brokers), facts.snapshot.racks[brokers[0]])
+        for address, brokers in led.items()
+    ]
     yield Sighting(
         _CLUSTER,
         f"every bootstrap address that answers is in rack {rows[0][2]}, of {len(racks)} racks",
@@ -124,12 +146,20 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
 
 def leads_to(one: EndpointWalk, facts: AuditFacts) -> tuple[int, ...]:
     """The brokers behind an address, as far as that can be told."""
-    named = [r["broker_id"] for r in facts.snapshot.brokers.to_pylist() if f"{r['host']}:{r['port']}" == one.address]
+    named = [
+        r["broker_id"]
+        for r in facts.snapshot.brokers.to_pylist()
+        if f"{r['host']}:{r['port']}" == one.address
+    ]
     if named:
         return tuple(named)
     met = sockets([one])
     advertised = _walk(facts).advertised
-    return tuple(sorted(broker_id for broker_id, its in advertised.items() if its.ips and sockets([its]) & met))
+    return tuple(
+        sorted(
+            broker_id for broker_id, its in advertised.items() if its.ips and sockets([its]) & met
+        )
+    )
 
 
 def _other_cluster(facts: AuditFacts) -> Iterator[Sighting]:
@@ -159,12 +189,18 @@ def _disagree(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _told_row(address: str, told: MetadataAnswer) -> tuple[str, str, str]:
-    return address, told.cluster_id, some([f"{b.broker_id} at {b.host}:{b.port}" for b in told.brokers])
+    return (
+        address,
+        told.cluster_id,
+        join_ids([f"{b.broker_id} at {b.host}:{b.port}" for b in told.brokers]),
+    )
 
 
 def steps(one: EndpointWalk) -> Evidence:
     """The steps of a walk, as rows."""
-    rows = [(one.address, step.name, "ok" if step.is_ok else "failed", step.said) for step in one.steps]
+    rows = [
+        (one.address, step.name, "ok" if step.is_ok else "failed", step.said) for step in one.steps
+    ]
     return evidence(_STEPS, rows)
 
 

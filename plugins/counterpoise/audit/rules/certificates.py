@@ -2,7 +2,8 @@
 
     the certificate of kafka-2:9093 expires at 2026-12-01 00:00 UTC       # certificate-expires
 
-Limits: those of the listener that the walk came by; truststores, and certificates of clients, are not seen.
+Limits: those of the listener that the walk came by; truststores, and certificates of clients, are
+not seen.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import EndpointWalk
-from counterpoise.model.words import some
+from counterpoise.model.words import join_ids
 
 _WALK: Final = frozenset({Need.WALK})
 _A_WEEK: Final = timedelta(days=7)
@@ -42,7 +43,7 @@ def _other_host(facts: AuditFacts) -> Iterator[Sighting]:
         if one.certificate is not None and not one.certificate.matches_host:
             yield Sighting(
                 subject,
-                f"the certificate of {one.address} is for {some(one.certificate.names) or one.certificate.subject}",
+                f"the certificate of {one.address} is for {join_ids(one.certificate.names) or one.certificate.subject}",
                 _certificate(one),
             )
 
@@ -51,11 +52,17 @@ def _walked(facts: AuditFacts) -> list[tuple[str, EndpointWalk]]:
     """Bootstrap addresses that no broker advertises are walked to like these."""
     if facts.walk is None:
         return []
-    brokers = [(f"broker {broker_id}", one) for broker_id, one in sorted(facts.walk.advertised.items())]
+    brokers = [
+        (f"broker {broker_id}", one) for broker_id, one in sorted(facts.walk.advertised.items())
+    ]
     known = {one.address for _, one in brokers}
     return [
         *brokers,
-        *((f"bootstrap address {one.address}", one) for one in facts.walk.bootstrap if one.address not in known),
+        *(
+            (f"bootstrap address {one.address}", one)
+            for one in facts.walk.bootstrap
+            if one.address not in known
+        ),
     ]
 
 
@@ -63,7 +70,7 @@ def _certificate(one: EndpointWalk) -> Evidence | None:
     its = one.certificate
     if its is None:
         return None
-    row = (its.subject, its.issuer, some(its.names), its.expires_in_words)
+    row = (its.subject, its.issuer, join_ids(its.names), its.expires_in_words)
     return evidence(("subject", "issuer", "names", "expires"), [row])
 
 

@@ -2,10 +2,11 @@
 
     3 voters, one of them 40 s behind: one more, and nothing can be changed any more      # quorum-no-margin
 
-All times are the quorum leader's clock, which its answer carries as the time when it caught up itself.
+All times are the quorum leader's clock, which its answer carries as the time when it caught up
+itself.
 
-Limits: racks are known of controllers that are brokers, too, and of those that the policy names (`controller_racks`);
-brokers before 3.3 tell no times (KIP-836).
+Limits: racks are known of controllers that are brokers, too, and of those that the policy names
+(`controller_racks`); brokers before 3.3 tell no times (KIP-836).
 """
 
 from collections import Counter
@@ -14,19 +15,23 @@ from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import why
+from counterpoise.audit.unavailable_data import why
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import Asked, Quorum, QuorumVoter
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_seconds
 
 _QUORUM: Final = "quorum"
 _NEEDS: Final = frozenset({Need.INSPECTION})
 _ZERO: Final = frozenset("0-A")  # of a directory id without a value, as text of either kind
 _STATUS: Final = 'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe --status'
-_REPLICATION: Final = 'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe --replication'
-_FEATURE: Final = 'kafka-features.sh --bootstrap-server "$BOOTSTRAP" upgrade --feature kraft.version=1'
+_REPLICATION: Final = (
+    'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe --replication'
+)
+_FEATURE: Final = (
+    'kafka-features.sh --bootstrap-server "$BOOTSTRAP" upgrade --feature kraft.version=1'
+)
 _KRAFT: Final = "https://kafka.apache.org/documentation/#kraft_deployment"
 _KIP_853: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-853%3A+KRaft+Controller+Membership+Changes"
 _KIP_836: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-836%3A+Expose+replication+information+of+the+cluster+metadata"
@@ -39,7 +44,7 @@ def _size(facts: AuditFacts) -> Iterator[Sighting]:
         return
     count = len(quorum.voters)
     most = facts.threshold("quorum-size", "most")
-    ids = some([voter.node_id for voter in quorum.voters])
+    ids = join_ids([voter.node_id for voter in quorum.voters])
     if count == 1:
         said = f"controller {ids} is the only voter: without it nothing can be changed, and its disk is the only one"
         yield Sighting(_QUORUM, said, fix=(_STATUS,), severity=Severity.CRITICAL)
@@ -71,19 +76,27 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
     }
     lost = [node_id for node_id, rack in rack_of.items() if not rack]
     rack, most = (
-        Counter(rack for rack in rack_of.values() if rack).most_common(1)[0] if any(rack_of.values()) else ("", 0)
+        Counter(rack for rack in rack_of.values() if rack).most_common(1)[0]
+        if any(rack_of.values())
+        else ("", 0)
     )
     if most > len(quorum.voters) - quorum.majority:
         is_all = most == len(quorum.voters)
         yield Sighting(
             _QUORUM,
-            f"{'all' if is_all else most} of {many(len(rack_of), 'voter')} are in rack {rack}: without that rack the "
+            f"{'all' if is_all else most} of {pluralize(len(rack_of), 'voter')} are in rack {rack}: without that rack the "
             "cluster has no controller",
-            evidence(("controller", "rack"), sorted((node_id, its or "not known") for node_id, its in rack_of.items())),
+            evidence(
+                ("controller", "rack"),
+                sorted((node_id, its or "not known") for node_id, its in rack_of.items()),
+            ),
             severity=Severity.WARNING if is_all else Severity.INFO,
         )
     elif lost:
-        yield unknown(_QUORUM, f"the racks of controllers {some(lost)}; name them in policy.audit.controller_racks")
+        yield unknown(
+            _QUORUM,
+            f"the racks of controllers {join_ids(lost)}; name them in policy.audit.controller_racks",
+        )
 
 
 def _static(facts: AuditFacts) -> Iterator[Sighting]:
@@ -93,8 +106,8 @@ def _static(facts: AuditFacts) -> Iterator[Sighting]:
     elif static := [voter.node_id for voter in quorum.voters if is_static(voter)]:
         yield Sighting(
             _QUORUM,
-            f"{len(static)} of {many(len(quorum.voters), 'voter')} {'is' if len(static) == 1 else 'are'} static: "
-            f"{some(static)}",
+            f"{len(static)} of {pluralize(len(quorum.voters), 'voter')} {'is' if len(static) == 1 else 'are'} static: "
+            f"{join_ids(static)}",
             fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _FEATURE),
         )
 
@@ -113,7 +126,9 @@ def _observers_lag(facts: AuditFacts) -> Iterator[Sighting]:
 
 
 def _laggards(facts: AuditFacts, rule: str, *, of_voters: bool) -> Iterator[Sighting]:
-    """Nodes that caught up longer ago than the threshold; a broker that is down is a finding of its own."""
+    """Nodes that caught up longer ago than the threshold; a broker that is down is a finding of its
+    own.
+    """
     quorum = facts.inspection.quorum
     if quorum is None or quorum.now_ms is None:
         yield _no_clock(facts)
@@ -157,7 +172,11 @@ def _lags(quorum: Quorum) -> Evidence:
     rows = [
         (
             node.node_id,
-            "leader" if node.node_id == quorum.leader_id else "voter" if node.is_voter else "observer",
+            "leader"
+            if node.node_id == quorum.leader_id
+            else "voter"
+            if node.is_voter
+            else "observer",
             node.log_end_offset,
             "not known"
             if node.last_caught_up_ms is None or quorum.now_ms is None
@@ -180,7 +199,7 @@ def _no_margin(facts: AuditFacts) -> Iterator[Sighting]:
         yield Sighting(
             _QUORUM,
             f"{there} of {len(quorum.voters)} voters keep up and {quorum.majority} are needed: without one more, "
-            f"nobody can create topics, elect leaders or change a config (behind: {some(behind)})",
+            f"nobody can create topics, elect leaders or change a config (behind: {join_ids(behind)})",
             _lags(quorum),
             fix=(_REPLICATION,),
         )
@@ -197,7 +216,7 @@ def _combined(facts: AuditFacts) -> Iterator[Sighting]:
     if both and len(brokers) > most:
         yield Sighting(
             "cluster",
-            f"controllers {some(both)} are brokers, too, in a cluster of {len(brokers)} brokers",
+            f"controllers {join_ids(both)} are brokers, too, in a cluster of {len(brokers)} brokers",
         )
 
 

@@ -1,9 +1,10 @@
-"""Disk: full now or soon, uneven between the log dirs of a broker, and retention that asks for more than there is.
+"""Disk: full now or soon, uneven between the log dirs of a broker, and retention that asks for more
+than there is.
 
     broker 2: /data is full in 12 days at 4.1 GB a day        # disk-full-soon
 
-Limits: forecasts know no weekday; what retention will hold is reckoned from rates of the newest analysed snapshot, and
-for compacted topics from what they hold now.
+Limits: forecasts know no weekday; what retention will hold is reckoned from rates of the newest
+analysed snapshot, and for compacted topics from what they hold now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,14 @@ from counterpoise.audit.commands import add_config, describe_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import positions, topic_codes
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import LOG_DIRS, causes
+from counterpoise.audit.unavailable_data import LOG_DIRS, causes
 from counterpoise.model.columns import Ints
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import few, many, some
+from counterpoise.model.words import join_ids, join_names, pluralize
 from counterpoise.units import format_bytes
 
 _CLUSTER: Final = "cluster"
@@ -39,10 +40,13 @@ def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
     disks = facts.past.disks if facts.past else ()
     untold = [disk for disk in disks if disk.outlook is Outlook.NOT_KNOWN]
     if not disks:
-        yield unknown(_CLUSTER, "the history has no trend of disks yet: that needs a day of analysed snapshots")
+        yield unknown(
+            _CLUSTER,
+            "the history has no trend of disks yet: that needs a day of analysed snapshots",
+        )
     elif untold:
-        names = few([f"broker {disk.broker_id} {disk.log_dirs[0]}" for disk in untold])
-        yield unknown(_CLUSTER, f"no trend of {many(len(untold), 'disk')}: {names}")
+        names = join_names([f"broker {disk.broker_id} {disk.log_dirs[0]}" for disk in untold])
+        yield unknown(_CLUSTER, f"no trend of {pluralize(len(untold), 'disk')}: {names}")
     soon, very_soon = facts.threshold(rule, "days"), facts.threshold(rule, "critical_days")
     filling: dict[int, list[DiskForecast]] = {}
     for disk in disks:
@@ -52,11 +56,16 @@ def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
         first = found[0]
         yield Sighting(
             f"broker {broker_id}",
-            f"broker {broker_id}: {some(first.log_dirs)} is {first.in_words} at "
+            f"broker {broker_id}: {join_ids(first.log_dirs)} is {first.in_words} at "
             f"{format_bytes(first.bytes_per_day or 0)} a day, as in the last two weeks",
-            evidence(("log dirs", "used", "usable", "growth a day", "full in days"), [_forecast_row(d) for d in found]),
+            evidence(
+                ("log dirs", "used", "usable", "growth a day", "full in days"),
+                [_forecast_row(d) for d in found],
+            ),
             fix=_largest_topics(facts, broker_id),
-            plan=WantedPlan(Goal.REBALANCE) if len(filling) < len(facts.snapshot.live_broker_ids) else None,
+            plan=WantedPlan(Goal.REBALANCE)
+            if len(filling) < len(facts.snapshot.live_broker_ids)
+            else None,
             severity=Severity.CRITICAL if (first.days_left or 0.0) <= very_soon else None,
         )
 
@@ -64,7 +73,13 @@ def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
 def _forecast_row(disk: DiskForecast) -> tuple[object, ...]:
     used = "not told" if disk.used_share is None else f"{disk.used_share * 100:.0f} %"
     usable = "not told" if disk.usable_bytes is None else format_bytes(disk.usable_bytes)
-    return (some(disk.log_dirs), used, usable, format_bytes(disk.bytes_per_day or 0), f"{disk.days_left or 0:.1f}")
+    return (
+        join_ids(disk.log_dirs),
+        used,
+        usable,
+        format_bytes(disk.bytes_per_day or 0),
+        f"{disk.days_left or 0:.1f}",
+    )
 
 
 def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
@@ -74,7 +89,7 @@ def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
     telling = set(dirs["broker_id"].to_pylist()) if dirs.num_rows else set()
     untold = [b for b in facts.snapshot.live_broker_ids if b not in telling]
     if untold:
-        words = f"the size of the disks of broker {some(untold)} was not told"
+        words = f"the size of the disks of broker {join_ids(untold)} was not told"
         yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, untold))
     for broker_id in sorted(telling):
         rows = _disks_of(dirs, broker_id)
@@ -109,8 +124,14 @@ def _dirs_uneven(facts: AuditFacts) -> Iterator[Sighting]:
 
 def _cannot_fit(facts: AuditFacts) -> Iterator[Sighting]:
     """What each broker will hold when every topic is as long as its retention lets it be."""
-    if facts.past is None or not pc.any(pc.is_valid(facts.past.partition_load["bytes_in_per_second"])).as_py():
-        yield unknown(_CLUSTER, "the history has no rates of partitions yet: what retention will hold is not known")
+    if (
+        facts.past is None
+        or not pc.any(pc.is_valid(facts.past.partition_load["bytes_in_per_second"])).as_py()
+    ):
+        yield unknown(
+            _CLUSTER,
+            "the history has no rates of partitions yet: what retention will hold is not known",
+        )
     totals = _disk_sizes(facts)
     planned = _planned(facts)
     most = facts.threshold("retention-cannot-fit", "most_percent")
@@ -150,8 +171,12 @@ def _planned(facts: AuditFacts) -> _Planned:
 
 
 def _overfull(planned: _Planned, its: Ints, broker_id: int, held: float, total: int) -> Sighting:
-    by_topic = np.bincount(planned.codes[its], weights=planned.bytes[its], minlength=len(planned.topics))
-    largest = [at for at in np.argsort(-by_topic, kind="stable").tolist()[:MOST_ROWS] if by_topic[at] > 0]
+    by_topic = np.bincount(
+        planned.codes[its], weights=planned.bytes[its], minlength=len(planned.topics)
+    )
+    largest = [
+        at for at in np.argsort(-by_topic, kind="stable").tolist()[:MOST_ROWS] if by_topic[at] > 0
+    ]
     names = [planned.topics[at] for at in largest]
     rows = tuple((planned.topics[at], format_bytes(by_topic[at])) for at in largest)
     return Sighting(
@@ -160,7 +185,8 @@ def _overfull(planned: _Planned, its: Ints, broker_id: int, held: float, total: 
         f"{format_bytes(total)}",
         Evidence(("topic", "on this broker, at its retention"), rows, int((by_topic > 0).sum())),
         fix=tuple(
-            add_config("topics", name, {"retention.bytes": "BYTES_PER_PARTITION"}) for name in names[:_TOPICS_SHOWN]
+            add_config("topics", name, {"retention.bytes": "BYTES_PER_PARTITION"})
+            for name in names[:_TOPICS_SHOWN]
         ),
     )
 
@@ -175,19 +201,25 @@ def _without_end(facts: AuditFacts) -> Iterator[Sighting]:
     if names:
         yield Sighting(
             _CLUSTER,
-            f"{many(len(names), 'topic')} keep every record for ever: retention.ms and retention.bytes are both -1",
+            f"{pluralize(len(names), 'topic')} keep every record for ever: retention.ms and retention.bytes are both -1",
             evidence(("topic",), [(name,) for name in names]),
-            fix=tuple(add_config("topics", name, {"retention.ms": "MILLISECONDS"}) for name in names[:_TOPICS_SHOWN]),
+            fix=tuple(
+                add_config("topics", name, {"retention.ms": "MILLISECONDS"})
+                for name in names[:_TOPICS_SHOWN]
+            ),
         )
 
 
 def _expected_bytes(facts: AuditFacts) -> NDArray[np.float64]:
-    """Of one copy of each partition, in the order of `partitions`: the least of what its limits allow, and no less
-    than it holds now. Where nothing limits it, or its rate is not known, what it holds now."""
+    """Of one copy of each partition, in the order of `partitions`: the least of what its limits
+    allow, and no less than it holds now. Where nothing limits it, or its rate is not known, what it
+    holds now."""
     partitions, topics = facts.snapshot.partitions, facts.snapshot.topics
     at_topic = pc.index_in(partitions["topic"], value_set=topics["topic"].combine_chunks())
     at = np.asarray(pc.fill_null(at_topic, 0).to_numpy(), np.int64)
-    is_compacted = pc.fill_null(pc.match_substring(topics["cleanup_policy"], "compact"), False).to_numpy()
+    is_compacted = pc.fill_null(
+        pc.match_substring(topics["cleanup_policy"], "compact"), False
+    ).to_numpy()
 
     def limit(name: str) -> NDArray[np.float64]:
         values = np.asarray(pc.fill_null(topics[name], -1).to_numpy(), np.float64)
@@ -223,7 +255,8 @@ def _online_dirs(facts: AuditFacts) -> pa.Table:
     dirs = facts.snapshot.log_dirs
     live = pa.array(facts.snapshot.live_broker_ids, pa.int32())
     is_telling = pc.and_(
-        pc.is_null(dirs["error"]), pc.and_(pc.is_valid(dirs["total_bytes"]), pc.is_valid(dirs["usable_bytes"]))
+        pc.is_null(dirs["error"]),
+        pc.and_(pc.is_valid(dirs["total_bytes"]), pc.is_valid(dirs["usable_bytes"])),
     )
     return dirs.filter(pc.and_(is_telling, pc.is_in(dirs["broker_id"], value_set=live)))
 
@@ -236,19 +269,24 @@ def _disks_of(dirs: pa.Table, broker_id: int) -> list[tuple[str, int, int, float
     for group in groups:
         first = its[group[0]]
         total, usable = first["total_bytes"], first["usable_bytes"]
-        names = some(sorted(its[at]["log_dir"] for at in group))
+        names = join_ids(sorted(its[at]["log_dir"] for at in group))
         rows.append((names, total, usable, 100.0 * (1 - usable / total) if total else 0.0))
     return rows
 
 
 def _disk_table(rows: Sequence[tuple[str, int, int, float]]) -> Evidence:
-    told = [(names, format_bytes(size), format_bytes(left), f"{used:.0f} %") for names, size, left, used in rows]
+    told = [
+        (names, format_bytes(size), format_bytes(left), f"{used:.0f} %")
+        for names, size, left, used in rows
+    ]
     return evidence(("log dirs", "size", "usable", "used"), told)
 
 
 def _disk_sizes(facts: AuditFacts) -> dict[int, int]:
     brokers = facts.snapshot.brokers
-    told = zip(brokers["broker_id"].to_pylist(), brokers["disk_total_bytes"].to_pylist(), strict=True)
+    told = zip(
+        brokers["broker_id"].to_pylist(), brokers["disk_total_bytes"].to_pylist(), strict=True
+    )
     return {broker_id: total for broker_id, total in told if total}
 
 
@@ -256,8 +294,16 @@ def _largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     """Lines that shorten what holds most on a broker."""
     replicas = facts.snapshot.replicas
     its = replicas.filter(pc.equal(replicas["broker_id"], broker_id))
-    sums = its.group_by("topic").aggregate([("size_bytes", "sum")]).sort_by([("size_bytes_sum", "descending")])
-    names = [name for name in sums.slice(0, _TOPICS_SHOWN)["topic"].to_pylist() if not name.startswith("__")]
+    sums = (
+        its.group_by("topic")
+        .aggregate([("size_bytes", "sum")])
+        .sort_by([("size_bytes_sum", "descending")])
+    )
+    names = [
+        name
+        for name in sums.slice(0, _TOPICS_SHOWN)["topic"].to_pylist()
+        if not name.startswith("__")
+    ]
     return tuple(add_config("topics", name, {"retention.ms": "MILLISECONDS"}) for name in names)
 
 

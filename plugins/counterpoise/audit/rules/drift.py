@@ -1,9 +1,10 @@
-"""Drift: brokers of one cluster that are not alike: versions, features, configs in files, dynamic configs.
+"""Drift: brokers of one cluster that are not alike: versions, features, configs in files, dynamic
+configs.
 
     min.insync.replicas is 2 on brokers 1, 2 and 1 on broker 3        # static-configs-differ
 
-Limits: of sensitive configs Kafka tells no value; they are named without one. Keys that are a broker's own by nature
-(its listeners, its log dirs, its throttle rate) are not compared.
+Limits: of sensitive configs Kafka tells no value; they are named without one. Keys that are a
+broker's own by nature (its listeners, its log dirs, its throttle rate) are not compared.
 """
 
 import re
@@ -14,17 +15,18 @@ from typing import Final
 from counterpoise.audit.commands import add_config, delete_config, describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
-from counterpoise.audit.silence import not_told
+from counterpoise.audit.unavailable_data import not_told
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 
 _CLUSTER: Final = "cluster"
 _AUTO_BALANCE: Final = "auto.leader.rebalance.enable"
 _BY_SOURCE: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
 
-# What a topic, a client or the controller gets depends on which broker it asks, unless these are alike.
+# What a topic, a client or the controller gets depends on which broker it asks, unless these are
+# alike.
 SHOULD_MATCH: Final = (
     _AUTO_BALANCE,
     "auto.create.topics.enable",
@@ -59,7 +61,9 @@ _OF_ONE_BROKER: Final = re.compile(
     r"(advertised\.)?listeners|listener\..*|broker\.(id|rack)|node\.id|log\.dirs?|cordoned\.log\.dirs|"
     r".*(keystore|truststore|\.jaas\.|password|secret).*"
 )
-_SECRET: Final = re.compile(r"password|secret|jaas|credential|token|keystore|truststore", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"password|secret|jaas|credential|token|keystore|truststore", re.IGNORECASE
+)
 
 
 def _versions(facts: AuditFacts) -> Iterator[Sighting]:
@@ -67,7 +71,10 @@ def _versions(facts: AuditFacts) -> Iterator[Sighting]:
     yield from not_told(facts, Asked.VERSIONS)
     kinds = Counter((found.api_ranges, found.metadata_version) for found in versions.values())
     if len(kinds) > 1:
-        rows = [(broker_id, found.api_ranges, found.metadata_version) for broker_id, found in sorted(versions.items())]
+        rows = [
+            (broker_id, found.api_ranges, found.metadata_version)
+            for broker_id, found in sorted(versions.items())
+        ]
         yield Sighting(
             _CLUSTER,
             f"the brokers speak {len(kinds)} different sets of API versions: more than one release is running",
@@ -86,18 +93,23 @@ def _features(facts: AuditFacts) -> Iterator[Sighting]:
     for name in sorted({name for of_broker in features.values() for name in of_broker}):
         told = [of_broker[name] for of_broker in features.values() if name in of_broker]
         possible = min(level.highest for level in told)
-        finalized = max((level.finalized for level in told if level.finalized is not None), default=None)
+        finalized = max(
+            (level.finalized for level in told if level.finalized is not None), default=None
+        )
         if len(told) == len(features) and finalized is not None and finalized < possible:
             rows.append((name, finalized, possible))
     if rows:
         yield Sighting(
             _CLUSTER,
-            f"every broker supports a higher level of {many(len(rows), 'feature')}: {some([row[0] for row in rows])}",
+            f"every broker supports a higher level of {pluralize(len(rows), 'feature')}: {join_ids([row[0] for row in rows])}",
             evidence(("feature", "level in force", "level that all support"), rows),
             fix=(
                 kafka("kafka-features", "describe"),
                 "# no way back below some levels: read the upgrade notes of the release first",
-                *(kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}") for name, _, possible in rows),
+                *(
+                    kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}")
+                    for name, _, possible in rows
+                ),
             ),
         )
 
@@ -116,7 +128,9 @@ def _static(facts: AuditFacts) -> Iterator[Sighting]:
                 f"config {key}",
                 f"{key} is {_in_words(values)}",
                 evidence(("broker", key), values.items()),
-                fix=tuple(describe_config("brokers", broker_id) for broker_id in _minority(values)[:3]),
+                fix=tuple(
+                    describe_config("brokers", broker_id) for broker_id in _minority(values)[:3]
+                ),
             )
 
 
@@ -128,16 +142,21 @@ def _dynamic(facts: AuditFacts) -> Iterator[Sighting]:
         key
         for configs in told.values()
         for key, found in configs.items()
-        if found.source is ConfigSource.DYNAMIC_BROKER and key not in RATE_KEYS and not _OF_ONE_BROKER.fullmatch(key)
+        if found.source is ConfigSource.DYNAMIC_BROKER
+        and key not in RATE_KEYS
+        and not _OF_ONE_BROKER.fullmatch(key)
     }
     for key in sorted(keys):
-        rows = [(broker_id, *_dynamic_row(key, configs.get(key))) for broker_id, configs in sorted(told.items())]
+        rows = [
+            (broker_id, *_dynamic_row(key, configs.get(key)))
+            for broker_id, configs in sorted(told.items())
+        ]
         if len({row[1:] for row in rows}) < 2:
             continue
         own = [row for row in rows if row[2] == str(ConfigSource.DYNAMIC_BROKER)]
         yield Sighting(
             f"config {key}",
-            f"{key} was set on broker {some([row[0] for row in own])} and not alike on the other brokers",
+            f"{key} was set on broker {join_ids([row[0] for row in own])} and not alike on the other brokers",
             evidence(("broker", key, "set where"), rows),
             fix=(
                 *(delete_config("brokers", row[0], (key,)) for row in own[:3]),
@@ -150,7 +169,9 @@ def _dynamic(facts: AuditFacts) -> Iterator[Sighting]:
 def _dynamic_row(key: str, found: ConfigValue | None) -> tuple[str, str]:
     if found is None:
         return "not set", "nowhere"
-    return "hidden" if _SECRET.search(key) or found.value is None else found.value, str(found.source)
+    return "hidden" if _SECRET.search(key) or found.value is None else found.value, str(
+        found.source
+    )
 
 
 def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
@@ -164,14 +185,21 @@ def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
     if off:
         is_mixed = len(off) < len(values)
         told = "" if len(values) == len(facts.snapshot.live_broker_ids) else " that told it"
-        which = f"on broker {some(off)} and on elsewhere" if is_mixed else f"on every broker{told}"
+        which = (
+            f"on broker {join_ids(off)} and on elsewhere" if is_mixed else f"on every broker{told}"
+        )
         yield Sighting(
             _CLUSTER,
             f"{_AUTO_BALANCE} is off {which}",
             evidence(("broker", _AUTO_BALANCE), values.items()),
             fix=(
                 f"# in server.properties of the controllers: {_AUTO_BALANCE}=true",
-                kafka("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"),
+                kafka(
+                    "kafka-leader-election",
+                    "--election-type",
+                    "preferred",
+                    "--all-topic-partitions",
+                ),
             ),
             severity=Severity.WARNING if is_mixed else None,
         )
@@ -182,7 +210,7 @@ def _in_words(values: Mapping[int, str | None]) -> str:
     by_value: dict[str, list[int]] = {}
     for broker_id, value in values.items():
         by_value.setdefault("not set" if value is None else value, []).append(broker_id)
-    return " and ".join(f"{value} on broker {some(ids)}" for value, ids in by_value.items())
+    return " and ".join(f"{value} on broker {join_ids(ids)}" for value, ids in by_value.items())
 
 
 def _minority(values: Mapping[int, str | None]) -> list[int]:

@@ -1,11 +1,12 @@
-"""Leftovers: throttles without a reassignment, reassignments that never end, log dirs that were cordoned.
+"""Leftovers: throttles without a reassignment, reassignments that never end, log dirs that were
+cordoned.
 
     topic orders: leader.replication.throttled.replicas = 0:1, and nothing moves        # leftover-throttle
 
 Drift of configs and versions between brokers is in `drift.py`, which has this area, too.
 
-Limits: how long a reassignment runs, and whether it still copies, is told by snapshots; between two of them it may have
-ended and begun anew.
+Limits: how long a reassignment runs, and whether it still copies, is told by snapshots; between two
+of them it may have ended and begun anew.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,12 @@ from counterpoise.audit.commands import counterpoise, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import moving
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import not_told
+from counterpoise.audit.unavailable_data import not_told
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_moment, format_seconds
 
 _CLUSTER: Final = "cluster"
@@ -42,7 +43,9 @@ def _leftover(facts: AuditFacts) -> Iterator[Sighting]:
     for row in facts.snapshot.throttles.to_pylist():
         name, is_topic = row["resource_name"], row["resource_type"] == "topic"
         if name not in (topics if is_topic else brokers):
-            by_resource.setdefault((row["resource_type"], name), []).append((row["key"], row["value"]))
+            by_resource.setdefault((row["resource_type"], name), []).append(
+                (row["key"], row["value"])
+            )
     for (kind, name), keys in sorted(by_resource.items()):
         is_harmless = not any(value for _, value in keys)
         yield Sighting(
@@ -58,7 +61,11 @@ def _leftover(facts: AuditFacts) -> Iterator[Sighting]:
 def _rates_elsewhere(facts: AuditFacts) -> Iterator[Sighting]:
     """Rates that stand where they have no effect."""
     inspection = facts.inspection
-    defaults = {key: inspection.cluster_defaults[key] for key in RATE_KEYS if key in inspection.cluster_defaults}
+    defaults = {
+        key: inspection.cluster_defaults[key]
+        for key in RATE_KEYS
+        if key in inspection.cluster_defaults
+    }
     if defaults:
         yield Sighting(
             "cluster default",
@@ -75,7 +82,7 @@ def _rates_elsewhere(facts: AuditFacts) -> Iterator[Sighting]:
     if rows:
         yield Sighting(
             "server.properties",
-            f"{many(len({row[0] for row in rows}), 'broker')} set throttle rates in their own file, where they are "
+            f"{pluralize(len({row[0] for row in rows}), 'broker')} set throttle rates in their own file, where they are "
             "without effect",
             evidence(("broker", "key", "value"), rows),
         )
@@ -89,7 +96,8 @@ def _old(facts: AuditFacts) -> Iterator[Sighting]:
     since = facts.past.moving_since if facts.past else {}
     if not since:
         yield unknown(
-            _CLUSTER, f"{many(under_way.num_rows, 'partition')} move, and no snapshot tells for how long they have"
+            _CLUSTER,
+            f"{pluralize(under_way.num_rows, 'partition')} move, and no snapshot tells for how long they have",
         )
         return
     hours = facts.threshold("reassignment-old", "hours")
@@ -102,15 +110,15 @@ def _old(facts: AuditFacts) -> Iterator[Sighting]:
         first = min(at for _, at in rows)
         yield Sighting(
             f"topic {topic}",
-            f"topic {topic}: {many(len(rows), 'partition')} moving for "
+            f"topic {topic}: {pluralize(len(rows), 'partition')} moving for "
             f"{format_seconds((facts.now - first).total_seconds())} at least",
             evidence(
                 ("partition", "adding", "removing", "moving since"),
                 [
                     (
                         row["partition"],
-                        some(row["adding_replicas"]),
-                        some(row["removing_replicas"]),
+                        join_ids(row["adding_replicas"]),
+                        join_ids(row["removing_replicas"]),
                         format_moment(at),
                     )
                     for row, at in rows
@@ -128,7 +136,9 @@ def _stalled(facts: AuditFacts) -> Iterator[Sighting]:
         return
     earlier = _snapshot_before(facts, timedelta(minutes=minutes))
     if earlier is None:
-        yield unknown(_CLUSTER, f"no snapshot of {minutes} minutes ago tells whether what moves still copies")
+        yield unknown(
+            _CLUSTER, f"no snapshot of {minutes} minutes ago tells whether what moves still copies"
+        )
         return
     before, was_moving = _copies(earlier, under_way), _targets(earlier)
     now = _copies(facts.snapshot, under_way)
@@ -146,7 +156,7 @@ def _stalled(facts: AuditFacts) -> Iterator[Sighting]:
     for topic, rows in sorted(by_topic.items()):
         yield Sighting(
             f"topic {topic}",
-            f"topic {topic}: {many(len(rows), 'new replica')} got no byte in the last {minutes} minutes or more",
+            f"topic {topic}: {pluralize(len(rows), 'new replica')} got no byte in the last {minutes} minutes or more",
             evidence(("partition", "to broker", "from leader", "copied so far"), rows),
             fix=_reassignment_fix(facts),
         )
@@ -155,7 +165,9 @@ def _stalled(facts: AuditFacts) -> Iterator[Sighting]:
 def _snapshot_before(facts: AuditFacts, age: timedelta) -> ClusterSnapshot | None:
     """The newest of those that are at least so old."""
     recent = facts.past.recent if facts.past else ()
-    old = [one for one in recent if one.observed_at is not None and facts.now - one.observed_at >= age]
+    old = [
+        one for one in recent if one.observed_at is not None and facts.now - one.observed_at >= age
+    ]
     return old[-1] if old else None
 
 
@@ -172,7 +184,9 @@ def _copies(snapshot: ClusterSnapshot, under_way: pa.Table) -> Mapping[tuple[str
     its = replicas.filter(pc.is_in(replicas["topic"], value_set=under_way["topic"].unique()))
     columns = (its[name].to_pylist() for name in ("topic", "partition", "broker_id", "size_bytes"))
     return {
-        (topic, number, broker): size for topic, number, broker, size in zip(*columns, strict=True) if size is not None
+        (topic, number, broker): size
+        for topic, number, broker, size in zip(*columns, strict=True)
+        if size is not None
     }
 
 
@@ -192,7 +206,9 @@ def _cordoned(facts: AuditFacts) -> Iterator[Sighting]:
             yield Sighting(
                 f"broker {broker_id}",
                 f"broker {broker_id} gives new partitions to no log dir of: {found.value}",
-                evidence(("broker", "log dirs", "set where"), [(broker_id, found.value, found.source)]),
+                evidence(
+                    ("broker", "log dirs", "set where"), [(broker_id, found.value, found.source)]
+                ),
                 fix=(delete_config("brokers", broker_id, (_CORDONED,)),),
             )
     yield from not_told(facts, Asked.BROKER_CONFIGS)

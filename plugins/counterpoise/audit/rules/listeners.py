@@ -2,10 +2,11 @@
 
     broker 3 advertises kafka3.internal:9092: resolve: name not known     # advertised-unreachable
 
-A client comes in by the bootstrap list and then connects to what brokers advertise; each of these is walked to.
+A client comes in by the bootstrap list and then connects to what brokers advertise; each of these
+is walked to.
 
-Limits: the walk is from here: another network may resolve and route otherwise. Listeners of other names than ours are
-known by the brokers' configs alone.
+Limits: the walk is from here: another network may resolve and route otherwise. Listeners of other
+names than ours are known by the brokers' configs alone.
 """
 
 import ipaddress
@@ -16,13 +17,13 @@ from typing import Final
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.audit.rules.bootstrap import steps
-from counterpoise.audit.silence import not_told
+from counterpoise.audit.unavailable_data import not_told
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.severity import Severity
 from counterpoise.model.walk import EndpointWalk
-from counterpoise.model.words import few, many, some
+from counterpoise.model.words import join_ids, join_names, pluralize
 
 _CLUSTER: Final = "cluster"
 _WALK: Final = frozenset({Need.WALK})
@@ -65,7 +66,7 @@ def _unreachable(facts: AuditFacts) -> Iterator[Sighting]:
             yield unknown(f"broker {broker_id}", "nobody walked to its endpoint")
         elif not one.answered:
             topics = led.get(broker_id, [])
-            lost = f"; {many(len(topics), 'topic')} with partitions that it leads cannot be used: {few(topics)}"
+            lost = f"; {pluralize(len(topics), 'topic')} with partitions that it leads cannot be used: {join_names(topics)}"
             yield Sighting(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises {one.address}: {one.failure}{lost if topics else ''}",
@@ -76,7 +77,11 @@ def _unreachable(facts: AuditFacts) -> Iterator[Sighting]:
 
 def _led(facts: AuditFacts) -> dict[int, list[str]]:
     """Topics of which each broker leads a partition."""
-    led = facts.snapshot.partitions.select(["topic", "leader"]).group_by(["topic", "leader"]).aggregate([])
+    led = (
+        facts.snapshot.partitions.select(["topic", "leader"])
+        .group_by(["topic", "leader"])
+        .aggregate([])
+    )
     found: dict[int, list[str]] = {}
     for row in led.sort_by("topic").to_pylist():
         found.setdefault(row["leader"], []).append(row["topic"])
@@ -114,7 +119,7 @@ def _loopback(facts: AuditFacts) -> Iterator[Sighting]:
         if local:
             yield Sighting(
                 f"broker {broker_id}",
-                f"broker {broker_id} advertises {some([one.endpoint for one in local])}: an address of whoever asks",
+                f"broker {broker_id} advertises {join_ids([one.endpoint for one in local])}: an address of whoever asks",
                 _shown(local),
                 fix=_advertise(facts, broker_id),
             )
@@ -135,7 +140,7 @@ def _raw_ip(facts: AuditFacts) -> Iterator[Sighting]:
         if raw:
             yield Sighting(
                 f"broker {broker_id}",
-                f"broker {broker_id} advertises the address {some([one.endpoint for one in raw])} instead of a name",
+                f"broker {broker_id} advertises the address {join_ids([one.endpoint for one in raw])} instead of a name",
                 _shown(raw),
                 fix=_advertise(facts, broker_id),
             )
@@ -159,7 +164,7 @@ def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
             brokers = sorted(broker_ids)
             yield Sighting(
                 f"endpoint {endpoint}",
-                f"brokers {some(brokers)} all advertise {endpoint}: clients of all of them end up at one",
+                f"brokers {join_ids(brokers)} all advertise {endpoint}: clients of all of them end up at one",
                 evidence(("broker", "endpoint"), [(broker_id, endpoint) for broker_id in brokers]),
                 fix=tuple(line for broker_id in brokers for line in _advertise(facts, broker_id)),
             )
@@ -176,7 +181,7 @@ def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
         if len(set(of.values())) > 1:
             yield Sighting(
                 f"listener {name}",
-                f"listener {name} has {len(set(of.values()))} security protocols: {some(sorted(set(of.values())))}",
+                f"listener {name} has {len(set(of.values()))} security protocols: {join_ids(sorted(set(of.values())))}",
                 evidence(("broker", "security protocol"), list(of.items())),
                 fix=(
                     f"# server.properties of all brokers, then restart them one by one: one protocol for {name} in",
@@ -187,16 +192,22 @@ def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
 
 def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
     yield from not_told(facts, Asked.BROKER_CONFIGS)
-    named = {b: _advertised_names(configs) for b, configs in sorted(facts.inspection.broker_configs.items())}
+    named = {
+        b: _advertised_names(configs)
+        for b, configs in sorted(facts.inspection.broker_configs.items())
+    }
     for name in sorted(set().union(*named.values())):
         without = [broker_id for broker_id, names in named.items() if name not in names]
         if without:
-            rows = [(broker_id, some(sorted(names))) for broker_id, names in named.items()]
+            rows = [(broker_id, join_ids(sorted(names))) for broker_id, names in named.items()]
             yield Sighting(
                 f"listener {name}",
-                f"listener {name} is not advertised by {many(len(without), 'broker')}: {some(without)}",
+                f"listener {name} is not advertised by {pluralize(len(without), 'broker')}: {join_ids(without)}",
                 evidence(("broker", "advertised listeners"), rows),
-                fix=tuple(f"# server.properties of broker {b}: add {name}:// to {_ADVERTISED}" for b in without),
+                fix=tuple(
+                    f"# server.properties of broker {b}: add {name}:// to {_ADVERTISED}"
+                    for b in without
+                ),
             )
 
 
@@ -212,15 +223,21 @@ def _not_in_map(facts: AuditFacts) -> Iterator[Sighting]:
     for name, brokers in sorted(lost.items()):
         yield Sighting(
             f"listener {name}",
-            f"listener {name} of brokers {some(brokers)} is not in {_MAP}",
+            f"listener {name} of brokers {join_ids(brokers)} is not in {_MAP}",
             evidence(("broker", "listener"), [(broker_id, name) for broker_id in brokers]),
-            fix=(f"# server.properties of brokers {some(brokers)}: add {name}:PROTOCOL to {_MAP}",),
+            fix=(
+                f"# server.properties of brokers {join_ids(brokers)}: add {name}:PROTOCOL to {_MAP}",
+            ),
         )
 
 
 def _protocols(configs: Mapping[str, ConfigValue]) -> dict[str, str]:
     pairs = [word.partition(":") for word in (_value(configs, _MAP) or "").split(",")]
-    return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs if protocol.strip()}
+    return {
+        name.strip().upper(): protocol.strip().upper()
+        for name, _, protocol in pairs
+        if protocol.strip()
+    }
 
 
 def _value(configs: Mapping[str, ConfigValue], key: str) -> str | None:
@@ -230,7 +247,10 @@ def _value(configs: Mapping[str, ConfigValue], key: str) -> str | None:
 
 def _advertised_names(configs: Mapping[str, ConfigValue]) -> set[str]:
     """Those of clients and brokers; controllers' are nobody's business but theirs."""
-    controllers = {name.strip().upper() for name in (_value(configs, "controller.listener.names") or "").split(",")}
+    controllers = {
+        name.strip().upper()
+        for name in (_value(configs, "controller.listener.names") or "").split(",")
+    }
     told = listeners_of(_value(configs, _ADVERTISED)) or listeners_of(_value(configs, _LISTENERS))
     return {one.name for one in told} - controllers
 
@@ -244,14 +264,22 @@ def _endpoints(facts: AuditFacts) -> dict[int, list[Listener]]:
             ours = Listener("", host, str(row["port"]))
             configs = facts.inspection.broker_configs.get(broker_id, {})
             names = _advertised_names(configs)
-            others = [one for one in listeners_of(_value(configs, _ADVERTISED)) if one.name in names]
+            others = [
+                one for one in listeners_of(_value(configs, _ADVERTISED)) if one.name in names
+            ]
             known = {one.endpoint for one in others}
-            found[broker_id] = [*others, *([ours] if row["host"] is not None and ours.endpoint not in known else [])]
+            found[broker_id] = [
+                *others,
+                *([ours] if row["host"] is not None and ours.endpoint not in known else []),
+            ]
     return found
 
 
 def _shown(listeners: list[Listener]) -> Evidence:
-    return evidence(("listener", "host", "port"), [(one.name or "ours", one.host, one.port) for one in listeners])
+    return evidence(
+        ("listener", "host", "port"),
+        [(one.name or "ours", one.host, one.port) for one in listeners],
+    )
 
 
 def _advertised(facts: AuditFacts) -> Mapping[int, EndpointWalk]:

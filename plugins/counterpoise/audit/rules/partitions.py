@@ -1,10 +1,12 @@
-"""Partitions: too many on a broker, too many or too few in a topic, groups with more members than partitions.
+"""Partitions: too many on a broker, too many or too few in a topic, groups with more members than
+partitions.
 
     topic clicks: 240 partitions take in 1.2 kB/s        # topics-over-provisioned
 
 Wherever more partitions are the advice, what that does to keys is said with it.
 
-Limits: rates are those of the newest analysed snapshot, means over the time since the one before it.
+Limits: rates are those of the newest analysed snapshot, means over the time since the one before
+it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
 from counterpoise.model.inspection import Asked
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_rate
 
 _CLUSTER: Final = "cluster"
@@ -29,16 +31,23 @@ _STABLE: Final = "stable"
 def _per_broker(facts: AuditFacts) -> Iterator[Sighting]:
     most = facts.threshold("partitions-per-broker", "most")
     live = facts.snapshot.live_broker_ids
-    for broker_id, count in zip(live, per_broker(facts.snapshot.replicas["broker_id"], live), strict=True):
+    for broker_id, count in zip(
+        live, per_broker(facts.snapshot.replicas["broker_id"], live), strict=True
+    ):
         if count > most:
-            yield Sighting(f"broker {broker_id}", f"broker {broker_id} holds {count:,} replicas, more than {most:,}")
+            yield Sighting(
+                f"broker {broker_id}",
+                f"broker {broker_id} holds {count:,} replicas, more than {most:,}",
+            )
 
 
 def _tiny(facts: AuditFacts) -> Iterator[Sighting]:
     rule = "topics-over-provisioned"
     loads = _topic_loads(facts)
     if loads is None:
-        yield unknown(_CLUSTER, "the history has no rates of topics yet: they need two analysed snapshots")
+        yield unknown(
+            _CLUSTER, "the history has no rates of topics yet: they need two analysed snapshots"
+        )
         return
     least = facts.threshold(rule, "least_partitions")
     most_rate = facts.threshold(rule, "most_bytes_per_second_per_partition")
@@ -48,14 +57,19 @@ def _tiny(facts: AuditFacts) -> Iterator[Sighting]:
         [("partition_count", "descending"), ("topic", "ascending")]
     )
     rows = [
-        (row["topic"], row["partition_count"], format_rate(row["bytes_in_per_second"]), format_bytes(row["size_bytes"]))
+        (
+            row["topic"],
+            row["partition_count"],
+            format_rate(row["bytes_in_per_second"]),
+            format_bytes(row["size_bytes"]),
+        )
         for row in tiny.to_pylist()
     ]
     if rows:
         partitions = sum(tiny["partition_count"].to_pylist())
         yield Sighting(
             _CLUSTER,
-            f"{many(len(rows), 'topic')} with {least} partitions or more take in {format_rate(most_rate)} or less per "
+            f"{pluralize(len(rows), 'topic')} with {least} partitions or more take in {format_rate(most_rate)} or less per "
             f"partition: {partitions:,} of the cluster's {facts.snapshot.partitions.num_rows:,} partitions",
             evidence(("topic", "partitions", "bytes in", "size of one copy"), rows),
         )
@@ -65,7 +79,9 @@ def _hot(facts: AuditFacts) -> Iterator[Sighting]:
     rule = "hot-topic-few-partitions"
     loads = _topic_loads(facts)
     if loads is None:
-        yield unknown(_CLUSTER, "the history has no rates of topics yet: they need two analysed snapshots")
+        yield unknown(
+            _CLUSTER, "the history has no rates of topics yet: they need two analysed snapshots"
+        )
         return
     live = facts.snapshot.live_broker_ids
     total = pc.sum(loads["bytes_in_per_second"], min_count=0).as_py()
@@ -74,7 +90,8 @@ def _hot(facts: AuditFacts) -> Iterator[Sighting]:
         total * facts.threshold(rule, "least_percent_of_cluster") / 100,
     )
     is_hot = pc.and_(
-        pc.less(loads["partition_count"], len(live)), pc.greater_equal(loads["bytes_in_per_second"], float(least))
+        pc.less(loads["partition_count"], len(live)),
+        pc.greater_equal(loads["bytes_in_per_second"], float(least)),
     )
     for row in loads.filter(is_hot).sort_by([("bytes_in_per_second", "descending")]).to_pylist():
         yield _hot_topic(facts, row, total)
@@ -88,10 +105,10 @@ def _hot_topic(facts: AuditFacts, row: dict[str, Any], total: int) -> Sighting:
     return Sighting(
         f"topic {topic}",
         f"topic {topic} takes in {format_rate(rate)} ({rate / total * 100:.0f} % of the cluster) on "
-        f"{many(row['partition_count'], 'partition')}; brokers {some([b for b in live if b not in leading])} lead none",
+        f"{pluralize(row['partition_count'], 'partition')}; brokers {join_ids([b for b in live if b not in leading])} lead none",
         evidence(
             ("partition", "leader", "replicas"),
-            [(p["partition"], p["leader"], some(p["replicas"])) for p in its.to_pylist()],
+            [(p["partition"], p["leader"], join_ids(p["replicas"])) for p in its.to_pylist()],
         ),
         fix=add_partitions(topic, len(live)),
     )
@@ -100,7 +117,10 @@ def _hot_topic(facts: AuditFacts, row: dict[str, Any], total: int) -> Sighting:
 def _groups(facts: AuditFacts) -> Iterator[Sighting]:
     groups = facts.inspection.groups
     if groups is None:
-        yield unknown(_CLUSTER, facts.inspection.unanswered.get(Asked.GROUPS, "consumer groups were not asked"))
+        yield unknown(
+            _CLUSTER,
+            facts.inspection.unanswered.get(Asked.GROUPS, "consumer groups were not asked"),
+        )
         return
     for group in groups:
         if group.idle_member_count and group.state.lower() == _STABLE:
@@ -108,12 +128,23 @@ def _groups(facts: AuditFacts) -> Iterator[Sighting]:
                 f"group {group.group}",
                 f"{group.idle_member_count} of {group.member_count} members of group {group.group} have no partition",
                 evidence(("topics that it reads",), [(topic,) for topic in group.topics]),
-                fix=(kafka("kafka-consumer-groups", "--describe", "--group", group.group, "--members", "--verbose"),),
+                fix=(
+                    kafka(
+                        "kafka-consumer-groups",
+                        "--describe",
+                        "--group",
+                        group.group,
+                        "--members",
+                        "--verbose",
+                    ),
+                ),
             )
 
 
 def _topic_loads(facts: AuditFacts) -> pa.Table | None:
-    """Rows of TOPIC_LOAD with a rate, of topics that are there and not Kafka's own; None where no rate is known."""
+    """Rows of TOPIC_LOAD with a rate, of topics that are there and not Kafka's own; None where no
+    rate is known.
+    """
     if facts.past is None:
         return None
     loads = facts.past.topic_load.filter(pc.is_valid(facts.past.topic_load["bytes_in_per_second"]))

@@ -2,7 +2,8 @@
 
     topic orders: 4 of 12 partitions have all their replicas in rack a        # partitions-in-one-rack
 
-Limits: a broker without a rack may stand anywhere, so that its partitions are never said to be in one rack.
+Limits: a broker without a rack may stand anywhere, so that its partitions are never said to be in
+one rack.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import many, some
+from counterpoise.model.words import join_ids, pluralize
 
 _CLUSTER: Final = "cluster"
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#basic_ops_racks"
@@ -30,7 +31,7 @@ def _missing(facts: AuditFacts) -> Iterator[Sighting]:
     if without and len(without) == len(racks):
         yield Sighting(
             _CLUSTER,
-            f"none of {many(len(racks), 'broker')} names a rack",
+            f"none of {pluralize(len(racks), 'broker')} names a rack",
             fix=("# server.properties of each broker, then restart it:", "broker.rack=RACK"),
         )
         return
@@ -38,8 +39,13 @@ def _missing(facts: AuditFacts) -> Iterator[Sighting]:
         yield Sighting(
             f"broker {broker_id}",
             f"broker {broker_id} names no rack, {len(racks) - len(without)} others do",
-            evidence(("broker", "rack"), [(one, rack or "none") for one, rack in sorted(racks.items())]),
-            fix=(f"# server.properties of broker {broker_id}, then restart it:", "broker.rack=RACK"),
+            evidence(
+                ("broker", "rack"), [(one, rack or "none") for one, rack in sorted(racks.items())]
+            ),
+            fix=(
+                f"# server.properties of broker {broker_id}, then restart it:",
+                "broker.rack=RACK",
+            ),
         )
 
 
@@ -53,18 +59,23 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
         racks = sorted({rack_at(int(columns.replicas[at, 0])) for at in rows.tolist()})
         yield Sighting(
             f"topic {topic}",
-            f"{len(rows):,} of {many(int(counts[columns.topic_of[rows[0]]]), 'partition')} of topic {topic} have all "
-            f"their replicas in one rack ({some(racks)})",
+            f"{len(rows):,} of {pluralize(int(counts[columns.topic_of[rows[0]]]), 'partition')} of topic {topic} have all "
+            f"their replicas in one rack ({join_ids(racks)})",
             evidence(
                 (*PARTITION_ROW, "rack"),
-                [(*columns.row(at), rack_at(int(columns.replicas[at, 0]))) for at in rows[:MOST_ROWS].tolist()],
+                [
+                    (*columns.row(at), rack_at(int(columns.replicas[at, 0])))
+                    for at in rows[:MOST_ROWS].tolist()
+                ],
                 len(rows),
             ),
             plan=WantedPlan(Goal.REBALANCE),
         )
 
 
-def _in_one_rack(columns: PartitionColumns, facts: AuditFacts) -> tuple[Flags, Callable[[int], str]]:
+def _in_one_rack(
+    columns: PartitionColumns, facts: AuditFacts
+) -> tuple[Flags, Callable[[int], str]]:
     """Partitions of two replicas and more, all in the rack of the first; and the rack of a broker."""
     racks = {broker_id: rack for broker_id, rack in facts.snapshot.racks.items() if rack}
     names = sorted(set(racks.values()))
@@ -87,7 +98,7 @@ def _uneven(facts: AuditFacts) -> Iterator[Sighting]:
     if most - fewest > facts.threshold("racks-uneven", "most_apart"):
         yield Sighting(
             _CLUSTER,
-            f"racks have between {fewest} and {many(most, 'broker')}",
+            f"racks have between {fewest} and {pluralize(most, 'broker')}",
             evidence(("rack", "brokers"), sorted(counts.items())),
             severity=Severity.WARNING if most >= 2 * fewest else Severity.INFO,
         )
@@ -97,7 +108,9 @@ def _single(facts: AuditFacts) -> Iterator[Sighting]:
     racks = {rack for rack in facts.snapshot.racks.values() if rack}
     brokers = facts.snapshot.registered_broker_ids
     if len(racks) == 1 and len(brokers) > 1 and all(facts.snapshot.racks.values()):
-        yield Sighting(_CLUSTER, f"all of {many(len(brokers), 'broker')} are in rack {racks.pop()}")
+        yield Sighting(
+            _CLUSTER, f"all of {pluralize(len(brokers), 'broker')} are in rack {racks.pop()}"
+        )
 
 
 RULES: Final = (

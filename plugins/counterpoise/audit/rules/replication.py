@@ -2,11 +2,12 @@
 
     12 of 12 partitions of topic orders have one replica                 # replication-factor-1
 
-Factors are those that hold once reassignments under way have ended; internal topics count as any other.
-`min.insync.replicas` is what is in force, whatever level sets it: topics that set it themselves are told one by one,
-the others together, since one line mends them all.
+Factors are those that hold once reassignments under way have ended; internal topics count as any
+other. `min.insync.replicas` is what is in force, whatever level sets it: topics that set it
+themselves are told one by one, the others together, since one line mends them all.
 
-Limits: what producers ask for (acks) is theirs to say: min.insync.replicas only matters with acks=all.
+Limits: what producers ask for (acks) is theirs to say: min.insync.replicas only matters with
+acks=all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,14 +19,14 @@ from counterpoise.audit.columns import NOT_KNOWN
 from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.silence import not_told
+from counterpoise.audit.unavailable_data import not_told
 from counterpoise.model.columns import Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.inspection import Asked
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import few, many, some
+from counterpoise.model.words import join_ids, join_names, pluralize
 
 _CLUSTER: Final = "cluster"
 _ASKED: Final = frozenset({Need.INSPECTION})
@@ -60,10 +61,10 @@ def _too_few(facts: AuditFacts, topic: str, rows: Ints, said: str) -> Sighting:
     counts = columns.counts()
     shown = [(*columns.row(at)[:3],) for at in rows[:MOST_ROWS].tolist()]
     brokers = len(facts.snapshot.live_broker_ids)
-    short = f"; the cluster has only {many(brokers, 'live broker')}" if brokers < 3 else ""
+    short = f"; the cluster has only {pluralize(brokers, 'live broker')}" if brokers < 3 else ""
     return Sighting(
         f"topic {topic}",
-        f"{len(rows):,} of {many(int(counts[columns.topic_of[rows[0]]]), 'partition')} of topic {topic} have "
+        f"{len(rows):,} of {pluralize(int(counts[columns.topic_of[rows[0]]]), 'partition')} of topic {topic} have "
         f"{said}{short}",
         evidence(("partition", "leader", "replicas"), shown, len(rows)),
         plan=_raised(facts, topic, 3),
@@ -86,28 +87,41 @@ def _mixed(facts: AuditFacts) -> Iterator[Sighting]:
     is_mixed = (lowest != highest)[columns.topic_of]
     for topic, rows in columns.by_topic(is_mixed):
         factors, counts = np.unique(columns.factors[rows], return_counts=True)
-        told = ", ".join(f"{count:,} with {factor}" for factor, count in zip(factors, counts, strict=True))
+        told = ", ".join(
+            f"{count:,} with {factor}" for factor, count in zip(factors, counts, strict=True)
+        )
         yield Sighting(
             f"topic {topic}",
             f"the partitions of topic {topic} have different numbers of replicas: {told}",
-            evidence(("replicas", "partitions"), list(zip(factors.tolist(), counts.tolist(), strict=True))),
-            plan=WantedPlan(Goal.REPLICATION_FACTOR, topics=(topic,), replication_factor=int(factors.max())),
+            evidence(
+                ("replicas", "partitions"),
+                list(zip(factors.tolist(), counts.tolist(), strict=True)),
+            ),
+            plan=WantedPlan(
+                Goal.REPLICATION_FACTOR, topics=(topic,), replication_factor=int(factors.max())
+            ),
         )
 
 
 def _min_isr_blocks(facts: AuditFacts) -> Iterator[Sighting]:
-    """With one replica that is a finding of its own, and newer brokers do not ask for more than there are."""
+    """With one replica that is a finding of its own, and newer brokers do not ask for more than
+    there are.
+    """
     yield from _min_isr_not_told(facts)
     columns = facts.partitions
     blocks = (columns.min_insync[columns.topic_of] >= columns.factors) & (columns.factors > 1)
     for topic, rows in columns.by_topic(blocks):
         at = columns.topic_of[rows[0]]
         needed, factor = int(columns.min_insync[at]), int(columns.factors[rows].min())
-        older = "; brokers that do not cap it at the factor refuse every write" if needed > factor else ""
+        older = (
+            "; brokers that do not cap it at the factor refuse every write"
+            if needed > factor
+            else ""
+        )
         yield Sighting(
             f"topic {topic}",
-            f"{_MIN_ISR} of topic {topic} is {needed}, and {many(len(rows), 'partition')} have "
-            f"{many(factor, 'replica')}: one replica down stops writes with acks=all{older}",
+            f"{_MIN_ISR} of topic {topic} is {needed}, and {pluralize(len(rows), 'partition')} have "
+            f"{pluralize(factor, 'replica')}: one replica down stops writes with acks=all{older}",
             _levels(facts, [topic]),
             fix=(add_config("topics", topic, {_MIN_ISR: factor - 1}),),
             plan=_raised(facts, topic, needed + 1),
@@ -119,7 +133,10 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
     columns = facts.partitions
     lowest = np.zeros(len(columns.topics), dtype=np.int64)
     np.maximum.at(lowest, columns.topic_of, columns.factors)
-    topics = [columns.topics[at] for at in np.flatnonzero((columns.min_insync == 1) & (lowest >= 3)).tolist()]
+    topics = [
+        columns.topics[at]
+        for at in np.flatnonzero((columns.min_insync == 1) & (lowest >= 3)).tolist()
+    ]
     own = [topic for topic in topics if _is_own(facts, topic, _MIN_ISR)]
     for topic in own:
         yield Sighting(
@@ -132,7 +149,7 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
     if others:
         yield Sighting(
             _CLUSTER,
-            f"{many(len(others), 'topic')} with 3 replicas or more have the cluster's {_MIN_ISR}=1",
+            f"{pluralize(len(others), 'topic')} with 3 replicas or more have the cluster's {_MIN_ISR}=1",
             _levels(facts, others),
             fix=(add_config("brokers", None, {_MIN_ISR: 2}),),
         )
@@ -140,8 +157,12 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
 
 def _min_isr_not_told(facts: AuditFacts) -> Iterator[Sighting]:
     columns = facts.partitions
-    if untold := [columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN).tolist()]:
-        yield unknown(_CLUSTER, f"{_MIN_ISR} of {many(len(untold), 'topic')}: {few(untold)}")
+    if untold := [
+        columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN).tolist()
+    ]:
+        yield unknown(
+            _CLUSTER, f"{_MIN_ISR} of {pluralize(len(untold), 'topic')}: {join_names(untold)}"
+        )
 
 
 def _levels(facts: AuditFacts, topics: list[str]) -> Evidence:
@@ -188,9 +209,12 @@ def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[Sight
         if found:
             yield Sighting(
                 key,
-                f"{key} is 1 on {many(len(found), 'broker')}: {what} will have one replica",
+                f"{key} is 1 on {pluralize(len(found), 'broker')}: {what} will have one replica",
                 _told_by(found),
-                fix=("# server.properties of all brokers and controllers, then restart them one by one:", f"{key}=3"),
+                fix=(
+                    "# server.properties of all brokers and controllers, then restart them one by one:",
+                    f"{key}=3",
+                ),
             )
 
 
@@ -199,20 +223,28 @@ def _auto_create(facts: AuditFacts) -> Iterator[Sighting]:
     if found := _brokers_with(facts, _AUTO_CREATE, "true"):
         yield Sighting(
             _CLUSTER,
-            f"{_AUTO_CREATE} is on, on {many(len(found), 'broker')}",
+            f"{_AUTO_CREATE} is on, on {pluralize(len(found), 'broker')}",
             _told_by(found),
-            fix=("# server.properties of all brokers, then restart them one by one:", f"{_AUTO_CREATE}=false"),
+            fix=(
+                "# server.properties of all brokers, then restart them one by one:",
+                f"{_AUTO_CREATE}=false",
+            ),
         )
 
 
 def _brokers_with(facts: AuditFacts, key: str, value: str) -> dict[int, ConfigValue]:
     asked = facts.inspection.broker_configs
-    told = {broker_id: configs[key] for broker_id, configs in sorted(asked.items()) if key in configs}
+    told = {
+        broker_id: configs[key] for broker_id, configs in sorted(asked.items()) if key in configs
+    }
     return {broker_id: one for broker_id, one in told.items() if one.value == value}
 
 
 def _told_by(found: Mapping[int, ConfigValue]) -> Evidence:
-    rows = [(broker_id, one.value, _SET_BY.get(one.source, str(one.source))) for broker_id, one in found.items()]
+    rows = [
+        (broker_id, one.value, _SET_BY.get(one.source, str(one.source)))
+        for broker_id, one in found.items()
+    ]
     return evidence(("broker", "value", "set by"), rows)
 
 
@@ -222,7 +254,11 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
         yield unknown(_CLUSTER, f"the configs of topics: {why}")
     yield from not_told(facts, Asked.BROKER_CONFIGS)
     asked = facts.inspection.topic_configs
-    on = sorted(topic for topic, configs in asked.items() if _UNCLEAN in configs and configs[_UNCLEAN].value == "true")
+    on = sorted(
+        topic
+        for topic, configs in asked.items()
+        if _UNCLEAN in configs and configs[_UNCLEAN].value == "true"
+    )
     own = [topic for topic in on if _is_own(facts, topic, _UNCLEAN)]
     for topic in own:
         yield Sighting(
@@ -235,7 +271,7 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
     if others or brokers:
         yield Sighting(
             _CLUSTER,
-            f"{_UNCLEAN} is on for {many(len(others), 'topic')} by the configs of {many(len(brokers), 'broker')}",
+            f"{_UNCLEAN} is on for {pluralize(len(others), 'topic')} by the configs of {pluralize(len(brokers), 'broker')}",
             _told_by(brokers),
             fix=(add_config("brokers", None, {_UNCLEAN: "false"}),),
         )
@@ -244,15 +280,18 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
 def _eligible(facts: AuditFacts) -> Iterator[Sighting]:
     found = facts.inspection.eligible_leaders
     if found is None:
-        yield unknown(_CLUSTER, facts.inspection.unanswered.get(Asked.ELIGIBLE_LEADERS, "they were not asked for"))
+        yield unknown(
+            _CLUSTER,
+            facts.inspection.unanswered.get(Asked.ELIGIBLE_LEADERS, "they were not asked for"),
+        )
         return
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for partition, brokers in sorted(found.items()):
-        by_topic.setdefault(partition.topic, []).append((partition.partition, some(brokers)))
+        by_topic.setdefault(partition.topic, []).append((partition.partition, join_ids(brokers)))
     for topic, rows in by_topic.items():
         yield Sighting(
             f"topic {topic}",
-            f"{many(len(rows), 'partition')} of topic {topic} have replicas that left the ISR below {_MIN_ISR} and "
+            f"{pluralize(len(rows), 'partition')} of topic {topic} have replicas that left the ISR below {_MIN_ISR} and "
             "have every acknowledged record (ELR)",
             evidence(("partition", "eligible leader replicas"), rows),
             fix=(kafka("kafka-topics", "--describe", "--topic", topic),),

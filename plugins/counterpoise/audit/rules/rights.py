@@ -1,4 +1,5 @@
-"""Rights: which goals the operator's principal can carry out here, by probing. Nothing is changed by it.
+"""Rights: which goals the operator's principal can carry out here, by probing. Nothing is changed
+by it.
 
     elect leaders: CLUSTER_AUTHORIZATION_FAILED        # no leaders, no demote-brokers, no rebalance
 
@@ -16,11 +17,23 @@ from counterpoise.model.request import PLANNED_GOALS, Goal
 from counterpoise.model.severity import Severity
 
 _CLUSTER: Final = "cluster"
-_COPYING: Final = (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE, Goal.REPLICATION_FACTOR, Goal.REPAIR)
-_ELECTING: Final = (Goal.LEADERS, Goal.DEMOTE_BROKERS, Goal.REBALANCE, Goal.ADD_BROKERS, Goal.REMOVE_BROKERS)
+_COPYING: Final = (
+    Goal.ADD_BROKERS,
+    Goal.REMOVE_BROKERS,
+    Goal.REBALANCE,
+    Goal.REPLICATION_FACTOR,
+    Goal.REPAIR,
+)
+_ELECTING: Final = (
+    Goal.LEADERS,
+    Goal.DEMOTE_BROKERS,
+    Goal.REBALANCE,
+    Goal.ADD_BROKERS,
+    Goal.REMOVE_BROKERS,
+)
 
-# By the names of the operations that the probe has (a test holds them together): what cannot be done without them, and
-# the operation of Kafka's ACLs that allows them.
+# By the names of the operations that the probe has (a test holds them together): what cannot be
+# done without them, and the operation of Kafka's ACLs that allows them.
 GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {
     "set a broker's throttle rate": _COPYING,
     "set a topic's throttle lists": _COPYING,
@@ -38,13 +51,18 @@ _ALLOWED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 def _refused(facts: AuditFacts) -> Iterator[Sighting]:
     refused = facts.inspection.refused
     if refused is None:
-        yield unknown(_CLUSTER, facts.inspection.unanswered.get(Asked.PERMISSIONS, "permissions were not asked"))
+        yield unknown(
+            _CLUSTER,
+            facts.inspection.unanswered.get(Asked.PERMISSIONS, "permissions were not asked"),
+        )
         return
     if not refused:
         return
     lost = {goal for operation in refused for goal in GOALS_WITHOUT.get(operation, PLANNED_GOALS)}
     left = [str(goal) for goal in PLANNED_GOALS if goal not in lost]
-    needed = dict.fromkeys(_ALLOWED_BY[operation] for operation in refused if operation in _ALLOWED_BY)
+    needed = dict.fromkeys(
+        _ALLOWED_BY[operation] for operation in refused if operation in _ALLOWED_BY
+    )
     yield Sighting(
         _CLUSTER,
         f"the operator's principal may not {' and not '.join(sorted(refused))}; goals that remain: "
@@ -52,11 +70,18 @@ def _refused(facts: AuditFacts) -> Iterator[Sighting]:
         evidence(
             ("operation", "the cluster's answer", "goals that need it"),
             [
-                (operation, reason, ", ".join(map(str, GOALS_WITHOUT.get(operation, PLANNED_GOALS))))
+                (
+                    operation,
+                    reason,
+                    ", ".join(map(str, GOALS_WITHOUT.get(operation, PLANNED_GOALS))),
+                )
                 for operation, reason in sorted(refused.items())
             ],
         ),
-        fix=tuple(kafka("kafka-acls", "--add", "--allow-principal", "User:PRINCIPAL", *words) for words in needed),
+        fix=tuple(
+            kafka("kafka-acls", "--add", "--allow-principal", "User:PRINCIPAL", *words)
+            for words in needed
+        ),
     )
 
 

@@ -59,7 +59,11 @@ def _set_aside(facts: AuditFacts) -> Iterator[Sighting]:
         return
     count, newest = len(facts.set_aside), facts.set_aside[-1]
     since = format_moment(facts.set_aside[0].observed_at)
-    those = "the newest photograph was" if count == 1 else f"the newest {count:,} photographs in a row were"
+    those = (
+        "the newest photograph was"
+        if count == 1
+        else f"the newest {count:,} photographs in a row were"
+    )
     more = f" and {len(newest.reasons) - 1:,} more" if len(newest.reasons) > 1 else ""
     rows = [
         (one.snapshot_id, format_moment(one.observed_at), reason)
@@ -70,7 +74,10 @@ def _set_aside(facts: AuditFacts) -> Iterator[Sighting]:
         _SUBJECT,
         f"{those} set aside, since {since}: {newest.reasons[0] if newest.reasons else 'no reason was kept'}{more}",
         evidence(("snapshot", "taken", "what is wrong"), rows),
-        fix=(counterpoise("snapshot", "--cluster", facts.snapshot.cluster), *(_LESS if newest.is_loss else ())),
+        fix=(
+            counterpoise("snapshot", "--cluster", facts.snapshot.cluster),
+            *(_LESS if newest.is_loss else ()),
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Waivers: one that is not in force any more would still be believed to be.
 
-Limits: whether a waiver's finding is still there is not said here; the report shows what each waives.
+Limits: whether a waiver's finding is still there is not said here; the report shows what each
+waives.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from counterpoise.units import format_moment
 def _without_force(facts: AuditFacts) -> Iterator[Sighting]:
     for waiver in facts.policy.audit.waivers:
         subject = f"waiver of {waiver.rule} for {', '.join(waiver.subjects)}"
-        fix = (f"# policy.audit.waivers: remove the waiver of {waiver.rule}, or give it a reason and a later end",)
+        fix = (
+            f"# policy.audit.waivers: remove the waiver of {waiver.rule}, or give it a reason and a later end",
+        )
         if not waiver.reason.strip():
             yield Sighting(subject, "it has no reason, so it waives nothing", fix=fix)
         elif waiver.until is not None and waiver.until <= facts.now:

@@ -1,1 +1,3 @@
-"""Leading: who leads each partition, over the replica sets that were found; `leaders.py` is the way in."""
+"""Leading: who leads each partition, over the replica sets that were found; `leaders.py` is the way
+in.
+"""

@@ -1,18 +1,21 @@
-"""The exact choice: leaders per broker as even as the replica sets allow, with the fewest changes of leader.
+"""The exact choice: leaders per broker as even as the replica sets allow, with the fewest changes
+of leader.
 
     leads = even_leaders(candidates)        # a broker per partition
 
-A minimum-cost flow carries every leadership to a broker and on to the sink. At the broker each further unit costs more,
-so the counts that come out are as even as any choice allows: no other choice has a smaller maximum or a larger
-minimum. Costs are lexicographic: evenness, then changes of leader, then changes of order. Weights of about twice the
-number of brokers per step are enough, since an improving cycle of the flow passes each broker at most once.
+A minimum-cost flow carries every leadership to a broker and on to the sink. At the broker each
+further unit costs more, so the counts that come out are as even as any choice allows: no other
+choice has a smaller maximum or a larger minimum. Costs are lexicographic: evenness, then changes of
+leader, then changes of order. Weights of about twice the number of brokers per step are enough,
+since an improving cycle of the flow passes each broker at most once.
 
-What leads already starts at its broker, and partitions that could go from there to the same other broker share a lane:
-few do, so a million partitions need no nodes of their own. Only those whose present leader may not stay are nodes, one
-for all that have the same candidates and first replica. A partition can take only one of its lanes, which the flow does
-not know. So its cost is a lower bound, reached when partitions can be sent as it says. If not, it is solved again with
-each partition on one lane only, which can always be followed; and if that costs more than the bound, with a node for
-each partition. The choice is exact in any case.
+What leads already starts at its broker, and partitions that could go from there to the same other
+broker share a lane: few do, so a million partitions need no nodes of their own. Only those whose
+present leader may not stay are nodes, one for all that have the same candidates and first replica.
+A partition can take only one of its lanes, which the flow does not know. So its cost is a lower
+bound, reached when partitions can be sent as it says. If not, it is solved again with each
+partition on one lane only, which can always be followed; and if that costs more than the bound,
+with a node for each partition. The choice is exact in any case.
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.water import fill
+from counterpoise.planning.water_filling import fill
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +32,8 @@ class _Groups:
     """Partitions that are alike to the flow: one node and one row each."""
 
     partitions: Ints
-    rows: Ints  # candidates; in the first column the first replica, if it is one: it costs no change of order
+    # candidates; in the first column the first replica, if it is one: it costs no change of order
+    rows: Ints
     leaders: Ints  # the present one, if it is a candidate
     sizes: Ints
     member_of: Ints  # the group of each of `partitions`
@@ -37,7 +41,9 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lanes:
-    """Partitions that may stay where they lead, by where they could go instead and what that costs in order."""
+    """Partitions that may stay where they lead, by where they could go instead and what that costs
+    in order.
+    """
 
     partitions: Ints  # lane by lane
     starts: Ints  # of each lane in `partitions`, and the end
@@ -66,10 +72,18 @@ class _Answer:
 
 
 def even_leaders(candidates: Candidates) -> Ints:
-    """The leader of each partition; the present one (or NOBODY) where it cannot be chosen. One at least can be."""
-    may_stay = ((candidates.rows == candidates.present[:, None]) & (candidates.rows >= 0)).any(axis=1)
+    """The leader of each partition; the present one (or NOBODY) where it cannot be chosen.
+
+    One at least can be.
+    """
+    may_stay = ((candidates.rows == candidates.present[:, None]) & (candidates.rows >= 0)).any(
+        axis=1
+    )
     staying, all_free = np.flatnonzero(may_stay), candidates.free
-    lanes, groups = _lanes(candidates, staying), _grouped(candidates, np.flatnonzero(candidates.is_free & ~may_stay))
+    lanes, groups = (
+        _lanes(candidates, staying),
+        _grouped(candidates, np.flatnonzero(candidates.is_free & ~may_stay)),
+    )
     steps, answer = _cheapest(candidates, lanes, groups)
     if not answer.is_sound:
         bound, lanes = answer.cost, _lanes(candidates, staying, answer.sent)
@@ -83,7 +97,9 @@ def even_leaders(candidates: Candidates) -> Ints:
 def _cheapest(candidates: Candidates, lanes: _Lanes, groups: _Groups) -> tuple[_Steps, _Answer]:
     """The steps that the brokers need, and the answer for them."""
     brokers, fixed = candidates.leading, candidates.present[~candidates.is_free]
-    lower = np.bincount(fixed[fixed >= 0], minlength=candidates.broker_count)[brokers].astype(np.int64)
+    lower = np.bincount(fixed[fixed >= 0], minlength=candidates.broker_count)[brokers].astype(
+        np.int64
+    )
     able = candidates.rows[candidates.rows >= 0]
     upper = lower + np.bincount(able, minlength=candidates.broker_count)[brokers]
     shares = fill(len(candidates.free) + int(lower.sum()), lower, upper, lower)
@@ -98,12 +114,14 @@ def _cheapest(candidates: Candidates, lanes: _Lanes, groups: _Groups) -> tuple[_
 def _three_steps(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _Steps:
     """Up to a common level, one more, any more.
 
-    They find the answer when all that keeps brokers from that level is how many partitions they can lead, or have to.
-    Nothing could be more even than such shares.
+    They find the answer when all that keeps brokers from that level is how many partitions they can
+    lead, or have to. Nothing could be more even than such shares.
     """
     level = int(shares[shares < upper].min(initial=int(shares.max())))
     capacities = np.concatenate([np.maximum(0, level - lower), lower <= level, upper - lower])
-    return _Steps(np.tile(brokers, 3), capacities.astype(np.int64), np.repeat(np.arange(3), len(brokers)))
+    return _Steps(
+        np.tile(brokers, 3), capacities.astype(np.int64), np.repeat(np.arange(3), len(brokers))
+    )
 
 
 def _unit_steps(brokers: Ints, lower: Ints, upper: Ints) -> _Steps:
@@ -115,7 +133,9 @@ def _unit_steps(brokers: Ints, lower: Ints, upper: Ints) -> _Steps:
 
 
 def _lanes(candidates: Candidates, partitions: Ints, sent: dict[int, int] | None = None) -> _Lanes:
-    """All lanes of the partitions; or one of each: the one it was sent along, or else any, all about as often."""
+    """All lanes of the partitions; or one of each: the one it was sent along, or else any, all
+    about as often.
+    """
     rows, leaders = candidates.rows[partitions], candidates.present[partitions]
     at, column = np.nonzero((rows >= 0) & (rows != leaders[:, None]))
     heads, tails, on = rows[at, column], leaders[at], partitions[at]
@@ -137,7 +157,11 @@ def _lanes(candidates: Candidates, partitions: Ints, sent: dict[int, int] | None
 
 def _grouped(candidates: Candidates, partitions: Ints) -> _Groups:
     """Groups by candidates (the first replica in front, the others sorted) and by leader."""
-    rows, leaders, firsts = candidates.rows[partitions], candidates.present[partitions], candidates.first[partitions]
+    rows, leaders, firsts = (
+        candidates.rows[partitions],
+        candidates.present[partitions],
+        candidates.first[partitions],
+    )
     leaders = np.where((rows == leaders[:, None]).any(axis=1), leaders, NOBODY)
     is_first = rows == firsts[:, None]
     keys = np.sort(np.where(is_first, NOBODY - 1, rows), axis=1)
@@ -152,7 +176,9 @@ def _grouped(candidates: Candidates, partitions: Ints) -> _Groups:
     member_of[order] = np.cumsum(is_new) - 1
     unique = ordered[is_new]
     rows = np.column_stack([unique[:, 0], unique[:, 2:]])
-    return _Groups(partitions, rows, unique[:, 1], np.bincount(member_of, minlength=len(unique)), member_of)
+    return _Groups(
+        partitions, rows, unique[:, 1], np.bincount(member_of, minlength=len(unique)), member_of
+    )
 
 
 def _flow(candidates: Candidates, lanes: _Lanes, groups: _Groups, steps: _Steps) -> _Answer:
@@ -187,7 +213,9 @@ def _flow(candidates: Candidates, lanes: _Lanes, groups: _Groups, steps: _Steps)
 
 
 def _shared_out(groups: _Groups, flows: Ints) -> Ints:
-    """A leader for each partition: in partition order, the present leader's units of its group come first."""
+    """A leader for each partition: in partition order, the present leader's units of its group come
+    first.
+    """
     order = np.argsort(groups.member_of, kind="stable")
     stays = groups.rows == groups.leaders[:, None]
     columns = np.argsort(~stays, axis=1, kind="stable")
@@ -199,7 +227,9 @@ def _shared_out(groups: _Groups, flows: Ints) -> Ints:
 
 
 def _sent(lanes: _Lanes, flows: Ints) -> tuple[dict[int, int], bool]:
-    """Where partitions go that are sent along lanes, as many as flow there, each on one; and could all be sent?"""
+    """Where partitions go that are sent along lanes, as many as flow there, each on one; and could
+    all be sent?
+    """
     lane_of: dict[int, int] = {}
     used = np.flatnonzero(flows)
     spare = np.diff(lanes.starts)[used] - flows[used]
@@ -211,13 +241,19 @@ def _sent(lanes: _Lanes, flows: Ints) -> tuple[dict[int, int], bool]:
 
 
 def _send_one(lane: int, lanes: _Lanes, lane_of: dict[int, int]) -> bool:
-    """One partition more on a lane, by the shortest chain of others that change lanes for it (Kuhn 1955)."""
-    found: dict[int, tuple[int, int]] = {}  # by partition: the lane that it should take, for which one that leaves it
+    """One partition more on a lane, by the shortest chain of others that change lanes for it (Kuhn
+    1955).
+    """
+    found: dict[
+        int, tuple[int, int]
+    ] = {}  # by partition: the lane that it should take, for which one that leaves it
     front = [(lane, NOBODY)]
     while front:
         following = []
         for wanting, leaving in front:
-            for partition in lanes.partitions[lanes.starts[wanting] : lanes.starts[wanting + 1]].tolist():
+            for partition in lanes.partitions[
+                lanes.starts[wanting] : lanes.starts[wanting + 1]
+            ].tolist():
                 if partition in found:
                     continue
                 found[partition] = wanting, leaving

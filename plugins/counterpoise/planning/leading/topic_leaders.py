@@ -1,16 +1,18 @@
-"""Leaders per topic: as even as the replica sets allow while every broker keeps the number it leads.
+"""Leaders per topic: as even as the replica sets allow while every broker keeps the number it
+leads.
 
     leads = even_topics(candidates, even_leaders(candidates))       # 8 partitions on 5 brokers lead 1, 1, 2, 2, 2
 
-A topic leans when one broker leads at least two partitions of it more than another one. Then leadership is passed on
-inside the topic, from broker to broker, so that a broker that leads many leads one less and one that leads few one
-more; and goes back to the first by partitions of other topics, none of which gets less even by that. Each such circle
-lowers the sum of the squares of the counts per topic and broker, and in the end there is none left. So a topic that
-still leans does because its replica sets allow no better, or because no way back is free; circles on which one topic
+A topic leans when one broker leads at least two partitions of it more than another one. Then
+leadership is passed on inside the topic, from broker to broker, so that a broker that leads many
+leads one less and one that leads few one more; and goes back to the first by partitions of other
+topics, none of which gets less even by that. Each such circle lowers the sum of the squares of the
+counts per topic and broker, and in the end there is none left. So a topic that still leans does
+because its replica sets allow no better, or because no way back is free; circles on which one topic
 gains what another one loses are not looked for.
 
-Circles that take few further changes of leader come first. Topics that do not lean change on ways back only. Time:
-about 0.2 ms per circle.
+Circles that take few further changes of leader come first. Topics that do not lean change on ways
+back only. Time: about 0.2 ms per circle.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.leading.candidates import Candidates
 
-_SmallInts: TypeAlias = NDArray[np.int32]  # for what has a cell per topic and broker, or per pair of brokers
+_SmallInts: TypeAlias = NDArray[
+    np.int32
+]  # for what has a cell per topic and broker, or per pair of brokers
 _Step: TypeAlias = tuple[int, int]  # a partition, and the broker that leadership is passed on to
 
 _PER_CHANGE = 64  # steps: of paths with as many changes of leader the shortest is the best
@@ -52,7 +56,9 @@ class _Board:
     counts: _SmallInts  # by topic and broker
     by_topic: Ints  # the free partitions
     starts: Ints  # where those of each topic begin in `by_topic`, and the end
-    cheap: _SmallInts  # by broker and broker: steps of partitions that do not keep their leader anyway
+    cheap: (
+        _SmallInts  # by broker and broker: steps of partitions that do not keep their leader anyway
+    )
 
     @classmethod
     def of(cls, candidates: Candidates, leads: Ints) -> "_Board":
@@ -94,7 +100,10 @@ class _Board:
         return np.asarray(self.counts[topics, arcs.tails] > self.counts[topics, arcs.heads])
 
     def free_step(self, tail: int, head: int, topic: int, *, cheap: bool = False) -> _Step | None:
-        """The free step that costs least; of other topics than the given one. `cheap`: without a change of leader."""
+        """The free step that costs least; of other topics than the given one.
+
+        `cheap`: without a change of leader.
+        """
         candidates = self.candidates
         held = candidates.shared_by(tail, head)
         held = held[self.leads[held] == tail]
@@ -120,10 +129,14 @@ class _Board:
 
 
 def even_topics(candidates: Candidates, leads: Ints) -> Ints:
-    """Leaders as even per topic as can be; no broker leads more or fewer partitions than by `leads`."""
+    """Leaders as even per topic as can be; no broker leads more or fewer partitions than by
+    `leads`.
+    """
     board = _Board.of(candidates, leads)
     while True:
-        if not sum(_go_round(board, topic) for topic in board.leaning()) and not _go_everywhere(board):
+        if not sum(_go_round(board, topic) for topic in board.leaning()) and not _go_everywhere(
+            board
+        ):
             return board.leads
 
 
@@ -150,7 +163,9 @@ def _levels(board: _Board, arcs: _Arcs, counts: _SmallInts) -> list[tuple[int, I
     return [(level, np.flatnonzero(leads_any & (counts >= level))) for level in levels]
 
 
-def _take_circles(board: _Board, topic: int, arcs: _Arcs, paths: "_Paths", heavy: Ints, light: Ints) -> bool:
+def _take_circles(
+    board: _Board, topic: int, arcs: _Arcs, paths: "_Paths", heavy: Ints, light: Ints
+) -> bool:
     """Circles from heavy brokers to light ones that have none in common, with short ways back."""
     used: set[int] = set()
     starts = set(heavy.tolist())
@@ -254,7 +269,9 @@ class _Ways:
         """Takes the step that costs least, of another topic than the given one."""
         step = self.board.free_step(tail, head, topic)
         if step is None:
-            raise AssertionError(f"no free step leads from broker {tail} to {head}, though one was counted")
+            raise AssertionError(
+                f"no free step leads from broker {tail} to {head}, though one was counted"
+            )
         other = int(self.board.candidates.topics[step[0]])
         self.count(self.board.arcs_of(other), -1)
         self.board.take(step)
@@ -287,7 +304,8 @@ class _Paths:
 
     @classmethod
     def cheapest(cls, arcs: _Arcs, sources: Ints, broker_count: int) -> "_Paths":
-        """By relaxing all arcs at once, round after round (Bellman and Ford), since going back to a leader saves.
+        """By relaxing all arcs at once, round after round (Bellman and Ford), since going back to a
+        leader saves.
 
         Where that goes round in circles prices never settle, and `to` may find no path.
         """
@@ -301,7 +319,9 @@ class _Paths:
                 break
             heads = arcs.heads[better]
             np.minimum.at(prices, heads, offers[better])
-            best = better[offers[better] == prices[heads]][::-1]  # the first of equals is written last
+            best = better[offers[better] == prices[heads]][
+                ::-1
+            ]  # the first of equals is written last
             last[arcs.heads[best]] = best
         return cls(prices, last)
 

@@ -1,20 +1,23 @@
-"""Leaders weighed by bytes-in: what producers send as even per broker as can be found, then the numbers of leaders.
+"""Leaders weighed by bytes-in: what producers send as even per broker as can be found, then the
+numbers of leaders.
 
     leads = even_bytes_in(candidates, ignorable_permille=2)
 
-Sharing given rates out evenly is number partitioning, which is NP-hard, so this is a search and no exact optimum. It
-starts from the exact choice by count (`leader_flow`) and takes steps, first for the broker that is farthest off: two
-partitions exchange their leaders, which leaves all counts as they are; once that helps no more, one is passed on.
-Counts that have become less even by that are evened again where it costs no evenness of bytes.
+Sharing given rates out evenly is number partitioning, which is NP-hard, so this is a search and no
+exact optimum. It starts from the exact choice by count (`leader_flow`) and takes steps, first for
+the broker that is farthest off: two partitions exchange their leaders, which leaves all counts as
+they are; once that helps no more, one is passed on. Counts that have become less even by that are
+evened again where it costs no evenness of bytes.
 
-What a broker should get is a water level: the mean, unless brokers that cannot get that much, or single partitions
-that are larger, leave less or more to the others. It is off by what its bytes are further away from the level than a
-band of one part in 2,000 of the mean.
+What a broker should get is a water level: the mean, unless brokers that cannot get that much, or
+single partitions that are larger, leave less or more to the others. It is off by what its bytes are
+further away from the level than a band of one part in 2,000 of the mean.
 
-Promised: in the end no exchange of two leaders and no single change of leader would lower the sum of the squares of
-what brokers are off by more than the square of the band, and no single change that does not raise this sum would make
-counts more even. Not promised: that longer chains of changes could do no better, nor that topics are led evenly.
-Leaders that are even enough, or that no step makes more even, stay, so choosing again changes nothing.
+Promised: in the end no exchange of two leaders and no single change of leader would lower the sum
+of the squares of what brokers are off by more than the square of the band, and no single change
+that does not raise this sum would make counts more even. Not promised: that longer chains of
+changes could do no better, nor that topics are led evenly. Leaders that are even enough, or that no
+step makes more even, stay, so choosing again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -55,11 +58,16 @@ class _Aim:
         upper = lower.copy()
         np.add.at(upper, candidates.rows[at, column], rates[at])
         total = int(rates[candidates.free].sum() + lower[leading].sum())
-        return cls(_water_level(total, lower[leading], upper[leading], rates[candidates.free]), total // len(leading))
+        return cls(
+            _water_level(total, lower[leading], upper[leading], rates[candidates.free]),
+            total // len(leading),
+        )
 
 
 def _water_level(total: int, lower: Ints, upper: Ints, rates: Ints) -> int:
-    """The level up to which brokers are filled, when each partition above it has a broker of its own."""
+    """The level up to which brokers are filled, when each partition above it has a broker of its
+    own.
+    """
     ordered = np.sort(rates)
     above = np.append(np.cumsum(ordered[::-1])[::-1], 0)
 
@@ -77,7 +85,9 @@ def _water_level(total: int, lower: Ints, upper: Ints, rates: Ints) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offers:
-    """What one broker could do: give a partition to another broker, take one from it, or both (else NOBODY)."""
+    """What one broker could do: give a partition to another broker, take one from it, or both (else
+    NOBODY).
+    """
 
     others: Ints
     passed: Ints  # bytes per second, to the other broker
@@ -94,7 +104,8 @@ class _Board:
     leads: Ints
     loads: Ints  # bytes per second
     counts: Ints
-    by_broker: Ints  # broker x number of partitions + partition, in order, for each partition that a broker may lead
+    # broker x number of partitions + partition, in order, for each partition that a broker may lead
+    by_broker: Ints
 
     @classmethod
     def of(cls, candidates: Candidates, aim: _Aim, leads: Ints) -> "_Board":
@@ -108,7 +119,9 @@ class _Board:
         return np.asarray(np.maximum(0.0, np.abs(loads - self.aim.level) - self.aim.band))
 
     def gains(self, one: int, others: Ints, passed: Ints) -> _Floats:
-        """What the sum of squares loses when `one` passes bytes on to each of the others (or, below 0, gets them)."""
+        """What the sum of squares loses when `one` passes bytes on to each of the others (or, below
+        0, gets them).
+        """
         now = self.off(self.loads[[one]]) ** 2 + self.off(self.loads[others]) ** 2
         then = self.off(self.loads[one] - passed) ** 2 + self.off(self.loads[others] + passed) ** 2
         return np.asarray(now - then)
@@ -126,7 +139,9 @@ class _Board:
         return cost(load) + cost(other_load) - cost(load - passed) - cost(other_load + passed)
 
     def given(self, broker: int) -> tuple[Ints, Ints]:
-        """The partitions that a broker leads, once for each other broker that may lead them, and these brokers."""
+        """The partitions that a broker leads, once for each other broker that may lead them, and
+        these brokers.
+        """
         held = self._may_lead(broker)
         held = held[self.leads[held] == broker]
         rows = self.candidates.rows[held]
@@ -180,11 +195,16 @@ def _is_even(board: _Board, ignorable_permille: int) -> bool:
     leading = board.candidates.leading
     counts, off = board.counts[leading], np.abs(board.loads - board.aim.level)[leading]
     most_apart = max(1, int(counts.mean()) * ignorable_permille // 1000)
-    return int(np.ptp(counts)) <= most_apart and int(off.max()) <= board.aim.mean * ignorable_permille // 1000
+    return (
+        int(np.ptp(counts)) <= most_apart
+        and int(off.max()) <= board.aim.mean * ignorable_permille // 1000
+    )
 
 
 def _improvements(board: _Board) -> Iterator[list[_Step]]:
-    """Steps, the next one for as long as there is any; the caller takes each before asking for the next."""
+    """Steps, the next one for as long as there is any; the caller takes each before asking for the
+    next.
+    """
     brokers = board.candidates.leading
     is_left = True
     while is_left:
@@ -205,32 +225,35 @@ def _exchange(board: _Board, broker: int) -> list[_Step]:
     if not board.is_off(broker):
         return []
     rates = board.candidates.bytes_in
-    given, takers = board.given(broker)
-    taken, givers = board.taken(broker)
-    order = np.lexsort((taken, rates[taken], givers))
-    taken, givers = taken[order], givers[order]
-    # For each partition given, those of its taker whose rates are nearest to what would leave both with the same bytes.
+    given, destinations = board.given(broker)
+    taken, sources = board.taken(broker)
+    order = np.lexsort((taken, rates[taken], sources))
+    taken, sources = taken[order], sources[order]
+    # For each partition given, those of its taker whose rates are nearest to what would leave both
+    # with the same bytes.
     base = int(rates[taken].max(initial=0)) + 1
-    half = (board.loads[broker] - board.loads[takers]) // 2
+    half = (board.loads[broker] - board.loads[destinations]) // 2
     wanted = np.clip(rates[given] - half, 0, base - 1)
-    above = np.searchsorted(givers * base + rates[taken], takers * base + wanted)
+    above = np.searchsorted(sources * base + rates[taken], destinations * base + wanted)
     one, other = np.tile(np.arange(len(given)), 2), np.concatenate([above - 1, above])
     fits = (other >= 0) & (other < len(taken))
-    fits[fits] = givers[other[fits]] == takers[one[fits]]
-    given, takers, taken = given[one[fits]], takers[one[fits]], taken[other[fits]]
-    return _best(board, broker, _Offers(takers, rates[given] - rates[taken], given, taken))
+    fits[fits] = sources[other[fits]] == destinations[one[fits]]
+    given, destinations, taken = given[one[fits]], destinations[one[fits]], taken[other[fits]]
+    return _best(board, broker, _Offers(destinations, rates[given] - rates[taken], given, taken))
 
 
 def _change(board: _Board, broker: int) -> list[_Step]:
-    """Changes of one leader each, from the broker or to it, that make bytes more even; empty where none does."""
+    """Changes of one leader each, from the broker or to it, that make bytes more even; empty where
+    none does.
+    """
     if not board.is_off(broker):
         return []
     rates = board.candidates.bytes_in
-    given, takers = board.given(broker)
-    taken, givers = board.taken(broker)
+    given, destinations = board.given(broker)
+    taken, sources = board.taken(broker)
     nothing = np.full(len(given) + len(taken), NOBODY)
     offers = _Offers(
-        others=np.concatenate([takers, givers]),
+        others=np.concatenate([destinations, sources]),
         passed=np.concatenate([rates[given], -rates[taken]]),
         given=np.concatenate([given, nothing[: len(taken)]]),
         taken=np.concatenate([nothing[: len(given)], taken]),
@@ -239,7 +262,8 @@ def _change(board: _Board, broker: int) -> list[_Step]:
 
 
 def _best(board: _Board, broker: int, offers: _Offers) -> list[_Step]:
-    """The steps of the best offers: those that gain at least half of the most, first what gains most for its cost.
+    """The steps of the best offers: those that gain at least half of the most, first what gains
+    most for its cost.
 
     At most one for each other broker, and only while what was taken before leaves as much to gain.
     """
@@ -271,17 +295,23 @@ def _costs(board: _Board, broker: int, offers: _Offers, which: Ints) -> Ints:
     cost, others = board.candidates.cost, offers.others[which]
     given, taken = offers.given[which], offers.taken[which]
     giving = np.where(given == NOBODY, 0, cost(given, others) - cost(given, board.leads[given]))
-    return giving + np.where(taken == NOBODY, 0, cost(taken, broker) - cost(taken, board.leads[taken]))
+    return giving + np.where(
+        taken == NOBODY, 0, cost(taken, broker) - cost(taken, board.leads[taken])
+    )
 
 
 def _even_count(board: _Board, broker: int) -> list[_Step]:
-    """One partition less for a broker that leads at least two more than another one, at no loss in bytes."""
-    given, takers = board.given(broker)
-    is_less = board.counts[takers] <= board.counts[broker] - 2
-    given, takers = given[is_less], takers[is_less]
-    gains = board.gains(broker, takers, board.candidates.bytes_in[given])
-    costs = board.candidates.cost(given, takers) - board.candidates.cost(given, np.full(len(given), broker))
-    for best in np.lexsort((given, -gains, costs, board.counts[takers])).tolist():
+    """One partition less for a broker that leads at least two more than another one, at no loss in
+    bytes.
+    """
+    given, destinations = board.given(broker)
+    is_less = board.counts[destinations] <= board.counts[broker] - 2
+    given, destinations = given[is_less], destinations[is_less]
+    gains = board.gains(broker, destinations, board.candidates.bytes_in[given])
+    costs = board.candidates.cost(given, destinations) - board.candidates.cost(
+        given, np.full(len(given), broker)
+    )
+    for best in np.lexsort((given, -gains, costs, board.counts[destinations])).tolist():
         if gains[best] >= 0:
-            return [(int(given[best]), int(takers[best]))]
+            return [(int(given[best]), int(destinations[best]))]
     return []

@@ -1,11 +1,13 @@
-"""Fewer replicas: what goes first is not in sync, then what shares its rack, and the leader goes last.
+"""Fewer replicas: what goes first is not in sync, then what shares its rack, and the leader goes
+last.
 
     drop_surplus(placement, roles, factor=2)
 
-Kept are as many in-sync replicas as there can be: at least the smaller of the factor and those that are in sync now.
-Within that, as many racks as there can be, and within that the present leader. Where all this leaves a choice, the
-broker with most replicas of the topic, measured by its share, gives one up; then the one with most replicas; then with
-most bytes. What that leaves uneven in all `even_counts` settles by keeping another replica of a partition.
+Kept are as many in-sync replicas as there can be: at least the smaller of the factor and those that
+are in sync now. Within that, as many racks as there can be, and within that the present leader.
+Where all this leaves a choice, the broker with most replicas of the topic, measured by its share,
+gives one up; then the one with most replicas; then with most bytes. What that leaves uneven in all
+`even_counts` settles by keeping another replica of a partition.
 """
 
 from dataclasses import dataclass, field
@@ -30,14 +32,17 @@ from counterpoise.planning.roles import Roles
 
 
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
-    """Takes replicas from partitions that may change until `factor` are left, or none that is left may go.
+    """Takes replicas from partitions that may change until `factor` are left, or none that is left
+    may go.
 
     Brokers out of scope lose none, and come to lead nothing by it.
     """
     surplus = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts > factor))
     if not len(surplus):
         return
-    shares = per_broker(factor, rack_sizes(placement.cluster, roles.staying))[placement.cluster.racks]
+    shares = per_broker(factor, rack_sizes(placement.cluster, roles.staying))[
+        placement.cluster.racks
+    ]
     rows = _Rows.of(placement, surplus, factor)
     if not len(rows.too_long()):
         return
@@ -53,7 +58,9 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
 
 
 def _band(placement: Placement, brokers: Flags) -> ByteBand:
-    """Around the mean of these brokers: what the others hold is not to be had by taking replicas away."""
+    """Around the mean of these brokers: what the others hold is not to be had by taking replicas
+    away.
+    """
     fair = np.full(len(brokers), int(placement.bytes_held[brokers].mean()))
     slack = fair * TOLERANCE_PERCENT // 100
     return ByteBand(fair, fair - slack, fair + slack)
@@ -61,7 +68,10 @@ def _band(placement: Placement, brokers: Flags) -> ByteBand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """The rows that get shorter. A replica that is taken away leaves a gap until `restore_order` closes it."""
+    """The rows that get shorter.
+
+    A replica that is taken away leaves a gap until `restore_order` closes it.
+    """
 
     placement: Placement
     partitions: Ints
@@ -70,7 +80,9 @@ class _Rows:
     wanted: Ints  # replicas in the end
     by_broker: Ints  # numbers of rows, in order of the brokers that were in them
     starts: Ints  # where those of a broker begin
-    found: dict[int, tuple[Ints, Ints, Ints]] = field(default_factory=dict)  # exchanges by giver, while they are true
+    found: dict[int, tuple[Ints, Ints, Ints]] = field(
+        default_factory=dict
+    )  # exchanges by giver, while they are true
 
     @classmethod
     def of(cls, placement: Placement, partitions: Ints, factor: int) -> "_Rows":
@@ -82,7 +94,9 @@ class _Rows:
         brokers = rows[rows >= 0]
         order = np.argsort(brokers, kind="stable")
         starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-        wanted = _wanted(rows, is_good, may_go, rows == cluster.leaders_now[partitions, None], factor)
+        wanted = _wanted(
+            rows, is_good, may_go, rows == cluster.leaders_now[partitions, None], factor
+        )
         return cls(placement, partitions, is_good, may_go, wanted, held[order], starts)
 
     def too_long(self) -> Ints:
@@ -96,9 +110,15 @@ class _Rows:
         rows = placement.replicas[self.partitions[which]]
         leaders = placement.cluster.leaders_now[self.partitions[which]]
         racks = placement.racks_by_position[rows]
-        neighbours = ((racks[:, :, None] == racks[:, None, :]) & (racks >= 0)[:, None, :]).sum(axis=2)
+        neighbours = ((racks[:, :, None] == racks[:, None, :]) & (racks >= 0)[:, None, :]).sum(
+            axis=2
+        )
         width = rows.shape[1]
-        value = self.is_good[which] * (4 * width) + (width - neighbours) * 2 + (rows == leaders[:, None])
+        value = (
+            self.is_good[which] * (4 * width)
+            + (width - neighbours) * 2
+            + (rows == leaders[:, None])
+        )
         value = np.where((rows >= 0) & self.may_go[which], value, 8 * width)
         return np.asarray(value == value.min(axis=1)[:, None])
 
@@ -117,55 +137,62 @@ class _Rows:
     def restore_order(self) -> None:
         """Closes the gaps; what is left keeps its order."""
         placement = self.placement
-        before, rows = placement.cluster.replicas[self.partitions], placement.replicas[self.partitions]
+        before, rows = (
+            placement.cluster.replicas[self.partitions],
+            placement.replicas[self.partitions],
+        )
         kept = (before >= 0) & ~missing_from(rows, before)
         order = np.argsort(~kept, axis=1, kind="stable")
         closed = np.take_along_axis(np.where(kept, before, NOBODY), order, axis=1)
         placement.replicas[self.partitions, : closed.shape[1]] = closed
         placement.reset_to(placement.replicas)
 
-    def reachable(self, giver: int) -> Flags:
+    def reachable(self, source: int) -> Flags:
         found = np.zeros(self.placement.cluster.broker_count, dtype=np.bool_)
-        partitions, _, others = self._exchanges(giver)
+        partitions, _, others = self._exchanges(source)
         found[self.placement.cluster.replicas[partitions, others]] = True
         return found
 
-    def choices(self, giver: int, taker: int) -> tuple[Ints, Ints]:
-        partitions, positions, others = self._exchanges(giver)
-        usable = self.placement.cluster.replicas[partitions, others] == taker
+    def choices(self, source: int, destination: int) -> tuple[Ints, Ints]:
+        partitions, positions, others = self._exchanges(source)
+        usable = self.placement.cluster.replicas[partitions, others] == destination
         return partitions[usable], positions[usable]
 
-    def pass_on(self, partitions: Ints, positions: Ints, taker: int) -> None:
+    def pass_on(self, partitions: Ints, positions: Ints, destination: int) -> None:
         self._count(partitions, self.placement.replicas[partitions, positions], -1)
-        self.placement.replicas[partitions, positions] = taker
-        self._count(partitions, np.full(len(partitions), taker), 1)
+        self.placement.replicas[partitions, positions] = destination
+        self._count(partitions, np.full(len(partitions), destination), 1)
         for broker in np.unique(self.placement.cluster.replicas[partitions]).tolist():
             self.found.pop(broker, None)
 
-    def room(self, taker: int) -> int:
+    def room(self, destination: int) -> int:
         return UNBOUNDED  # what it keeps is there already
 
-    def _exchanges(self, giver: int) -> tuple[Ints, Ints, Ints]:
-        """Partitions, the position of the giver's replica, and that of one taken away that would do as well."""
-        if giver not in self.found:
-            self.found[giver] = self._find_exchanges(giver)
-        return self.found[giver]
+    def _exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
+        """Partitions, the position of the giver's replica, and that of one taken away that would do
+        as well.
+        """
+        if source not in self.found:
+            self.found[source] = self._find_exchanges(source)
+        return self.found[source]
 
-    def _find_exchanges(self, giver: int) -> tuple[Ints, Ints, Ints]:
+    def _find_exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
         placement = self.placement
-        rows = self.by_broker[self.starts[giver] : self.starts[giver + 1]]
-        kept = placement.replicas[self.partitions[rows]] == giver
+        rows = self.by_broker[self.starts[source] : self.starts[source + 1]]
+        kept = placement.replicas[self.partitions[rows]] == source
         rows, positions = rows[kept.any(axis=1)], kept[kept.any(axis=1)].argmax(axis=1)
-        usable = placement.cluster.leaders_now[self.partitions[rows]] != giver
+        usable = placement.cluster.leaders_now[self.partitions[rows]] != source
         rows, positions = rows[usable], positions[usable]
         partitions = self.partitions[rows]
         before, kept = placement.cluster.replicas[partitions], placement.replicas[partitions]
-        own = (before == giver).argmax(axis=1)
+        own = (before == source).argmax(axis=1)
         gone = missing_from(kept, before) & self.may_go[rows]
-        gone &= (self.is_good[rows] >= self.is_good[rows, own][:, None]) & self.may_go[rows, own][:, None]
+        gone &= (self.is_good[rows] >= self.is_good[rows, own][:, None]) & self.may_go[rows, own][
+            :, None
+        ]
         kept_racks = placement.racks_by_position[kept]
         racks = placement.racks_by_position[before]
-        own_rack = int(placement.cluster.racks[giver])
+        own_rack = int(placement.cluster.racks[source])
         neighbours = (racks[:, :, None] == kept_racks[:, None, :]).sum(axis=2) - (racks == own_rack)
         gone &= neighbours <= ((kept_racks == own_rack).sum(axis=1) - 1)[:, None]
         at, others = np.nonzero(gone)
@@ -175,8 +202,9 @@ class _Rows:
 def _wanted(rows: Ints, is_good: Flags, may_go: Flags, leads: Flags, factor: int) -> Ints:
     """Replicas in the end: `factor`, or as many as have to stay.
 
-    A good one only goes where no other is left: no step may take more of those in sync than the factor does. And where
-    all others are on brokers out of scope, one of those in scope stays to lead, if one leads now.
+    A good one only goes where no other is left: no step may take more of those in sync than the
+    factor does. And where all others are on brokers out of scope, one of those in scope stays to
+    lead, if one leads now.
     """
     held = rows >= 0
     is_stuck = (held & ~is_good & ~may_go).any(axis=1)
@@ -218,7 +246,9 @@ class _Fullness:
     counts: list[int]
     held: list[int]
     topic_counts: list[int] = field(default_factory=list)
-    lowest: list[int] = field(default_factory=list)  # replicas of the topic that are its share, rounded down
+    lowest: list[int] = field(
+        default_factory=list
+    )  # replicas of the topic that are its share, rounded down
     highest: list[int] = field(default_factory=list)  # and up
 
     def begin(self, topic_counts: Ints, share: NDArray[np.float64]) -> None:

@@ -1,11 +1,13 @@
-"""More replicas: each new one on a rack with fewest replicas of its partition, and there where fewest of its topic are.
+"""More replicas: each new one on a rack with fewest replicas of its partition, and there where
+fewest of its topic are.
 
     add_missing(placement, roles, factor=3)
 
-Partition by partition, topics with most bytes first: of the brokers on a fitting rack it is one that has less than its
-share of the topic; of these the one that holds fewest bytes or, for the small topics at the end, fewest replicas. That
-comes near to even, and `even_counts` settles the rest, exactly, by passing new replicas on. A flow over all partitions
-and brokers would be as exact, but does not see topics, nor bytes, and is far larger than what is left to settle.
+Partition by partition, topics with most bytes first: of the brokers on a fitting rack it is one
+that has less than its share of the topic; of these the one that holds fewest bytes or, for the
+small topics at the end, fewest replicas. That comes near to even, and `even_counts` settles the
+rest, exactly, by passing new replicas on. A flow over all partitions and brokers would be as exact,
+but does not see topics, nor bytes, and is far larger than what is left to settle.
 """
 
 import heapq
@@ -28,18 +30,22 @@ from counterpoise.planning.placing.shares import (
 from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.roles import Roles
 
-_Entry = tuple[int, int, int, int]  # above its share of the topic, then bytes and replicas or the reverse, broker
+_Entry = tuple[
+    int, int, int, int
+]  # above its share of the topic, then bytes and replicas or the reverse, broker
 
 
 def add_missing(placement: Placement, roles: Roles, factor: int) -> None:
-    """Adds replicas to every partition that may change until it has `factor`, or no broker may take one more."""
+    """Adds replicas to every partition that may change until it has `factor`, or no broker may take
+    one more.
+    """
     placement.widen(factor)
     is_free = _add(placement, roles, factor)
     if not is_free.any():
         return
-    free = Choosers(placement, roles.takers, is_free)
-    even_counts(placement, roles.takers, free)
-    even_bytes(placement, roles.takers, free, byte_band(placement, roles, TOLERANCE_PERCENT))
+    free = Choosers(placement, roles.destinations, is_free)
+    even_counts(placement, roles.destinations, free)
+    even_bytes(placement, roles.destinations, free, byte_band(placement, roles, TOLERANCE_PERCENT))
     is_free |= _add(placement, roles, factor)  # what there is room for only now
     placement.touched |= is_free.any(axis=1)
 
@@ -48,12 +54,12 @@ def _add(placement: Placement, roles: Roles, factor: int) -> Flags:
     """Adds what there is room for; which replicas these are."""
     is_new = np.zeros(placement.replicas.shape, dtype=np.bool_)
     short = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts < factor))
-    if len(short) and roles.takers.any():
+    if len(short) and roles.destinations.any():
         order = largest_topics_first(placement, short)
-        partitions, columns, takers = _chosen(placement, roles, factor, short[order])
+        partitions, columns, destinations = _chosen(placement, roles, factor, short[order])
         is_new[partitions, columns] = True
         rows = placement.replicas
-        rows[partitions, columns] = takers
+        rows[partitions, columns] = destinations
         placement.reset_to(rows)
     return is_new
 
@@ -73,12 +79,19 @@ def _chosen(placement: Placement, roles: Roles, factor: int, partitions: Ints) -
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(partitions)], strict=True):
         topic = int(topics[start])
         share = in_topic[topic] * shares
-        shelf = _Shelf.of(brokers, placement.topic_counts[topic], share, bytes_first=bool(bytes_first[start]))
+        shelf = _Shelf.of(
+            brokers, placement.topic_counts[topic], share, bytes_first=bool(bytes_first[start])
+        )
         rows = placement.replicas[partitions[start:end]].tolist()
-        for partition, size, row in zip(partitions[start:end].tolist(), sizes[start:end].tolist(), rows, strict=True):
+        for partition, size, row in zip(
+            partitions[start:end].tolist(), sizes[start:end].tolist(), rows, strict=True
+        ):
             held = sum(broker >= 0 for broker in row)
-            takers = brokers.add(shelf, row[:held], size)
-            found += [(partition, column, taker) for column, taker in enumerate(takers, start=held)]
+            destinations = brokers.add(shelf, row[:held], size)
+            found += [
+                (partition, column, destination)
+                for column, destination in enumerate(destinations, start=held)
+            ]
     return np.array(found, dtype=np.int64).reshape(-1, 3).T
 
 
@@ -92,17 +105,25 @@ class _Raising:
     counts: list[int]
     over_fair: list[int]  # bytes held, less the fair share of all bytes
     room: list[int]
-    groups: dict[tuple[int, ...], list[list[int]]]  # by the racks of a row: racks to choose from, the best first
+    groups: dict[
+        tuple[int, ...], list[list[int]]
+    ]  # by the racks of a row: racks to choose from, the best first
 
     @classmethod
     def of(cls, placement: Placement, roles: Roles, factor: int, fair: Ints) -> "_Raising":
         racks = placement.cluster.racks
         members: list[list[int]] = [[] for _ in range(int(racks.max(initial=-1)) + 1)]
-        for taker in np.flatnonzero(roles.takers).tolist():
-            members[racks[taker]].append(taker)
+        for destination in np.flatnonzero(roles.destinations).tolist():
+            members[racks[destination]].append(destination)
         over_fair = placement.bytes_held - fair
         return cls(
-            factor, members, racks.tolist(), placement.counts.tolist(), over_fair.tolist(), placement.room.tolist(), {}
+            factor,
+            members,
+            racks.tolist(),
+            placement.counts.tolist(),
+            over_fair.tolist(),
+            placement.room.tolist(),
+            {},
         )
 
     def add(self, shelf: "_Shelf", row: list[int], size: int) -> list[int]:
@@ -146,7 +167,9 @@ class _Raising:
 
 @dataclass(slots=True)
 class _Shelf:
-    """The takers in each rack in the order in which they are to get replicas of one topic: heaps, one per rack."""
+    """The takers in each rack in the order in which they are to get replicas of one topic: heaps,
+    one per rack.
+    """
 
     topic_counts: list[int]
     lowest: list[int]  # replicas of the topic that are a broker's share, rounded down
@@ -155,10 +178,14 @@ class _Shelf:
     heaps: list[list[_Entry]]
 
     @classmethod
-    def of(cls, brokers: _Raising, topic_counts: Ints, share: NDArray[np.float64], *, bytes_first: bool) -> "_Shelf":
+    def of(
+        cls, brokers: _Raising, topic_counts: Ints, share: NDArray[np.float64], *, bytes_first: bool
+    ) -> "_Shelf":
         lowest, highest = whole_shares(share)
         shelf = cls(topic_counts.tolist(), lowest.tolist(), highest.tolist(), bytes_first, [])
-        shelf.heaps = [[shelf._entry(brokers, broker) for broker in members] for members in brokers.members]
+        shelf.heaps = [
+            [shelf._entry(brokers, broker) for broker in members] for members in brokers.members
+        ]
         for heap in shelf.heaps:
             heapq.heapify(heap)
         return shelf

@@ -2,10 +2,11 @@
 
     in_rounds(placement, roles, policy, one_round)
 
-A round that does not improve the measure is taken back. Partitions that got a new replica stay touched, so that others
-go first; only when nothing more can be done without them, all are free again, and at the very last a partition may even
-get a whole new replica set, where one was held back for that. So what remains is a state that another planning would
-leave as it is: planning again moves nothing. Most plans are done after the first round.
+A round that does not improve the measure is taken back. Partitions that got a new replica stay
+touched, so that others go first; only when nothing more can be done without them, all are free
+again, and at the very last a partition may even get a whole new replica set, where one was held
+back for that. So what remains is a state that another planning would leave as it is: planning again
+moves nothing. Most plans are done after the first round.
 """
 
 from collections.abc import Callable
@@ -23,8 +24,12 @@ from counterpoise.planning.roles import Roles
 _MOST_ROUNDS = 50
 
 
-def in_rounds(placement: Placement, roles: Roles, policy: BalancePolicy, one_round: Callable[[], None]) -> None:
-    """Repeats `one_round`, which changes `placement`, until it improves nothing or nothing is left to improve."""
+def in_rounds(
+    placement: Placement, roles: Roles, policy: BalancePolicy, one_round: Callable[[], None]
+) -> None:
+    """Repeats `one_round`, which changes `placement`, until it improves nothing or nothing is left
+    to improve.
+    """
     reached = _unevenness(placement, roles, policy)
     for _ in range(_MOST_ROUNDS):
         earlier, touched = placement.replicas.copy(), placement.touched.copy()
@@ -42,8 +47,12 @@ def in_rounds(placement: Placement, roles: Roles, policy: BalancePolicy, one_rou
             placement.may_replace_all = True
 
 
-def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> tuple[int, int, int, int]:
-    """Racks first, then counts, topics where the policy asks, bytes outside the band: the smaller the more even."""
+def _unevenness(
+    placement: Placement, roles: Roles, policy: BalancePolicy
+) -> tuple[int, int, int, int]:
+    """Racks first, then counts, topics where the policy asks, bytes outside the band: the smaller
+    the more even.
+    """
     counts, held = placement.counts[roles.sharing].tolist(), placement.bytes_held
     band = byte_band(placement, roles, policy.bytes_tolerance_percent)
     outside = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
@@ -56,8 +65,10 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> tu
 
 
 def _is_even(placement: Placement, roles: Roles, unevenness: tuple[int, int, int, int]) -> bool:
-    """Where no broker both gives and takes, bytes do not count: one round trades all the arrivals that help them."""
+    """Where no broker both gives and takes, bytes do not count: one round trades all the arrivals
+    that help them.
+    """
     racks, _, topics, outside = unevenness
-    may_help_bytes = bool((roles.givers & roles.takers).any())
+    may_help_bytes = bool((roles.sources & roles.destinations).any())
     is_left = racks or topics or (outside and may_help_bytes)
     return not is_left and int(np.ptp(placement.counts[roles.sharing])) <= 1

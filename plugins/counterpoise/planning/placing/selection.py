@@ -2,8 +2,9 @@
 
     chosen = choose(np.array([1, 2, 4, 8]), count=2, wanted_sum=9)     # positions of 1 and 8
 
-The sizes come in ascending order. A window of `count` neighbours is slid to the wanted sum, then single swaps with
-sizes outside the window close what is left. Two or three swaps are enough for a remainder far below 0.1 %.
+The sizes come in ascending order. A window of `count` neighbours is slid to the wanted sum, then
+single swaps with sizes outside the window close what is left. Two or three swaps are enough for a
+remainder far below 0.1 %.
 """
 
 import numpy as np
@@ -21,7 +22,9 @@ def sum_range(sorted_sizes: Ints, count: int) -> tuple[int, int]:
 
 
 def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
-    """Positions of `count` sizes whose sum is near `wanted_sum`; all of them when there are no more."""
+    """Positions of `count` sizes whose sum is near `wanted_sum`; all of them when there are no
+    more.
+    """
     if count >= len(sorted_sizes):
         return np.arange(len(sorted_sizes))
     if count <= 0:
@@ -42,8 +45,12 @@ def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
     return np.flatnonzero(inside)
 
 
-def _best_swap(sizes: Ints, inside: "np.typing.NDArray[np.bool_]", excess: int) -> tuple[int, int] | None:
-    """The pair (leaves, enters) that brings the excess nearest to 0; None when no pair brings it nearer."""
+def _best_swap(
+    sizes: Ints, inside: "np.typing.NDArray[np.bool_]", excess: int
+) -> tuple[int, int] | None:
+    """The pair (leaves, enters) that brings the excess nearest to 0; None when no pair brings it
+    nearer.
+    """
     if excess == 0:
         return None
     members, others = np.flatnonzero(inside), np.flatnonzero(~inside)

@@ -2,8 +2,8 @@
 
     per_broker(2, sizes=[2, 1, 1])     # [0.5, 0.5, 0.5]: per broker of each rack, of one partition
 
-Topics with many bytes are dealt with first, and there bytes decide; in the small ones at the end numbers of replicas
-do. So both come out even: few replicas hold most bytes, and many replicas few.
+Topics with many bytes are dealt with first, and there bytes decide; in the small ones at the end
+numbers of replicas do. So both come out even: few replicas hold most bytes, and many replicas few.
 """
 
 from typing import Final
@@ -16,12 +16,15 @@ from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import bounds_of_one
 
 BYTES_FIRST: Final = 0.9  # the part of all bytes that is dealt with before numbers decide
-TOLERANCE_PERCENT: Final = 5  # of bytes; nothing is copied for it, so it can be narrower than a policy's
+TOLERANCE_PERCENT: Final = (
+    5  # of bytes; nothing is copied for it, so it can be narrower than a policy's
+)
 _ALMOST = 1e-9
 
 
 def per_broker(factor: int, sizes: Ints) -> NDArray[np.float64]:
-    """Replicas of one partition per broker of each rack, at the mean: as even over brokers as the racks allow.
+    """Replicas of one partition per broker of each rack, at the mean: as even over brokers as the
+    racks allow.
 
     `sizes` are brokers per rack.
     """
@@ -33,7 +36,9 @@ def per_broker(factor: int, sizes: Ints) -> NDArray[np.float64]:
             low = level
         else:
             high = level
-    return np.asarray(np.clip(high * sizes, lowest, highest) / np.maximum(1, sizes), dtype=np.float64)
+    return np.asarray(
+        np.clip(high * sizes, lowest, highest) / np.maximum(1, sizes), dtype=np.float64
+    )
 
 
 def of_topics(placement: Placement, sizes: Ints) -> NDArray[np.float64]:
@@ -53,7 +58,9 @@ def whole_shares(share: NDArray[np.float64]) -> tuple[Ints, Ints]:
 
 
 def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
-    """The order of `partitions` by topic, those with most bytes first, and in each topic the largest first."""
+    """The order of `partitions` by topic, those with most bytes first, and in each topic the
+    largest first.
+    """
     cluster = placement.cluster
     topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
     of_topic = np.zeros(len(cluster.topic_names), dtype=np.int64)

@@ -1,11 +1,13 @@
-"""Topics: how many replicas of each topic a broker should hold, and which of its replicas it gives first because of it.
+"""Topics: how many replicas of each topic a broker should hold, and which of its replicas it gives
+first because of it.
 
     shares = TopicShares.of(placement, roles, wanted)
     shares.lowest(broker), shares.highest(broker)          # one number per topic
 
-A broker that is to hold a part of all replicas should hold the same part of every topic, rounded down or up. Replicas
-are chosen accordingly among those that move anyway: no replica moves for the sake of its topic alone, since on
-clusters of thousands of topics that would move a large part of the data for little (docs/decisions/0008).
+A broker that is to hold a part of all replicas should hold the same part of every topic, rounded
+down or up. Replicas are chosen accordingly among those that move anyway: no replica moves for the
+sake of its topic alone, since on clusters of thousands of topics that would move a large part of
+the data for little (docs/decisions/0008).
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,9 @@ _PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicShares:
-    """`totals` are the replicas of each topic on the brokers that share; `wanted` has the replicas of each broker."""
+    """`totals` are the replicas of each topic on the brokers that share; `wanted` has the replicas
+    of each broker.
+    """
 
     totals: Ints
     wanted: Ints
@@ -40,17 +44,21 @@ class TopicShares:
     def highest(self, brokers: Ints | int) -> Ints:
         return np.asarray(-(-np.multiply.outer(self.totals, self.wanted[brokers]) // self.whole))
 
-    def harm(self, placement: Placement, partitions: Ints, giver: int, taker: int) -> Ints:
-        """Per partition: how many of the two brokers would leave their topic's share by a move from giver to taker."""
+    def harm(self, placement: Placement, partitions: Ints, source: int, destination: int) -> Ints:
+        """Per partition: how many of the two brokers would leave their topic's share by a move from
+        giver to taker.
+        """
         topics = placement.cluster.topic_numbers[partitions]
-        too_many = placement.topic_counts[topics, taker] >= self.highest(taker)[topics]
-        too_few = placement.topic_counts[topics, giver] <= self.lowest(giver)[topics]
+        too_many = placement.topic_counts[topics, destination] >= self.highest(destination)[topics]
+        too_few = placement.topic_counts[topics, source] <= self.lowest(source)[topics]
         return np.asarray(too_many.astype(np.int64) + too_few)
 
 
 @dataclass(slots=True, eq=False)
 class TopicQuotas:
-    """What the takers of a rack still need and have room for, and what the givers to come have to part with."""
+    """What the takers of a rack still need and have room for, and what the givers to come have to
+    part with.
+    """
 
     shares: TopicShares
     counts: Ints  # topics x brokers, of the placement before this rack's moves
@@ -61,32 +69,39 @@ class TopicQuotas:
     phase: Ints  # 0 to _PHASES
 
     @classmethod
-    def of(cls, placement: Placement, shares: TopicShares, givers: Ints, takers: Ints) -> "TopicQuotas":
+    def of(
+        cls, placement: Placement, shares: TopicShares, sources: Ints, destinations: Ints
+    ) -> "TopicQuotas":
         counts = placement.topic_counts
-        held = counts[:, takers]
+        held = counts[:, destinations]
         owed, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
-        for giver in givers.tolist():
-            owed += np.maximum(0, counts[:, giver] - shares.highest(giver))
-            spare += np.maximum(0, counts[:, giver] - shares.lowest(giver))
+        for source in sources.tolist():
+            owed += np.maximum(0, counts[:, source] - shares.highest(source))
+            spare += np.maximum(0, counts[:, source] - shares.lowest(source))
         return cls(
             shares=shares,
             counts=counts,
-            need=np.maximum(0, shares.lowest(takers) - held).sum(axis=1),
-            room=np.maximum(0, shares.highest(takers) - held).sum(axis=1),
+            need=np.maximum(0, shares.lowest(destinations) - held).sum(axis=1),
+            room=np.maximum(0, shares.highest(destinations) - held).sum(axis=1),
             owed=owed,
             spare=spare,
             phase=np.arange(len(owed)) * _GOLDEN % _PHASES,
         )
 
-    def of_giver(self, giver: int) -> tuple[Ints, Ints]:
-        """Per topic: how many replicas it should give, and how many it may give, so that all come out even."""
-        own = self.counts[:, giver].astype(np.int64)
-        above, spare = np.maximum(0, own - self.shares.highest(giver)), np.maximum(0, own - self.shares.lowest(giver))
+    def of_source(self, source: int) -> tuple[Ints, Ints]:
+        """Per topic: how many replicas it should give, and how many it may give, so that all come
+        out even.
+        """
+        own = self.counts[:, source].astype(np.int64)
+        above, spare = (
+            np.maximum(0, own - self.shares.highest(source)),
+            np.maximum(0, own - self.shares.lowest(source)),
+        )
         # Its part of what the takers need, by what it can spare of what all the givers to come can.
         # Each topic rounds at another point, or the first givers would all round up together.
-        part = (np.minimum(self.need, self.spare) * spare * _PHASES + self.phase * self.spare) // np.maximum(
-            1, self.spare * _PHASES
-        )
+        part = (
+            np.minimum(self.need, self.spare) * spare * _PHASES + self.phase * self.spare
+        ) // np.maximum(1, self.spare * _PHASES)
         self.owed -= above
         self.spare -= spare
         free = self.room - self.owed  # what those to come do not have to part with

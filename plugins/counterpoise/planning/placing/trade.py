@@ -1,17 +1,19 @@
-"""Trading arrivals: a broker that would be out of its band gets another replica of the same giver, at no further copy.
+"""Trading arrivals: a broker that would be out of its band gets another replica of the same giver,
+at no further copy.
 
     trade_arrivals(placement, roles, band)
 
-After `spread` a taker may miss some bytes, or have too many, since whole replicas do not add up. Where one of its
-arrivals goes back to the broker it came from and that broker gives a larger or smaller one instead, as many replicas
-are copied as before. Only what this costs too much is left for exchanges.
+After `spread` a taker may miss some bytes, or have too many, since whole replicas do not add up.
+Where one of its arrivals goes back to the broker it came from and that broker gives a larger or
+smaller one instead, as many replicas are copied as before. Only what this costs too much is left
+for exchanges.
 """
 
 import numpy as np
 
 from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.stock import Stock
+from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.roles import Roles
 
@@ -22,7 +24,7 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
     """Until every broker is in the band, or no trade brings one nearer."""
     if not placement.new_replicas.any():
         return
-    stock = Stock.of_givers(placement, roles.givers)
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
     hopeless, has_traded = ~roles.sharing, False
     for _ in range(_MOST_TRADES_PER_BROKER * placement.cluster.broker_count):
         held = placement.bytes_held
@@ -30,7 +32,7 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
         off[hopeless] = 0
         worst = int(np.argmax(off))
         if off[worst] > 0:
-            is_traded = _trade(placement, stock, band.inner, worst)
+            is_traded = _trade(placement, movable_replicas, band.inner, worst)
             has_traded |= is_traded
             hopeless[worst] = not is_traded
         elif has_traded:
@@ -39,19 +41,29 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
             return
 
 
-def _trade(placement: Placement, stock: Stock, band: ByteBand, broker: int) -> bool:
+def _trade(
+    placement: Placement, movable_replicas: MovableReplicas, band: ByteBand, broker: int
+) -> bool:
     """Brings one broker into its band, or nearer, without taking another one out of its own."""
     shift = int(np.clip(placement.bytes_held[broker], band.lowest[broker], band.highest[broker]))
     shift -= int(placement.bytes_held[broker])  # what the broker has to gain, or less than 0
-    slack = placement.bytes_held - band.lowest if shift > 0 else band.highest - placement.bytes_held  # of the other one
+    slack = (
+        placement.bytes_held - band.lowest if shift > 0 else band.highest - placement.bytes_held
+    )  # of the other one
     for receives in (True, False):
         partitions, positions, others = _arrivals(placement, broker, receives)
         for other in _by_slack(others, slack):
             mine = others == other
-            giver, taker = (other, broker) if receives else (broker, other)
+            source, destination = (other, broker) if receives else (broker, other)
             gain = shift if receives else -shift  # of the taker
             if slack[other] > 0 and _trade_one(
-                placement, stock, (giver, taker), partitions[mine], positions[mine], gain, int(slack[other])
+                placement,
+                movable_replicas,
+                (source, destination),
+                partitions[mine],
+                positions[mine],
+                gain,
+                int(slack[other]),
             ):
                 return True
     return False
@@ -76,21 +88,25 @@ def _by_slack(brokers: Ints, slack: Ints) -> list[int]:
 
 def _trade_one(
     placement: Placement,
-    stock: Stock,
+    movable_replicas: MovableReplicas,
     ends: tuple[int, int],
     partitions: Ints,
     positions: Ints,
     gain: int,
     slack: int,
 ) -> bool:
-    """Replaces one arrival by another replica of its giver whose size differs by `gain`, or less far by `slack`."""
-    giver, taker = ends
+    """Replaces one arrival by another replica of its giver whose size differs by `gain`, or less
+    far by `slack`.
+    """
+    source, destination = ends
     sizes = placement.cluster.size_bytes
     # What came for the sake of racks must not go back.
-    returnable = placement.suits(partitions, positions, int(placement.cluster.racks[giver]))
+    returnable = placement.suits(partitions, positions, int(placement.cluster.racks[source]))
     partitions, positions = partitions[returnable], positions[returnable]
-    mine, mine_at = stock.suiting(giver, int(placement.cluster.racks[taker]), placement)
-    usable = ~placement.holds(taker, mine) & (placement.new_replicas[mine] == 0)
+    mine, mine_at = movable_replicas.suiting(
+        source, int(placement.cluster.racks[destination]), placement
+    )
+    usable = ~placement.holds(destination, mine) & (placement.new_replicas[mine] == 0)
     mine, mine_at = mine[usable], mine_at[usable]
     if not len(mine) or not len(partitions):
         return False
@@ -99,12 +115,16 @@ def _trade_one(
     at = np.searchsorted(sizes[mine], wanted, side="left" if gain > 0 else "right") - (gain < 0)
     at = np.clip(at, 0, len(mine) - 1)
     shifts = (sizes[mine[at]] - sizes[partitions]) * (1 if gain > 0 else -1)
-    good = (shifts > 0) & (shifts <= slack) & (sizes[mine[at]] - sizes[partitions] <= placement.room[taker])
+    good = (
+        (shifts > 0)
+        & (shifts <= slack)
+        & (sizes[mine[at]] - sizes[partitions] <= placement.room[destination])
+    )
     if not good.any():
         return False
     off = np.where(good, np.abs(shifts - reach), np.iinfo(np.int64).max)
     best = int(np.lexsort((partitions, off))[0])
-    placement.give(int(partitions[best]), int(positions[best]), giver)
+    placement.give(int(partitions[best]), int(positions[best]), source)
     placement.touched[partitions[best]] = False
-    placement.give(int(mine[at[best]]), int(mine_at[at[best]]), taker)
+    placement.give(int(mine[at[best]]), int(mine_at[at[best]]), destination)
     return True

@@ -1,9 +1,10 @@
-"""The pictures: bars per broker against the fair share, before and after, measures over time, brokers over time.
+"""The pictures: bars per broker against the fair share, before and after, measures over time,
+brokers over time.
 
     broker_bars(bars, name="leaders", label="Leaders per broker", unit=str, wide=True)
 
-Few brokers become rows with a name and a number each; many become columns from most to least, where only the ends
-are named. Limits: from some 2,000 brokers on, columns are thinner than a pixel.
+Few brokers become rows with a name and a number each; many become columns from most to least, where
+only the ends are named. Limits: from some 2,000 brokers on, columns are thinner than a pixel.
 """
 
 from counterpoise.reporting.charts.bars import Bar, broker_bars

@@ -1,4 +1,6 @@
-"""Bars per broker against the fair share: rows with names for few brokers, columns from most to least for many."""
+"""Bars per broker against the fair share: rows with names for few brokers, columns from most to
+least for many.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +18,16 @@ from counterpoise.reporting.charts.frame import (
     Unit,
     value_axis,
 )
-from counterpoise.reporting.svg import ALERT, FAIR, INK, MUTED, NO_RACK, inline_svg, plain_axes, rack_colour
+from counterpoise.reporting.svg import (
+    ALERT,
+    FAIR,
+    INK,
+    MUTED,
+    NO_RACK,
+    inline_svg,
+    plain_axes,
+    rack_colour,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +52,17 @@ class Bar:
 
 
 def broker_bars(
-    bars: Sequence[Bar], *, name: str, label: str, unit: Unit, fair: float, wide: bool = False, named: bool = False
+    bars: Sequence[Bar],
+    *,
+    name: str,
+    label: str,
+    unit: Unit,
+    fair: float,
+    wide: bool = False,
+    named: bool = False,
 ) -> Markup:
-    """Bars against the fair share (the mean over live brokers), for a whole row of the page or a card.
+    """Bars against the fair share (the mean over live brokers), for a whole row of the page or a
+    card.
 
     With `named`, up to 48 brokers are rows, so that each has its name and number; else up to 12.
     """
@@ -51,7 +70,13 @@ def broker_bars(
     if len(bars) <= (_MOST_ROWS_NARROW if named else MOST_ROWS):
         ordered = list(bars) if len(bars) <= MOST_ROWS else _most_first(bars)
         height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MOST_ROWS else 13.0)
-        return inline_svg(lambda f: _rows(f, ordered, unit, fair), name=name, label=label, width=width, height=height)
+        return inline_svg(
+            lambda f: _rows(f, ordered, unit, fair),
+            name=name,
+            label=label,
+            width=width,
+            height=height,
+        )
     ordered = _most_first(bars)
     return inline_svg(
         lambda f: _columns(f, ordered, unit, fair, width),
@@ -92,7 +117,9 @@ def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> Non
     value_axis(axes.xaxis, unit)
 
 
-def _one_row(axes: "Axes", at: int, bar: Bar, unit: Unit, fair: float, top: float, thickness: float) -> None:
+def _one_row(
+    axes: "Axes", at: int, bar: Bar, unit: Unit, fair: float, top: float, thickness: float
+) -> None:
     colour = _colour(bar)
     solid = bar.value - bar.hatched
     axes.barh(at, solid, height=thickness, color=colour, linewidth=0)
@@ -105,7 +132,16 @@ def _one_row(axes: "Axes", at: int, bar: Bar, unit: Unit, fair: float, top: floa
     elif bar.is_fenced:
         note, ink = f"{note} (dead)", MUTED
     size = 7.8 if thickness < 0.7 else 6.8
-    axes.text(bar.value + top * 0.015, at, note, va="center", ha="left", color=ink, fontsize=size, bbox=PLATE)
+    axes.text(
+        bar.value + top * 0.015,
+        at,
+        note,
+        va="center",
+        ha="left",
+        color=ink,
+        fontsize=size,
+        bbox=PLATE,
+    )
 
 
 def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, width: float) -> None:
@@ -119,7 +155,11 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     axes.bar(at, solid, width=thickness, color=colours, linewidth=0)
     for x, bar in enumerate(bars):
         if bar.hatched:
-            look = _hatching(colours[x]) if room >= _LEAST_HATCHED else {"color": colours[x], "alpha": 0.4}
+            look = (
+                _hatching(colours[x])
+                if room >= _LEAST_HATCHED
+                else {"color": colours[x], "alpha": 0.4}
+            )
             axes.bar(x, bar.hatched, bottom=solid[x], width=thickness, **look)
         if bar.is_idle:
             axes.bar(x, fair, width=thickness, **_missing())

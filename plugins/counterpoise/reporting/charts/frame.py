@@ -42,7 +42,8 @@ def write_dates(axes: "Axes") -> None:
 
     locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    # From years to seconds: what a tick says, what it says at a boundary, and what stands once at the end of the axis.
+    # From years to seconds: what a tick says, what it says at a boundary, and what stands once at
+    # the end of the axis.
     ticks = ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S"]
     boundaries = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S"]
     once = ["", "%Y", "%b %Y", "%d %b %Y", "%d %b %Y", "%d %b %Y"]

@@ -1,9 +1,10 @@
-"""Brokers over time in colours: a row per broker, a column per moment, the colour its part of the fair share.
+"""Brokers over time in colours: a row per broker, a column per moment, the colour its part of the
+fair share.
 
     heat_picture(balance.heat_maps[0], name="heat", label="Leaders of each broker over time", wide=True)
 
-Neighbouring cells of one colour are one rectangle, and all of one colour one path, so that a picture of 60 brokers and
-200 moments stays small.
+Neighbouring cells of one colour are one rectangle, and all of one colour one path, so that a
+picture of 60 brokers and 200 moments stays small.
 """
 
 from bisect import bisect_right
@@ -43,7 +44,13 @@ def heat_picture(heat: HeatMap, *, name: str, label: str, wide: bool) -> Markup:
     rows = len(heat.broker_ids)
     each = 15.0 if rows <= MOST_ROWS else 10.0 if rows <= 3 * MOST_ROWS else 8.0
     width = WIDE if wide else CARD
-    return inline_svg(lambda f: _draw(f, heat, each), name=name, label=label, width=width, height=34.0 + rows * each)
+    return inline_svg(
+        lambda f: _draw(f, heat, each),
+        name=name,
+        label=label,
+        width=width,
+        height=34.0 + rows * each,
+    )
 
 
 def _draw(figure: "Figure", heat: HeatMap, each: float) -> None:

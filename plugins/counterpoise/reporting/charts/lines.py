@@ -1,9 +1,11 @@
-"""Measures over time: lines that break where nothing joins two points, and below them what happened, a row per kind.
+"""Measures over time: lines that break where nothing joins two points, and below them what
+happened, a row per kind.
 
     over_time(times, [Line("leaders", values, colour)], name="spread", label="...", unit=count, wide=True,
               breaks=(7,), lanes=[Lane("failover", [(at, at)])])
 
-More points than the picture has room for are thinned; the highest and the lowest of each stretch stay.
+More points than the picture has room for are thinned; the highest and the lowest of each stretch
+stay.
 """
 
 import math
@@ -23,15 +25,17 @@ if TYPE_CHECKING:
 
 _MOST_UPRIGHT: Final = 12  # events that are also drawn through the lines
 _MOST_MARKED: Final = 40  # points that each get a dot
-_STRETCH: Final = 2.4  # units along the axis from which two points, the highest and the lowest, are drawn
+_STRETCH: Final = (
+    2.4  # units along the axis from which two points, the highest and the lowest, are drawn
+)
 _LANE: Final = 10.5  # units
 _PLOT: Final = 190.0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One measure over time, NaN where it is not known; `style` is a matplotlib line style, so that colours are not
-    the only difference."""
+    """One measure over time, NaN where it is not known; `style` is a matplotlib line style, so that
+    colours are not the only difference."""
 
     label: str
     values: Sequence[float]
@@ -88,7 +92,9 @@ def _draw(
     room = figure.get_figwidth() * 72 / _STRETCH
     for line in lines:
         _one_line(axes, days, line, breaks, room)
-    highest = max((value for line in lines for value in line.values if math.isfinite(value)), default=0)
+    highest = max(
+        (value for line in lines for value in line.values if math.isfinite(value)), default=0
+    )
     axes.set_ylim(0, highest * 1.12 or 1)
     margin = max(1e-3, (days[-1] - days[0]) * 0.01)
     axes.set_xlim(days[0] - margin, days[-1] + margin)
@@ -118,7 +124,9 @@ def _two_axes(figure: "Figure", lane_count: int) -> "tuple[Axes, Axes | None]":
     return axes, below
 
 
-def _one_line(axes: "Axes", days: Sequence[float], line: Line, breaks: set[int], room: float) -> None:
+def _one_line(
+    axes: "Axes", days: Sequence[float], line: Line, breaks: set[int], room: float
+) -> None:
     """One path that is lifted at breaks, and dots for points that stand alone."""
     xs: list[float] = []
     ys: list[float] = []
@@ -149,7 +157,9 @@ def _joined(values: Sequence[float], breaks: set[int]) -> Iterator[list[int]]:
         yield stretch
 
 
-def _thinned(stretch: Sequence[int], days: Sequence[float], values: Sequence[float], step: float) -> list[int]:
+def _thinned(
+    stretch: Sequence[int], days: Sequence[float], values: Sequence[float], step: float
+) -> list[int]:
     """Both ends of the stretch, and the highest and the lowest point of every `step` days."""
     if step <= 0:
         return list(stretch)
@@ -172,10 +182,24 @@ def _draw_lanes(axes: "Axes", below: "Axes", lanes: Sequence[Lane], step: float)
         colour = ALERT if lane.is_alert else INK
         firsts, lasts = (day_numbers(span[end] for span in lane.spans) for end in (0, 1))
         spans = _apart(list(zip(firsts, lasts, strict=True)), step)
-        below.plot([first for first, _ in spans], [row] * len(spans), "D", color=colour, markersize=2.8, clip_on=False)
+        below.plot(
+            [first for first, _ in spans],
+            [row] * len(spans),
+            "D",
+            color=colour,
+            markersize=2.8,
+            clip_on=False,
+        )
         for first, last in spans:
             if last > first:
-                below.plot([first, last], [row, row], color=colour, linewidth=2.6, solid_capstyle="butt", alpha=0.55)
+                below.plot(
+                    [first, last],
+                    [row, row],
+                    color=colour,
+                    linewidth=2.6,
+                    solid_capstyle="butt",
+                    alpha=0.55,
+                )
     below.set_yticks(range(len(lanes)), [lane.label for lane in lanes], fontsize=7.2, color=MUTED)
     below.set_ylim(len(lanes) - 0.4, -0.8)
 

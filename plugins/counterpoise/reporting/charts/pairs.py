@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from counterpoise.reporting.charts.frame import CARD, LEAST_COLOURED, MOST_ROWS, PLATE, WIDE, Unit, value_axis
+from counterpoise.reporting.charts.frame import (
+    CARD,
+    LEAST_COLOURED,
+    MOST_ROWS,
+    PLATE,
+    WIDE,
+    Unit,
+    value_axis,
+)
 from counterpoise.reporting.svg import AFTER, BEFORE, FAIR, INK, MUTED, inline_svg, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LEAST_APART: Final = 5.0  # units for one broker before and after; with less, bars grow together to a silhouette
+_LEAST_APART: Final = (
+    5.0  # units for one broker before and after; with less, bars grow together to a silhouette
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +34,49 @@ class Pair:
     best: int | None = None  # where no plan could do better
 
 
-def before_after(pairs: Sequence[Pair], *, name: str, label: str, unit: Unit, wide: bool = False) -> Markup:
-    """Each broker before and after: two bars for few brokers, a bar with a mark where it was for many.
+def before_after(
+    pairs: Sequence[Pair], *, name: str, label: str, unit: Unit, wide: bool = False
+) -> Markup:
+    """Each broker before and after: two bars for few brokers, a bar with a mark where it was for
+    many.
 
     A dark line is the best possible, where the pairs tell it.
     """
     width = WIDE if wide else CARD
     if len(pairs) <= MOST_ROWS:
         height = 30.0 + 30.0 * len(pairs)
-        return inline_svg(lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height)
+        return inline_svg(
+            lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height
+        )
     draw = _pair_columns if width / len(pairs) > _LEAST_APART else _pair_steps
-    return inline_svg(lambda f: draw(f, pairs, unit), name=name, label=label, width=width, height=170.0)
+    return inline_svg(
+        lambda f: draw(f, pairs, unit), name=name, label=label, width=width, height=170.0
+    )
 
 
 def _pair_rows(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     axes = plain_axes(figure, grid="x")
     top = max(max(pair.before, pair.after, pair.best or 0) for pair in pairs) or 1
-    look: dict[str, Any] = {"va": "center", "ha": "left", "fontsize": 7.4, "bbox": PLATE, "zorder": 5}
+    look: dict[str, Any] = {
+        "va": "center",
+        "ha": "left",
+        "fontsize": 7.4,
+        "bbox": PLATE,
+        "zorder": 5,
+    }
     for at, pair in enumerate(pairs):
         for offset, value, colour in ((-0.2, pair.before, BEFORE), (0.2, pair.after, AFTER)):
             axes.barh(at + offset, value, height=0.36, color=colour, linewidth=0)
             ink = MUTED if colour == BEFORE else INK
             axes.text(value + top * 0.02, at + offset, unit(value), color=ink, **look)
         if pair.best is not None:
-            axes.plot([pair.best] * 2, [at - 0.43, at + 0.43], color=FAIR, linewidth=1.6, solid_capstyle="butt")
+            axes.plot(
+                [pair.best] * 2,
+                [at - 0.43, at + 0.43],
+                color=FAIR,
+                linewidth=1.6,
+                solid_capstyle="butt",
+            )
     axes.set_yticks(range(len(pairs)), [str(pair.broker_id) for pair in pairs], color=INK)
     axes.set_ylim(len(pairs) - 0.45, -0.55)
     axes.set_xlim(0, top * 1.2)
@@ -60,7 +89,14 @@ def _pair_columns(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     axes.bar(at, [pair.before for pair in pairs], width=0.8, color=BEFORE, linewidth=0)
     axes.bar(at, [pair.after for pair in pairs], width=0.8, color=AFTER, linewidth=0)
     for x, pair in enumerate(pairs):
-        axes.plot([x - 0.46, x + 0.46], [pair.before] * 2, color=INK, linewidth=1.5, solid_capstyle="butt", zorder=3)
+        axes.plot(
+            [x - 0.46, x + 0.46],
+            [pair.before] * 2,
+            color=INK,
+            linewidth=1.5,
+            solid_capstyle="butt",
+            zorder=3,
+        )
     _best_steps(axes, pairs)
     _broker_axis(axes, pairs, unit)
 
@@ -83,7 +119,9 @@ def _best_steps(axes: "Axes", pairs: Sequence[Pair]) -> None:
     known = [pair.best for pair in pairs if pair.best is not None]
     if len(known) == len(pairs):
         edges = [at - 0.5 for at in range(len(pairs) + 1)]
-        axes.stairs(known, edges, baseline=None, color=FAIR, linewidth=1.2, linestyle=(0, (5, 2)), zorder=4)
+        axes.stairs(
+            known, edges, baseline=None, color=FAIR, linewidth=1.2, linestyle=(0, (5, 2)), zorder=4
+        )
 
 
 def _broker_axis(axes: "Axes", pairs: Sequence[Pair], unit: Unit) -> None:

@@ -81,7 +81,9 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def find_violations(plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy) -> tuple[Violation, ...]:
+def find_violations(
+    plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy
+) -> tuple[Violation, ...]:
     """Every broken rule. The policy is the one the plan is to be made with."""
     case = Case.of(plan, snapshot, policy)
     return tuple(violation for rule in RULES for violation in rule(case))

@@ -1,4 +1,6 @@
-"""Rules about the plan as a document: it is of this snapshot, and what it says of the cluster is so."""
+"""Rules about the plan as a document: it is of this snapshot, and what it says of the cluster is
+so.
+"""
 
 from collections.abc import Iterator
 
@@ -33,7 +35,9 @@ def partition_named_once(case: Case) -> Iterator[Violation]:
 def known_partition(case: Case) -> Iterator[Violation]:
     for move in case.plan.moves:
         if move.topic_partition not in case.rows:
-            yield Violation.of_move("known_partition", move, "is not in the snapshot; was its topic deleted?")
+            yield Violation.of_move(
+                "known_partition", move, "is not in the snapshot; was its topic deleted?"
+            )
 
 
 def same_topic(case: Case) -> Iterator[Violation]:
@@ -61,15 +65,23 @@ def before_values_hold(case: Case) -> Iterator[Violation]:
 
 def changes_something(case: Case) -> Iterator[Violation]:
     for move, row in case.known_moves:
-        if move.replicas_after and move.replicas_after == row.replicas and row.leader == move.replicas_after[0]:
+        if (
+            move.replicas_after
+            and move.replicas_after == row.replicas
+            and row.leader == move.replicas_after[0]
+        ):
             yield Violation.of_move("changes_something", move, "would stay as it is")
 
 
 def figures_agree(case: Case) -> Iterator[Violation]:
     """What the plan says of every broker is what its moves come to, counted anew."""
     expected = expected_figures(case)
-    if [figure.broker_id for figure in case.plan.figures] != [figure.broker_id for figure in expected]:
-        yield Violation("figures_agree", "plan", "the figures are not one per registered broker, by id")
+    if [figure.broker_id for figure in case.plan.figures] != [
+        figure.broker_id for figure in expected
+    ]:
+        yield Violation(
+            "figures_agree", "plan", "the figures are not one per registered broker, by id"
+        )
         return
     for planned, counted in zip(case.plan.figures, expected, strict=True):
         if (stated := CountedFigure.of(planned)) != counted:

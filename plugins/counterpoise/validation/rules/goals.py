@@ -47,7 +47,9 @@ def only_dead_replicas_move(case: Case) -> Iterator[Violation]:
         return
     for move in case.plan.moves:
         if alive := sorted(set(move.removing) & case.live):
-            yield Violation.of_move("only_dead_replicas_move", move, f"would leave {listed(alive)}, which is live")
+            yield Violation.of_move(
+                "only_dead_replicas_move", move, f"would leave {listed(alive)}, which is live"
+            )
 
 
 def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
@@ -61,7 +63,10 @@ def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
 
 
 def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
-    """Unless no other replica can. Nor are they named first: Kafka's own leader rebalance would give them back."""
+    """Unless no other replica can.
+
+    Nor are they named first: Kafka's own leader rebalance would give them back.
+    """
     if case.plan.goal is not Goal.DEMOTE_BROKERS:
         return
     for move, row in case.known_moves:
@@ -72,7 +77,12 @@ def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
         return
     for name, row in _rows_with(case, case.named).items():
         leads = case.named & {case.leader_of(row), row.replicas[0]}
-        if name not in case.rows and leads and _may_change(case, row) and (able := _able_to_lead(case, row)):
+        if (
+            name not in case.rows
+            and leads
+            and _may_change(case, row)
+            and (able := _able_to_lead(case, row))
+        ):
             message = f"{name} stays with broker {min(leads)}, though {listed(able)} could lead it"
             yield Violation("demoted_brokers_lead_nothing", str(name), message)
 
@@ -89,7 +99,9 @@ def _may_change(case: Case, row: PartitionRow) -> bool:
     leader = case.leader_of(row)
     if row.is_moving or leader is None or not case.plan.scope.may_touch_broker(leader):
         return False
-    return row.topic not in case.topics_out_of_scope and not matching(case.policy.excluded_topics, [row.topic])
+    return row.topic not in case.topics_out_of_scope and not matching(
+        case.policy.excluded_topics, [row.topic]
+    )
 
 
 def _rows_with(case: Case, broker_ids: Collection[int]) -> Mapping[TopicPartition, PartitionRow]:

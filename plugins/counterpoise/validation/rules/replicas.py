@@ -1,4 +1,6 @@
-"""Rules about replica sets: as many as wanted, on live brokers and enough racks, and nothing in sync given up."""
+"""Rules about replica sets: as many as wanted, on live brokers and enough racks, and nothing in
+sync given up.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
@@ -16,7 +18,9 @@ def no_broker_twice(case: Case) -> Iterator[Violation]:
 
 
 def replication_factor_kept(case: Case) -> Iterator[Violation]:
-    """As many replicas as before; where their number is the goal, the wanted one, with none moved on the way."""
+    """As many replicas as before; where their number is the goal, the wanted one, with none moved
+    on the way.
+    """
     is_goal = case.plan.goal is Goal.REPLICATION_FACTOR
     for move, row in case.known_moves:
         number, held = len(move.replicas_after), len(row.replicas)
@@ -30,18 +34,25 @@ def replication_factor_kept(case: Case) -> Iterator[Violation]:
 
 
 def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
-    """Short of the wanted number because no other broker may take a replica, or above it because none may give one.
+    """Short of the wanted number because no other broker may take a replica, or above it because
+    none may give one.
 
     A budget may leave some of it for later.
     """
-    wanted, held, number = case.plan.replication_factor or 0, len(row.replicas), len(move.replicas_after)
+    wanted, held, number = (
+        case.plan.replication_factor or 0,
+        len(row.replicas),
+        len(move.replicas_after),
+    )
     in_scope = case.plan.scope.may_touch_broker
     if case.plan.left.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
     if held <= number < wanted:
         others = [b for b in case.live - set(move.replicas_after) if in_scope(b)]
         return all(case.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
-    return wanted < number <= held and _most_kept(case, row, number - 1)[0] < min(len(_in_sync(case, row)), number - 1)
+    return wanted < number <= held and _most_kept(case, row, number - 1)[0] < min(
+        len(_in_sync(case, row)), number - 1
+    )
 
 
 def targets_are_live(case: Case) -> Iterator[Violation]:
@@ -51,7 +62,9 @@ def targets_are_live(case: Case) -> Iterator[Violation]:
         for broker_id in move.adding:
             if broker_id not in case.live:
                 why = "is not live" if broker_id in registered else "is not registered"
-                yield Violation.of_move("targets_are_live", move, f"would go to broker {broker_id}, which {why}")
+                yield Violation.of_move(
+                    "targets_are_live", move, f"would go to broker {broker_id}, which {why}"
+                )
 
 
 def leaders_are_live(case: Case) -> Iterator[Violation]:
@@ -63,7 +76,9 @@ def leaders_are_live(case: Case) -> Iterator[Violation]:
 
 
 def racks_not_worse(case: Case) -> Iterator[Violation]:
-    """Never on fewer racks than before, unless no broker of a rack can take a replica or there are fewer replicas."""
+    """Never on fewer racks than before, unless no broker of a rack can take a replica or there are
+    fewer replicas.
+    """
     for move, row in case.known_moves:
         before, after = _rack_count(case, row.replicas), _rack_count(case, move.replicas_after)
         number = len(move.replicas_after)
@@ -89,23 +104,31 @@ def nothing_under_reassignment(case: Case) -> Iterator[Violation]:
     """A second request would replace the first one (KIP-455)."""
     for move, row in case.known_moves:
         if row.is_moving:
-            yield Violation.of_move("nothing_under_reassignment", move, "is being reassigned already")
+            yield Violation.of_move(
+                "nothing_under_reassignment", move, "is being reassigned already"
+            )
 
 
 def led_by_somebody(case: Case) -> Iterator[Violation]:
     """New replicas copy from the leader: where there is none, a move never ends."""
     for move, row in case.known_moves:
         if case.leader_of(row) is None:
-            yield Violation.of_move("led_by_somebody", move, "is offline: it has no leader to copy from")
+            yield Violation.of_move(
+                "led_by_somebody", move, "is offline: it has no leader to copy from"
+            )
 
 
 def min_isr_reachable(case: Case) -> Iterator[Violation]:
-    """With fewer replicas than min.insync.replicas, producers that wait for all acknowledgements are refused.
+    """With fewer replicas than min.insync.replicas, producers that wait for all acknowledgements
+    are refused.
 
-    Kafka lowers a replication factor below it without a word. A partition that has too few already may move.
+    Kafka lowers a replication factor below it without a word. A partition that has too few already
+    may move.
     """
     topics = case.snapshot.topics
-    least = dict(zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True))
+    least = dict(
+        zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True)
+    )
     for move, row in case.known_moves:
         wanted = least.get(move.topic) or 0
         if len(move.replicas_after) < min(wanted, len(row.replicas)):
@@ -119,7 +142,9 @@ def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
         in_sync, number = _in_sync(case, row), len(move.replicas_after)
         kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
         if number < len(row.replicas) and kept < needed:
-            what = f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, not {needed}"
+            what = (
+                f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, not {needed}"
+            )
             yield Violation.of_move("in_sync_replicas_kept", move, what)
 
 
@@ -129,9 +154,11 @@ def _in_sync(case: Case, row: PartitionRow) -> frozenset[int]:
 
 
 def _most_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
-    """In-sync replicas, and then racks, that so many of a partition's replicas can keep; (-1, -1) where none may go.
+    """In-sync replicas, and then racks, that so many of a partition's replicas can keep; (-1, -1)
+    where none may go.
 
-    Brokers out of scope give up nothing, and none of them gets to lead instead of a broker that gives up its replica.
+    Brokers out of scope give up nothing, and none of them gets to lead instead of a broker that
+    gives up its replica.
     """
     in_scope, in_sync = case.plan.scope.may_touch_broker, _in_sync(case, row)
     best = (-1, -1)

@@ -1,0 +1,136 @@
+"""A real cluster behind `ClusterAdmin`, by both Kafka clients.
+
+    admin = BothClients(settings, request_timeout_seconds=15.0)
+    admin.describe_cluster().live_broker_ids
+
+librdkafka walks the bootstrap list: it gives the precise reason where a handshake fails
+(`probe.py`). kafka-python carries the calls (`wire.py`): every one of them needs something that
+admin clients do not offer, be it a broker of our choice, a flag, a message per partition, or to
+know whether a lost request went out.
+
+Limits: Kafka 2.8 and later.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from counterpoise.kafka_admin import (
+    altering,
+    configs,
+    eligible,
+    groups,
+    offsets,
+    permissions,
+    quorum,
+    reading,
+)
+from counterpoise.kafka_admin.broker_client import BrokerClient
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.probe import Attempt
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
+from counterpoise.model.kafka import (
+    BrokerVersion,
+    CallResults,
+    ClusterDescription,
+    ConfigChange,
+    ConfigResource,
+    ConfigValue,
+    LogDirDescription,
+    Reassignment,
+    TopicDescription,
+)
+
+
+class BothClients(ClusterAdmin):
+    """See `ClusterAdmin` for what each method promises. Threads may share one."""
+
+    def __init__(self, settings: ConnectionSettings, request_timeout_seconds: float) -> None:
+        self._settings = settings
+        self._broker_client = BrokerClient(settings, request_timeout_seconds)
+        self._offsets = offsets.Offsets(self._broker_client, self.describe_topics)
+
+    def __repr__(self) -> str:
+        return f"BothClients({self._settings!r})"
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The bootstrap addresses tried so far; the last one answered unless all failed."""
+        return self._broker_client.attempts
+
+    def describe_cluster(self) -> ClusterDescription:
+        return reading.describe_cluster(self._broker_client)
+
+    def describe_topics(self, topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        found = reading.describe_topics(self._broker_client, topics)
+        self._offsets.remember(found)
+        return found
+
+    def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
+        return reading.list_reassignments(self._broker_client)
+
+    def describe_log_dirs(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> tuple[LogDirDescription, ...]:
+        return reading.describe_log_dirs(self._broker_client, broker_ids)
+
+    def list_offsets(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        return self._offsets.of(partitions)
+
+    def describe_quorum(self) -> Quorum | None:
+        return quorum.describe_quorum(self._broker_client)
+
+    def describe_versions(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> Mapping[int, BrokerVersion]:
+        return reading.describe_versions(self._broker_client, broker_ids)
+
+    def describe_features(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> Mapping[int, Mapping[str, FeatureLevel]]:
+        return reading.describe_features(self._broker_client, broker_ids)
+
+    def list_eligible_leaders(
+        self, topics: Sequence[str]
+    ) -> Mapping[TopicPartition, tuple[int, ...]]:
+        return eligible.list_eligible_leaders(self._broker_client, topics)
+
+    def describe_groups(self) -> tuple[GroupMembers, ...]:
+        return groups.describe_groups(self._broker_client)
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        keys: Sequence[str] | None,
+        *,
+        via_broker: int | None = None,
+    ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
+        return configs.describe_configs(self._broker_client, resources, keys, via_broker)
+
+    def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
+        return configs.alter_configs(self._broker_client, changes)
+
+    def alter_reassignments(
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        may_change_replication_factor: bool = False,
+    ) -> CallResults[TopicPartition]:
+        return altering.alter_reassignments(
+            self._broker_client,
+            targets,
+            may_change_replication_factor=may_change_replication_factor,
+        )
+
+    def elect_preferred_leaders(
+        self, partitions: Sequence[TopicPartition]
+    ) -> CallResults[TopicPartition]:
+        return altering.elect_preferred_leaders(self._broker_client, partitions)
+
+    def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
+        return permissions.refused_operations(self._broker_client, broker_id, topic)
+
+    def close(self) -> None:
+        self._broker_client.close()

@@ -1,0 +1,176 @@
+"""What somebody asks for, as it arrives: options of the command line, fields of a Dag's form, an
+asset event.
+
+    wish = read_rebalance_request({"goal": "add-brokers", "broker_ids": "7,8", "max_bytes": "500GB"})
+    wish.request(policy)        # PlanRequest(Goal.ADD_BROKERS, (7, 8), policy, budget=Budget(500_000_000_000))
+
+Only the form is checked here, all of it at once. Whether goal, brokers and topics fit each other
+and the cluster is the planner's question.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from counterpoise.errors import InputError
+from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest, Scope
+from counterpoise.units import parse_bytes
+
+_BROKER_ID: Final = re.compile(r"\d{1,10}", re.ASCII)
+_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]+")
+_WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRequest:
+    """A request before the cluster's policy is known. None leaves the choice to the policy."""
+
+    goal: Goal
+    broker_ids: tuple[int, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    budget: Budget = field(default_factory=Budget)
+    replication_factor: int | None = None
+    leader_weight: LeaderWeight | None = None
+    bytes_tolerance_percent: int | None = None
+
+    def request(self, policy: BalancePolicy) -> PlanRequest:
+        """The request under a policy, with what is wished for in the place of what the policy says."""
+        chosen: dict[str, Any] = {
+            "leader_weight": self.leader_weight,
+            "bytes_tolerance_percent": self.bytes_tolerance_percent,
+        }
+        return PlanRequest(
+            goal=self.goal,
+            broker_ids=self.broker_ids,
+            policy=replace(
+                policy, **{name: value for name, value in chosen.items() if value is not None}
+            ),
+            scope=self.scope,
+            budget=self.budget,
+            replication_factor=self.replication_factor,
+        )
+
+    def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
+        """Where the wish is not what the policy says: sentences for the one who approves."""
+        wanted = self.request(policy).policy
+        found = []
+        if wanted.bytes_tolerance_percent != policy.bytes_tolerance_percent:
+            asked = f"made for a bytes tolerance of {wanted.bytes_tolerance_percent} %, as asked"
+            found.append(f"{asked}; the policy says {policy.bytes_tolerance_percent} %")
+        if wanted.leader_weight is not policy.leader_weight:
+            asked = f"leaders are evened by {wanted.leader_weight}, as asked"
+            found.append(f"{asked}; the policy says {policy.leader_weight}")
+        return tuple(found)
+
+
+def read_rebalance_request(
+    given: Mapping[str, Any], *, word: Callable[[str], str] = str
+) -> RebalanceRequest:
+    """The wish in values as they were given; one that is None, or missing, was not given.
+
+    `word` turns a field's name into what the person typed. Raises InputError with every complaint.
+    """
+    complaints: list[str] = []
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            if name not in _READERS:
+                raise InputError(f"{name!r} is unknown; there are: {', '.join(_READERS)}")
+            read[name] = None if value is None else _READERS[name](value, word(name))
+        except InputError as error:
+            complaints.append(str(error))
+    if given.get("goal") is None:
+        complaints.append(f"{word('goal')} is missing; there are: {', '.join(PLANNED_GOALS)}")
+    if complaints:
+        many = [f"{len(complaints)} problem(s)", *(f"  {complaint}" for complaint in complaints)]
+        raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(many))
+    return RebalanceRequest(
+        goal=read["goal"],
+        broker_ids=read.get("broker_ids") or (),
+        scope=Scope(
+            topics=read.get("topics") or (),
+            excluded_topics=read.get("excluded_topics") or (),
+            broker_ids=read.get("only_broker_ids") or (),
+            excluded_broker_ids=read.get("excluded_broker_ids") or (),
+        ),
+        budget=Budget(read.get("max_bytes"), read.get("max_partitions")),
+        replication_factor=read.get("replication_factor"),
+        leader_weight=read.get("leader_weight"),
+        bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
+    )
+
+
+def read_pattern(text: str, where: str) -> str:
+    """A topic's name or a pattern. Raises InputError for characters that no topic's name has."""
+    if not _PATTERN.fullmatch(text):
+        raise InputError(
+            f"{where}: {text!r} is no topic; write names or patterns of letters, digits, '.', '_', '-', "
+            "with * for any text and ? for one character"
+        )
+    return text
+
+
+def _goal(value: object, where: str) -> Goal:
+    if value not in PLANNED_GOALS:
+        raise InputError(f"{where} {value!r} is unknown; there are: {', '.join(PLANNED_GOALS)}")
+    return Goal(str(value))
+
+
+def _broker_ids(value: object, where: str) -> tuple[int, ...]:
+    parts = [str(part).strip() for part in _parts(value) if not isinstance(part, bool)]
+    if len(parts) != len(_parts(value)) or not all(_BROKER_ID.fullmatch(part) for part in parts):
+        raise InputError(f"{where} {value!r}: write broker ids like 7,8")
+    return tuple(int(part) for part in parts)
+
+
+def _patterns(value: object, where: str) -> tuple[str, ...]:
+    return tuple(read_pattern(str(part).strip(), where) for part in _parts(value))
+
+
+def _parts(value: object) -> list[object]:
+    """`7,8` as well as [7, 8]: one thing or more, but a list may be empty."""
+    return list(value) if isinstance(value, list | tuple) else list(str(value).split(","))
+
+
+def _whole(lowest: int, highest: int) -> Callable[[object, str], int]:
+    def read(value: object, where: str) -> int:
+        text = str(value).strip()
+        if (
+            isinstance(value, bool)
+            or not _WHOLE.fullmatch(text)
+            or not lowest <= int(text) <= highest
+        ):
+            raise InputError(
+                f"{where}: {value!r} must be a whole number from {lowest} to {highest}"
+            )
+        return int(text)
+
+    return read
+
+
+def _bytes(value: object, where: str) -> int:
+    return parse_bytes(str(value), where=where)
+
+
+def _leader_weight(value: object, where: str) -> LeaderWeight:
+    if value not in tuple(LeaderWeight):
+        raise InputError(f"{where} {value!r} is unknown; there are: {', '.join(LeaderWeight)}")
+    return LeaderWeight(str(value))
+
+
+_READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "goal": _goal,
+    "broker_ids": _broker_ids,
+    "topics": _patterns,
+    "excluded_topics": _patterns,
+    "only_broker_ids": _broker_ids,
+    "excluded_broker_ids": _broker_ids,
+    "replication_factor": _whole(1, 32_767),
+    "max_bytes": _bytes,
+    "max_partitions": _whole(1, 10**9),
+    "leader_weight": _leader_weight,
+    "bytes_tolerance_percent": _whole(1, 100),
+}
+FIELDS: Final = tuple(_READERS)

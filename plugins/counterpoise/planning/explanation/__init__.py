@@ -1,0 +1,3 @@
+"""Telling: what came of a request: moves and why, figures, bounds, warnings, and the reason when
+nothing moves.
+"""

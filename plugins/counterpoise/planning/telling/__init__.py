@@ -1,1 +1,0 @@
-"""Telling: what came of a request: moves and why, figures, bounds, warnings, and the reason when nothing moves."""
