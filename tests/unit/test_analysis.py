@@ -10,11 +10,11 @@ import pytest
 
 from counterpoise.analysis import leader_balance, wanted_goal
 from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.measures import Evenness
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import SERIES
-from tests.series import NO_TOPICS, NOON, Broker, rows, story, topics
+from tests.support.series import NO_TOPICS, NOON, Broker, rows, story, topics
 
 THREE = [
     Broker(1, "a", leaders=9, preferred=6, not_preferred=4, bytes=900),

@@ -13,9 +13,9 @@ from counterpoise.analysis.fleets import fleet
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
 from counterpoise.model.fleet import ClusterState, Concern, FleetRow
 from counterpoise.model.load import BrokerTraffic, ClusterLoad, DiskForecast, Outlook, Rates, Trace
-from counterpoise.model.measures import evenness
+from counterpoise.model.evenness import evenness
 from counterpoise.model.request import Goal
-from tests.series import NO_TOPICS, NOON, Broker, rows
+from tests.support.series import NO_TOPICS, NOON, Broker, rows
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 SOON = timedelta(minutes=5)

@@ -14,11 +14,11 @@ from counterpoise.analysis.load import cluster_load, typical_bytes_in
 from counterpoise.analysis.weighing import by_group
 from counterpoise.model.disks import by_disk, disk_over
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
-from counterpoise.model.measures import evenness
+from counterpoise.model.evenness import evenness
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.model.tables import PARTITIONS
-from tests.loads import loads_of, log_dirs, partitions, topics
-from tests.series import NOON, Broker, rows, story
+from tests.support.loads import loads_of, log_dirs, partitions, topics
+from tests.support.series import NOON, Broker, rows, story
 
 DAY = 86_400
 NOTHING = (TOPIC_LOAD.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.empty_table())

@@ -3,7 +3,7 @@
     balance = leader_balance(series, topics, cluster="demo", since=None, until=None)
     wanted = wanted_goal(balance, policy.balance)      # None: nothing needs doing
 
-Evenness comes from `model/measures.py` over the live brokers. A snapshot that was analysed twice
+Evenness comes from `model/evenness.py` over the live brokers. A snapshot that was analysed twice
 counts once.
 
 Limits: it judges counts of leaders, not their traffic; whether the replica sets allow even leaders,
@@ -32,7 +32,7 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.measures import Evenness, evenness, share_not_preferred
+from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.request import Goal
@@ -251,7 +251,7 @@ def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicL
     for topic, partitions, most, fewest, size in zip(
         *(wanted[name].to_pylist() for name in names), strict=True
     ):
-        best = 0 if live_count and partitions % live_count == 0 else 1
+        best = best_max_minus_min(partitions, live_count)
         found[topic] = TopicLeaderSkew(
             topic, partitions, most, fewest, size, excess=max(0, most - fewest - best)
         )

@@ -23,6 +23,7 @@ from counterpoise.analysis.columns import Floats, Ints, SeriesColumns, read_seri
 from counterpoise.analysis.events import Breaks, breaks
 from counterpoise.analysis.forecast import DAY, WINDOW, Timeline, growth_of
 from counterpoise.analysis.weighing import by_group, means
+from counterpoise.model.evenness import Evenness, evenness
 from counterpoise.model.load import (
     BrokerTraffic,
     ClusterLoad,
@@ -31,7 +32,6 @@ from counterpoise.model.load import (
     Rates,
     TopicGrowth,
 )
-from counterpoise.model.measures import Evenness, evenness
 
 SHOWN: Final = 20
 _SHARES: Final = (0.5, 0.95, 1.0)

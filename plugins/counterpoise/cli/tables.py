@@ -13,7 +13,7 @@ from rich.text import Text
 from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.measures import evenness
+from counterpoise.model.evenness import evenness
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes

@@ -9,8 +9,8 @@ broker, but does not count as uneven: it cannot be helped by moving leaders.
 from dataclasses import dataclass
 from datetime import datetime
 
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import NO_CHURN, Churn, ClusterEvent, SnapshotChanges
-from counterpoise.model.measures import Evenness
 from counterpoise.model.request import Goal
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from counterpoise.model.measures import Evenness
+from counterpoise.model.evenness import Evenness
 
 
 @dataclass(frozen=True, slots=True)

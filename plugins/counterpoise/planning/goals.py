@@ -14,6 +14,7 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
@@ -24,7 +25,7 @@ from counterpoise.planning.placing.racks import repair_racks
 from counterpoise.planning.placing.replication import set_replication_factor
 from counterpoise.planning.placing.rounds import in_rounds
 from counterpoise.planning.placing.spread import spread
-from counterpoise.planning.placing.targets import ByteBand, byte_band, count_targets, fair_counts
+from counterpoise.planning.placing.targets import byte_band, count_targets, fair_counts
 from counterpoise.planning.placing.topic_exchange import exchange_topics
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.placing.trade import trade_arrivals

@@ -13,6 +13,7 @@ import numpy as np
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -62,7 +63,7 @@ def plan_to_reach(
     planning_result = PlanningResult(request, cluster, roles, Placement.of(cluster), after, outcome)
     moves = moves_of(snapshot, outcome, [MoveReason.IMPORTED] * int(outcome.is_named.sum()))
     copied = sum(len(move.adding) for move in moves)
-    leaders_at_best = 0 if cluster.partition_count % len(snapshot.live_broker_ids) == 0 else 1
+    leaders_at_best = best_max_minus_min(cluster.partition_count, len(snapshot.live_broker_ids))
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,

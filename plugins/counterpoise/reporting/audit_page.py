@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from counterpoise.model.audit_document import to_json
-from counterpoise.model.finding import AuditReport, Evidence, Finding, RuleText, Seen, WantedPlan
+from counterpoise.model.finding import AuditReport, Evidence, Finding, RuleText, ReportedFinding, WantedPlan
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.html import count, render, when
 from counterpoise.reporting.markdown import escaped, table
@@ -112,7 +112,7 @@ def audit_report(
         severities=[(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
         words=IN_WORDS,
         new=[one for one in report.open if one.is_new] if report.previous_at else [],
-        waived=[one for one in report.found if one.waived_by is not None],
+        waived=[one for one in report.findings if one.waived_by is not None],
         titles={rule_id: text.title for rule_id, text in texts.items()},
         passed=[texts[rule_id].title for rule_id in report.passed if rule_id in texts],
         verdict=verdict(report),
@@ -128,7 +128,7 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
         for severity in Severity
     }
     new = sum(one.is_new for one in report.open)
-    changed = f"{count(new)}, {count(len(report.gone))}" if report.previous_at else "–"
+    changed = f"{count(new)}, {count(len(report.resolved))}" if report.previous_at else "–"
     since = f"since {when(report.previous_at)}" if report.previous_at else "this is the first audit"
     return (
         Tile(
@@ -141,7 +141,7 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
         Tile("Info", count(numbers[Severity.INFO]), "good to know"),
         Tile("Not known", count(numbers[Severity.UNKNOWN]), "could not be read: not fine"),
         Tile("New, gone", changed, since),
-        Tile("Waived", count(len(report.found) - len(report.open)), "known, with a reason"),
+        Tile("Waived", count(len(report.findings) - len(report.open)), "known, with a reason"),
     )
 
 
@@ -170,15 +170,15 @@ def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
             IN_WORDS[one.finding.severity],
             _title(one.finding, texts),
             one.finding.subject,
-            one.finding.seen,
+            one.finding.summary,
             "new" if one.is_new else f"since {one.first_seen:%Y-%m-%d}",
         )
         for one in report.open
     )
     parts = [
         f"# Audit of {escaped(report.cluster)}",
-        escaped(f"{verdict(report)}. As of {when(report.at)}, cluster id {report.cluster_id}."),
-        table(("Severity", "Rule", "Subject", "Seen", "First seen"), rows) if report.open else "",
+        escaped(f"{verdict(report)}. As of {when(report.audited_at)}, cluster id {report.cluster_id}."),
+        table(("Severity", "Rule", "Subject", "ReportedFinding", "First seen"), rows) if report.open else "",
         *(_markdown_card(card) for card in _cards(report, texts)),
         *_markdown_lists(report, texts),
     ]
@@ -188,14 +188,14 @@ def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
 def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
     """The audit as it is kept, with the words of the rules that found something under `rules`."""
     document: dict[str, Any] = json.loads(to_json(report))
-    fired = sorted({one.finding.rule for one in report.found} & texts.keys())
+    fired = sorted({one.finding.rule for one in report.findings} & texts.keys())
     document["rules"] = {rule_id: asdict(texts[rule_id]) for rule_id in fired}
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[Card]:
     """In the order of the findings, which is the worst first."""
-    grouped: dict[tuple[Severity, str], list[Seen]] = {}
+    grouped: dict[tuple[Severity, str], list[ReportedFinding]] = {}
     for one in report.open:
         grouped.setdefault((one.finding.severity, one.finding.rule), []).append(one)
     cards = []
@@ -218,7 +218,7 @@ def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[Card]:
     return cards
 
 
-def _sight(report: AuditReport, one: Seen) -> Sight:
+def _sight(report: AuditReport, one: ReportedFinding) -> Sight:
     finding = one.finding
     evidence = finding.evidence
     return Sight(
@@ -319,7 +319,7 @@ def _markdown_card(card: Card) -> str:
 
 
 def _markdown_sight(sight: Sight) -> Iterable[str]:
-    yield f"**{escaped(sight.finding.subject)}**: {escaped(sight.finding.seen)}"
+    yield f"**{escaped(sight.finding.subject)}**: {escaped(sight.finding.summary)}"
     evidence = sight.finding.evidence
     if evidence is not None and evidence.rows:
         yield _markdown_rows(evidence, sight.rows_left)
@@ -337,17 +337,17 @@ def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Itera
     lists = (
         (
             "Gone since the last audit",
-            [f"{_title(gone, texts)}: {gone.subject}" for gone in report.gone],
+            [f"{_title(gone, texts)}: {gone.subject}" for gone in report.resolved],
         ),
         (
             "Waived",
             [
                 f"{_title(one.finding, texts)}: {one.finding.subject}: {one.waived_by.reason}"
-                for one in report.found
+                for one in report.findings
                 if one.waived_by is not None
             ],
         ),
-        ("Could not be asked", list(report.not_asked)),
+        ("Could not be asked", list(report.unavailable_data)),
     )
     for title, lines in lists:
         if lines:

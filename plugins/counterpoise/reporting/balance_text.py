@@ -25,7 +25,7 @@ from counterpoise.model.balance import (
 )
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.measures import Evenness
+from counterpoise.model.evenness import Evenness
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import count, when
 from counterpoise.reporting.leader_balance import (

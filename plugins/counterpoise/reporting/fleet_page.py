@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from counterpoise.model.fleet import ClusterState, Concern, Finding, Fleet, FleetRow
 from counterpoise.model.load import DiskForecast, Outlook
-from counterpoise.model.measures import Evenness
+from counterpoise.model.evenness import Evenness
 from counterpoise.reporting import small
 from counterpoise.reporting.html import count, render, when
 from counterpoise.reporting.load_section import disk_alerts, known_rate

@@ -18,7 +18,7 @@ from counterpoise.model.balance import (
 )
 from counterpoise.model.events import Churn
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.measures import Evenness
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.words import join_ids
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many

@@ -7,7 +7,7 @@ run_report(RunReport(run=run, plan=plan, approval=approval, before=..., after=..
 from collections.abc import Sequence
 from typing import Final
 
-from counterpoise.model.measures import evenness
+from counterpoise.model.evenness import evenness
 from counterpoise.model.report import BrokerLoad, RunReport
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState

@@ -3,7 +3,7 @@ that hold nothing.
 
     leaders of brokers 1 to 3 are 40, 41, 95        # leaders-uneven
 
-What "even" means is in `model/measures.py`; how much of it a team wants, in its policy. Idle
+What "even" means is in `model/evenness.py`; how much of it a team wants, in its policy. Idle
 brokers are a finding of their own: the others compare the brokers that hold something.
 
 Limits: counts are of this moment; bytes in are those of the newest analysed snapshot.
@@ -20,10 +20,18 @@ import pyarrow.compute as pc
 from counterpoise.audit.commands import counterpoise, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import by_topic, per_broker, preferred, told_bytes
-from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import (
+    MAX_EVIDENCE_ROWS,
+    Area,
+    CheckResult,
+    Need,
+    Rule,
+    evidence,
+    unknown,
+)
 from counterpoise.audit.unavailable_data import LOG_DIRS, causes
+from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
-from counterpoise.model.measures import Evenness, evenness, share_not_preferred
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
@@ -39,7 +47,7 @@ def _holding(facts: AuditFacts) -> tuple[int, ...]:
     return tuple(broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in idle)
 
 
-def _leaders(facts: AuditFacts) -> Iterator[Sighting]:
+def _leaders(facts: AuditFacts) -> Iterator[CheckResult]:
     rule = "leaders-uneven"
     holding = _holding(facts)
     leaders = per_broker(facts.snapshot.partitions["leader"], holding)
@@ -51,7 +59,7 @@ def _leaders(facts: AuditFacts) -> Iterator[Sighting]:
         return
     replicas = per_broker(facts.snapshot.replicas["broker_id"], holding)
     goal = Goal.REBALANCE if _replicas_are_uneven(facts, evenness(replicas)) else Goal.LEADERS
-    yield Sighting(
+    yield CheckResult(
         _CLUSTER,
         f"leaders per broker: {_spread(found)}; the policy allows {allowed} between most and fewest",
         _table(facts, ("leaders", "replicas"), holding, leaders, replicas),
@@ -59,7 +67,7 @@ def _leaders(facts: AuditFacts) -> Iterator[Sighting]:
     )
 
 
-def _not_preferred(facts: AuditFacts) -> Iterator[Sighting]:
+def _not_preferred(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions, live = facts.snapshot.partitions, facts.snapshot.live_broker_ids
     first = preferred(partitions)
     is_other = pc.fill_null(pc.not_equal(first, partitions["leader"]), True)
@@ -74,7 +82,7 @@ def _not_preferred(facts: AuditFacts) -> Iterator[Sighting]:
     if not rows:
         return
     share = share_not_preferred(sum(lost), partitions.num_rows)
-    yield Sighting(
+    yield CheckResult(
         _CLUSTER,
         f"{pluralize(sum(lost), 'partition')} ({share * 100:.1f} %) are not led by their preferred leader; on "
         f"{pluralize(len(rows), 'broker')} more than {most * 100:.0f} % of those that name it first",
@@ -87,13 +95,13 @@ def _not_preferred(facts: AuditFacts) -> Iterator[Sighting]:
     )
 
 
-def _topics_lean(facts: AuditFacts) -> Iterator[Sighting]:
+def _topics_lean(facts: AuditFacts) -> Iterator[CheckResult]:
     holding = _holding(facts)
     found = by_topic(facts.snapshot.partitions, "leader", holding)
     if not found.topics:
         return
     totals = found.totals
-    best = np.where(totals % len(holding) == 0, 0, 1)
+    best = [best_max_minus_min(total, len(holding)) for total in totals]
     excess = found.counts.max(axis=1) - found.counts.min(axis=1) - best
     left_out = matching(facts.policy.balance.excluded_topics, found.topics)
     least = facts.threshold("topic-leaders-uneven", "least_above_best")
@@ -104,7 +112,7 @@ def _topics_lean(facts: AuditFacts) -> Iterator[Sighting]:
         if found.topics[at] not in left_out
     ]
     if rows:
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{pluralize(len(rows), 'topic')} of {len(found.topics):,} lead unevenly: most and fewest leaders on a broker "
             f"are {least} or more farther apart than whole partitions ask for",
@@ -115,7 +123,7 @@ def _topics_lean(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
+def _few_partitions(facts: AuditFacts) -> Iterator[CheckResult]:
     """Topics that cannot use every broker, the largest first."""
     live = facts.snapshot.live_broker_ids
     partitions = facts.snapshot.partitions
@@ -128,7 +136,7 @@ def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
     if not few.num_rows:
         return
     by_size = [("size_bytes_sum", "descending"), ("topic", "ascending")]
-    largest = few.take(pc.sort_indices(few, by_size)).slice(0, MOST_ROWS)
+    largest = few.take(pc.sort_indices(few, by_size)).slice(0, MAX_EVIDENCE_ROWS)
     leading = by_topic(
         ours.filter(pc.is_in(ours["topic"], value_set=largest["topic"].combine_chunks())),
         "leader",
@@ -144,7 +152,7 @@ def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
         )
         for row in largest.to_pylist()
     )
-    yield Sighting(
+    yield CheckResult(
         _CLUSTER,
         f"{pluralize(few.num_rows, 'topic')} with fewer partitions than the {len(live)} live brokers: for each of them "
         "some brokers lead nothing",
@@ -156,12 +164,12 @@ def _few_partitions(facts: AuditFacts) -> Iterator[Sighting]:
     )
 
 
-def _replicas(facts: AuditFacts) -> Iterator[Sighting]:
+def _replicas(facts: AuditFacts) -> Iterator[CheckResult]:
     holding = _holding(facts)
     replicas = per_broker(facts.snapshot.replicas["broker_id"], holding)
     found = evenness(replicas)
     if _replicas_are_uneven(facts, found):
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"replicas per broker: {_spread(found)}",
             _table(facts, ("replicas",), holding, replicas),
@@ -177,7 +185,7 @@ def _replicas_are_uneven(facts: AuditFacts, found: Evenness) -> bool:
     )
 
 
-def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
+def _bytes(facts: AuditFacts) -> Iterator[CheckResult]:
     rule = "bytes-uneven"
     holding = _holding(facts)
     held, untold = told_bytes(facts.snapshot, holding)
@@ -192,7 +200,7 @@ def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
     found = evenness(held)
     is_much = found.max_minus_min >= facts.threshold(rule, "least_gigabytes") * 10**9
     if is_much and _is_over(found, facts.threshold(rule, "most_percent_of_mean")):
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"bytes per broker: {format_bytes(found.minimum)} to {format_bytes(found.maximum)}, the fullest "
             f"{found.max_over_mean:.2f} times the mean",
@@ -201,7 +209,7 @@ def _bytes(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _bytes_in(facts: AuditFacts) -> Iterator[Sighting]:
+def _bytes_in(facts: AuditFacts) -> Iterator[CheckResult]:
     rule = "bytes-in-uneven"
     rates = _rates(facts)
     untold = [broker_id for broker_id, rate in rates.items() if rate is None]
@@ -213,7 +221,7 @@ def _bytes_in(facts: AuditFacts) -> Iterator[Sighting]:
     found = evenness(known)
     is_much = found.max_minus_min >= facts.threshold(rule, "least_kilobytes_per_second") * 1000
     if is_much and _is_over(found, facts.threshold(rule, "most_percent_of_mean")):
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"bytes in from producers per broker: {format_rate(found.minimum)} to {format_rate(found.maximum)}, the "
             f"busiest {found.max_over_mean:.2f} times the mean",
@@ -246,13 +254,13 @@ def _rates(facts: AuditFacts) -> dict[int, int | None]:
     }
 
 
-def _idle(facts: AuditFacts) -> Iterator[Sighting]:
+def _idle(facts: AuditFacts) -> Iterator[CheckResult]:
     idle = facts.snapshot.idle_broker_ids
     if not facts.snapshot.replicas.num_rows:
         return
     since = facts.past.idle_since if facts.past else {}
     for broker_id in idle:
-        yield Sighting(
+        yield CheckResult(
             f"broker {broker_id}",
             f"broker {broker_id} is live and holds no replica{_since(since.get(broker_id), facts)}",
             evidence(
@@ -308,7 +316,7 @@ RULES: Final = (
         "somebody reassigns partitions to it.",
         how="Make a plan that gives it its share: add-brokers moves replicas to it and among no others.",
         source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        look=_idle,
+        check=_idle,
     ),
     Rule(
         "leaders-uneven",
@@ -320,7 +328,7 @@ RULES: Final = (
         how="Make a plan: leaders changes the order of replicas and elects, no byte is copied; where replicas are "
         "uneven as well, rebalance.",
         source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        look=_leaders,
+        check=_leaders,
         thresholds={"most_percent_of_mean": 110},
     ),
     Rule(
@@ -332,7 +340,7 @@ RULES: Final = (
         "the restarted broker idles and the others carry its clients.",
         how="Elect preferred leaders; and let auto.leader.rebalance.enable do it, which is Kafka's default.",
         source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        look=_not_preferred,
+        check=_not_preferred,
         thresholds={"most_percent": 10},
     ),
     Rule(
@@ -344,7 +352,7 @@ RULES: Final = (
         "so are they alone.",
         how="Make a plan: leaders evens topics among plans that are equally even over brokers.",
         source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        look=_topics_lean,
+        check=_topics_lean,
         thresholds={"least_above_best": 2},
     ),
     Rule(
@@ -357,7 +365,7 @@ RULES: Final = (
         how="Fine for small topics. For one that grows, add partitions before it is hot. Note that adding partitions "
         "changes which partition a key maps to: order by key breaks once, and compacted topics keep old keys twice.",
         source="https://kafka.apache.org/documentation/#basic_ops_modify_topic",
-        look=_few_partitions,
+        check=_few_partitions,
     ),
     Rule(
         "replicas-uneven",
@@ -368,7 +376,7 @@ RULES: Final = (
         "takes longer to start and to recover.",
         how="Make a plan: rebalance.",
         source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        look=_replicas,
+        check=_replicas,
         thresholds={"most_percent_of_mean": 115, "least_max_minus_min": 4},
     ),
     Rule(
@@ -379,7 +387,7 @@ RULES: Final = (
         why="The fullest broker decides when the cluster is full, however much room the others have.",
         how="Make a plan: rebalance evens bytes with the fewest bytes copied.",
         source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        look=_bytes,
+        check=_bytes,
         thresholds={"most_percent_of_mean": 125, "least_gigabytes": 10},
     ),
     Rule(
@@ -391,7 +399,7 @@ RULES: Final = (
         "is what producers wait for.",
         how="Make a plan for leaders by bytes in (leader_weight: bytes-in in the policy makes that the rule).",
         source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        look=_bytes_in,
+        check=_bytes_in,
         needs=frozenset({Need.HISTORY}),
         thresholds={"most_percent_of_mean": 150, "least_kilobytes_per_second": 1000},
     ),

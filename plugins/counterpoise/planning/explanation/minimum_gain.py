@@ -10,6 +10,7 @@ topic, bytes outside the band, and partitions that another replica than the pref
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import racks_missing
@@ -60,17 +61,13 @@ def is_worth_moving(planning_result: PlanningResult) -> bool:
 
 def _outside(placement: Placement, planning_result: PlanningResult, percent: int) -> int:
     """Bytes that would have to move for every broker to be in its band."""
-    band, held = byte_band(placement, planning_result.roles, percent), placement.bytes_held
-    off = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
-    return int(off[planning_result.roles.sharing].sum())
+    band = byte_band(placement, planning_result.roles, percent)
+    outside = band.bytes_outside(placement.bytes_held)
+    return int(outside[planning_result.roles.sharing].sum())
 
 
 def _uneven(counts: Ints, brokers: Flags) -> int:
-    """The sum of the squared distances from the mean: about one for each unit on a wrong broker,
-    more where far off.
-    """
-    own = counts[brokers].tolist()
-    return int(len(own) * sum(count * count for count in own) - sum(own) ** 2) // max(1, len(own))
+    return units_misplaced(counts[brokers].tolist())
 
 
 def _topics_uneven(placement: Placement, planning_result: PlanningResult) -> int:
@@ -91,7 +88,7 @@ def _lean(planning_result: PlanningResult, leaders: Ints) -> int:
     cells = cluster.topic_numbers[known] * cluster.broker_count + leaders[known]
     used, counts = np.unique(cells, return_counts=True)
     per_topic = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-    most = -(-per_topic // max(1, int(leading.sum())))
+    most = highest_share(per_topic, int(leading.sum()))
     return int(np.maximum(0, counts - most[used // cluster.broker_count]).sum())
 
 

@@ -9,12 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Left
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.final_assignment import FinalAssignment
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import ByteBand, byte_band, count_targets
+from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.roles import Roles
 
 
@@ -43,7 +44,7 @@ class PlanningResult:
     def out_of_band(self) -> Ints:
         """Positions of the brokers whose bytes are outside the tolerated band in the end."""
         band, held = self.band, self.after.bytes_held
-        return np.flatnonzero(self.roles.sharing & ((held < band.lowest) | (held > band.highest)))
+        return np.flatnonzero(self.roles.sharing & (band.bytes_outside(held) > 0))
 
     @cached_property
     def led(self) -> Ints:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.exchange import Choosers, even_bytes, even_counts
 from counterpoise.planning.placing.racks import rack_sizes
 from counterpoise.planning.placing.shares import of_topics, whole_shares
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.roles import Roles
 
 _MOST_ATTEMPTS = (

@@ -18,8 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import ByteBand
 
 _MOST_EXCHANGES_PER_BROKER = 20
 _MOST_PARTNERS = 16

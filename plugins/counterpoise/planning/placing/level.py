@@ -12,10 +12,10 @@ evens something, so they end.
 import numpy as np
 
 from counterpoise.model.columns import Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.racks import rack_room
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.roles import Roles
 

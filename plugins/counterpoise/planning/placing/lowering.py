@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.exchange import even_bytes, even_counts
@@ -27,7 +28,6 @@ from counterpoise.planning.placing.shares import (
     per_broker,
     whole_shares,
 )
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.roles import Roles
 
 
@@ -62,8 +62,7 @@ def _band(placement: Placement, brokers: Flags) -> ByteBand:
     away.
     """
     fair = np.full(len(brokers), int(placement.bytes_held[brokers].mean()))
-    slack = fair * TOLERANCE_PERCENT // 100
-    return ByteBand(fair, fair - slack, fair + slack)
+    return ByteBand.around(fair, TOLERANCE_PERCENT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,7 +55,7 @@ def _unevenness(
     """
     counts, held = placement.counts[roles.sharing].tolist(), placement.bytes_held
     band = byte_band(placement, roles, policy.bytes_tolerance_percent)
-    outside = np.maximum(0, np.maximum(band.lowest - held, held - band.highest))
+    outside = band.bytes_outside(held)
     racks = int(racks_missing(placement, roles.staying).sum())
     topics = 0
     if policy.topics_max_above_share is not None:

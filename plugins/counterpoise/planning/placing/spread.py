@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from counterpoise.model.columns import Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.destination_assignment import DestinationAssignment
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.selection import choose
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.placing.topics import TopicQuotas, TopicShares, rank_within
 from counterpoise.planning.placing.transfer_quotas import (
     TransferQuota,

@@ -8,35 +8,15 @@ even as the racks allow. Replicas of partitions that the plan leaves alone stay 
 are part of each broker's count.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from counterpoise.model.columns import Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import rack_room
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.water_filling import Weights, fill_racks
-
-_MARGIN_SHIFT = 8
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ByteBand:
-    """Per broker: the fair share of bytes, and how far below and above it still counts as even."""
-
-    fair: Ints
-    lowest: Ints
-    highest: Ints
-
-    @property
-    def inner(self) -> "ByteBand":
-        """A band a little narrower: who aims at it ends in this one, though whole replicas do not
-        add up exactly.
-        """
-        margin = (self.highest - self.lowest) >> _MARGIN_SHIFT
-        return ByteBand(self.fair, self.lowest + margin, self.highest - margin)
 
 
 def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None) -> Ints:
@@ -93,8 +73,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
         (room.lowest, room.highest),
         weights,
     )
-    slack = fair * tolerance_percent // 100
-    return ByteBand(fair, fair - slack, fair + slack)
+    return ByteBand.around(fair, tolerance_percent)
 
 
 def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:

@@ -12,9 +12,9 @@ for exchanges.
 import numpy as np
 
 from counterpoise.model.columns import Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.roles import Roles
 
 _MOST_TRADES_PER_BROKER = 20

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoise.model.columns import Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.rack_transfers import rack_transfers, split
 from counterpoise.planning.placing.selection import sum_range
-from counterpoise.planning.placing.targets import ByteBand
 from counterpoise.planning.water_filling import fill, relative
 
 

@@ -12,7 +12,7 @@ from counterpoise.reporting.charts.frame import (
     CARD,
     FAIR_LINE,
     LEAST_COLOURED,
-    MOST_ROWS,
+    MAX_EVIDENCE_ROWS,
     PLATE,
     WIDE,
     Unit,
@@ -67,9 +67,9 @@ def broker_bars(
     With `named`, up to 48 brokers are rows, so that each has its name and number; else up to 12.
     """
     width = WIDE if wide else CARD
-    if len(bars) <= (_MOST_ROWS_NARROW if named else MOST_ROWS):
-        ordered = list(bars) if len(bars) <= MOST_ROWS else _most_first(bars)
-        height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MOST_ROWS else 13.0)
+    if len(bars) <= (_MOST_ROWS_NARROW if named else MAX_EVIDENCE_ROWS):
+        ordered = list(bars) if len(bars) <= MAX_EVIDENCE_ROWS else _most_first(bars)
+        height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MAX_EVIDENCE_ROWS else 13.0)
         return inline_svg(
             lambda f: _rows(f, ordered, unit, fair),
             name=name,
@@ -97,7 +97,7 @@ def _colour(bar: Bar) -> str:
 
 def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> None:
     axes = plain_axes(figure, grid="x")
-    thickness = 0.62 if len(bars) <= MOST_ROWS else 0.72
+    thickness = 0.62 if len(bars) <= MAX_EVIDENCE_ROWS else 0.72
     top = max([fair, *(bar.value for bar in bars)]) or 1
     for at, bar in enumerate(bars):
         _one_row(axes, at, bar, unit, fair, top, thickness)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 WIDE: Final = 720.0
 CARD: Final = 245.0
-MOST_ROWS: Final = 12
+MAX_EVIDENCE_ROWS: Final = 12
 LEAST_COLOURED: Final = 2.0  # units; side by side, thinner columns of many colours only look grey
 
 # What lies under a number, so that a line that crosses it does not strike it through.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from counterpoise.model.balance import HeatMap
-from counterpoise.reporting.charts.frame import CARD, MOST_ROWS, WIDE, day_numbers, write_dates
+from counterpoise.reporting.charts.frame import CARD, MAX_EVIDENCE_ROWS, WIDE, day_numbers, write_dates
 from counterpoise.reporting.svg import INK, heat_colour, inline_svg, plain_axes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Rectangle = tuple[float, float, int]  # from, until, row
 def heat_picture(heat: HeatMap, *, name: str, label: str, wide: bool) -> Markup:
     """The heat map, for a whole row of the page or a phone."""
     rows = len(heat.broker_ids)
-    each = 15.0 if rows <= MOST_ROWS else 10.0 if rows <= 3 * MOST_ROWS else 8.0
+    each = 15.0 if rows <= MAX_EVIDENCE_ROWS else 10.0 if rows <= 3 * MAX_EVIDENCE_ROWS else 8.0
     width = WIDE if wide else CARD
     return inline_svg(
         lambda f: _draw(f, heat, each),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from counterpoise.reporting.charts.frame import (
     CARD,
     LEAST_COLOURED,
-    MOST_ROWS,
+    MAX_EVIDENCE_ROWS,
     PLATE,
     WIDE,
     Unit,
@@ -43,7 +43,7 @@ def before_after(
     A dark line is the best possible, where the pairs tell it.
     """
     width = WIDE if wide else CARD
-    if len(pairs) <= MOST_ROWS:
+    if len(pairs) <= MAX_EVIDENCE_ROWS:
         height = 30.0 + 30.0 * len(pairs)
         return inline_svg(
             lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height

@@ -1,0 +1,127 @@
+"""What "even" means: the measures of balance that analysis, audit and planning share.
+
+    evenness([3, 3, 0]).max_minus_min == 3            # one count per broker, zeros included
+    best_max_minus_min(total=7, broker_count=3) == 1  # whole units: 3, 2 and 2
+    highest_share(total=7, broker_count=3) == 3
+    ByteBand.around(fair_bytes, tolerance_percent=10).bytes_outside(bytes_per_broker)
+
+Limits: the functions know nothing of racks, disks or goals. The callers make the vectors and decide
+which brokers count; `planning/placing/targets.py` computes fair shares that respect racks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, overload
+
+import numpy as np
+
+from counterpoise.model.columns import Ints
+
+_INNER_MARGIN_SHIFT: Final = 8  # the inner band is narrower by width / 2**8 on each side
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """How evenly `total` is spread over `broker_count` brokers.
+
+    Where there is nothing to spread, the ratios are 1 and 0: that is even.
+    """
+
+    broker_count: int
+    total: int
+    minimum: int
+    maximum: int
+    max_over_mean: float
+    coefficient_of_variation: float
+
+    @property
+    def max_minus_min(self) -> int:
+        return self.maximum - self.minimum
+
+    @property
+    def best_max_minus_min(self) -> int:
+        return best_max_minus_min(self.total, self.broker_count)
+
+
+def evenness(counts: Sequence[int]) -> Evenness:
+    """Return the evenness of `counts`, one whole number per broker.
+
+    [4, 2, 0] has the mean 2, so max / mean is 2.0, and the coefficient of variation is
+    sqrt((4 + 0 + 4) / 3) / 2 = 0.816.
+    """
+    if not counts:
+        return Evenness(0, 0, 0, 0, 1.0, 0.0)
+    broker_count = len(counts)
+    total = sum(counts)
+    mean = total / broker_count
+    minimum, maximum = min(counts), max(counts)
+    if total == 0:
+        return Evenness(broker_count, 0, minimum, maximum, 1.0, 0.0)
+    variance = sum((count - mean) ** 2 for count in counts) / broker_count
+    variation = math.sqrt(variance) / mean
+    return Evenness(broker_count, total, minimum, maximum, maximum / mean, variation)
+
+
+def best_max_minus_min(total: int, broker_count: int) -> int:
+    """Return the smallest max - min of whole units: 0 where `total` divides evenly, else 1."""
+    return 1 if broker_count and total % broker_count else 0
+
+
+@overload
+def highest_share(total: int, broker_count: int) -> int: ...
+@overload
+def highest_share(total: Ints, broker_count: int) -> Ints: ...
+def highest_share(total: int | Ints, broker_count: int) -> int | Ints:
+    """Return the largest fair share in whole units: the mean, rounded up; one value or an array."""
+    return -(-total // max(1, broker_count))
+
+
+def units_misplaced(counts: Sequence[int]) -> int:
+    """Return the sum of squared distances from the mean, rounded down.
+
+    It is about 1 for each unit on a wrong broker and grows where a broker is far off:
+    [3, 2, 1] gives 2, [4, 2, 0] gives 8.
+    """
+    broker_count = max(1, len(counts))
+    sum_of_squares = sum(count * count for count in counts)
+    return int(len(counts) * sum_of_squares - sum(counts) ** 2) // broker_count
+
+
+def share_not_preferred(not_preferred: int, partition_count: int) -> float:
+    """Return the share of partitions not led by their preferred leader, 0.0 to 1.0.
+
+    Kafka calls it the leader imbalance ratio (`leader.imbalance.per.broker.percentage`).
+    """
+    return not_preferred / partition_count if partition_count else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByteBand:
+    """Per broker: the fair share of bytes, and the lowest and highest bytes that count as even.
+
+    ByteBand.around(np.array([1000]), tolerance_percent=10) reaches from 900 to 1100.
+    """
+
+    fair: Ints
+    lowest: Ints
+    highest: Ints
+
+    @classmethod
+    def around(cls, fair: Ints, tolerance_percent: int) -> "ByteBand":
+        slack = fair * tolerance_percent // 100
+        return cls(fair, fair - slack, fair + slack)
+
+    @property
+    def inner(self) -> "ByteBand":
+        """A slightly narrower band to aim at: whole replicas do not add up exactly to a target, and
+        a near miss of this band still ends inside the full one.
+        """
+        margin = (self.highest - self.lowest) >> _INNER_MARGIN_SHIFT
+        return ByteBand(self.fair, self.lowest + margin, self.highest - margin)
+
+    def bytes_outside(self, held_bytes: Ints) -> Ints:
+        """Return per broker how many bytes it holds too few or too many; 0 inside the band."""
+        too_few = self.lowest - held_bytes
+        too_many = held_bytes - self.highest
+        return np.maximum(0, np.maximum(too_few, too_many))
