@@ -8,6 +8,7 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
+LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
 # Every command starts faster, also where Python may write no bytecode of its own.
@@ -27,8 +28,10 @@ $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
-test: setup  ## every test; tests/README.md has the time budget of each suite
-	@$(MAKE) --no-print-directory --jobs=2 test-in-memory test-on-brokers
+test: setup  ## every test; the last line says what was left out and how to get it
+	@rm -f $(LEFT_OUT)
+	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=2 test-in-memory test-on-brokers
+	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
 
 # Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer. So that
 # both sides end together, the one that is done first goes on with these.
@@ -45,7 +48,7 @@ test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
-	@$(VENV)/bin/python -m tests.soak $(SOAK_ARGS)
+	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

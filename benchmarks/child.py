@@ -1,13 +1,12 @@
 """One step of the benchmark in a process of its own, so that its memory is its own. Prints its
 result as JSON.
 
-    python -m benchmarks.child prepare g-huge FOLDER [--own]
+    python -m benchmarks.child prepare g-huge FOLDER
     python -m benchmarks.child plan FOLDER GOAL 901,902 OUT.json [--runs 3] [--shuffled]
     python -m benchmarks.child generate FOLDER GOAL 901,902 OUT-{}.json
-    python -m benchmarks.child judge FOLDER GOAL 901,902 OUT.json ... [--own]
+    python -m benchmarks.child judge FOLDER GOAL 901,902 OUT.json ...
 
-OUT has the plan as Kafka's own reassignment JSON: partitions that change, nothing else. `--own`
-takes our own generator and our own judge, also where there are others next to the project.
+OUT has the plan as Kafka's own reassignment JSON: partitions that change, nothing else.
 """
 
 import argparse
@@ -25,7 +24,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks import clusters, own_judge
+from benchmarks import clusters
+from benchmarks import judge as judges
+from benchmarks.make_cluster import make_cluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Goal, PlanRequest
@@ -40,7 +41,6 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--shuffled", action="store_true")
-    parser.add_argument("--own", action="store_true")
     arguments = parser.parse_args()
     if arguments.task != "plan":
         gc.disable()  # looking for cycles among millions of tuples takes longer than all the rest
@@ -50,14 +50,12 @@ def main() -> None:
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.task == "plan":
         return {"runs": arguments.runs, "is_shuffled": arguments.shuffled}
-    if arguments.task in ("prepare", "judge"):
-        return {"judges": None if arguments.own else clusters.judge_folder()}
     return {}
 
 
-def prepare(name: str, folder: str, *, judges: Path | None) -> dict[str, Any]:
-    """Makes the cluster of that name and leaves it in the folder."""
-    document = clusters.make_document(name, judges)
+def prepare(name: str, folder: str) -> dict[str, Any]:
+    """Make the cluster of that name and leave it in the folder."""
+    document = make_cluster(name)
     clusters.write_cluster(Path(folder), document)
     return {
         "partitions": len(document["partitions"]),
@@ -100,26 +98,21 @@ def generate(folder: str, goal: str, named: str, out: str) -> list[float]:
     return runs
 
 
-def judge(
-    folder: str, goal: str, named: str, *plans: str, judges: Path | None
-) -> list[dict[str, Any]]:
-    """What the judge in `judges`, or our own, says of each plan, and figures of our own."""
+def judge(folder: str, goal: str, named: str, *plans: str) -> list[dict[str, Any]]:
+    """Return the verdict on each plan, and figures that the verdict lacks."""
     document, brokers = clusters.read_document(Path(folder)), _ids(named)
-    judge_plan = (
-        own_judge.judge if judges is None else clusters.load_module(judges / "judge.py").judge
-    )
-    case = own_judge.Case.of(document, goal, brokers, 0.1)
-    uneven_before = own_judge.topics_with_uneven_replicas(case, case.before)
+    case = judges.Case.of(document, goal, brokers, 0.1)
+    uneven_before = judges.topics_with_uneven_replicas(case, case.before)
     results = []
     for path in plans:
         reassignment = json.loads(Path(path).read_text())
-        after = own_judge.after_plan(case.before, reassignment)
+        after = judges.after_plan(case.before, reassignment)
         results.append(
             {
-                "verdict": judge_plan(document, reassignment, goal, brokers),
+                "verdict": judges.judge(document, reassignment, goal, brokers),
                 "topics_with_uneven_replicas_before": uneven_before,
-                "topics_with_uneven_replicas": own_judge.topics_with_uneven_replicas(case, after),
-                "could_lead_more_evenly": own_judge.could_lead_more_evenly(case, after),
+                "topics_with_uneven_replicas": judges.topics_with_uneven_replicas(case, after),
+                "could_lead_more_evenly": judges.could_lead_more_evenly(case, after),
             }
         )
     return results

@@ -1,8 +1,7 @@
-"""The clusters that the benchmark plans for: from the generator next to the project where it is,
-else our own.
+"""The clusters that the benchmark plans for.
 
     case = CASES["d-large"]
-    document = make_document("d-large", judge_folder())
+    document = make_cluster(case.name)
     named_brokers(document, case.goal)      # the ids of the brokers that are "new", or to be drained
 
 A prepared cluster is a folder with the document (`cluster.json.gz`) and the snapshot's tables as
@@ -11,16 +10,13 @@ a JSON document.
 """
 
 import gzip
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks.own_clusters import own_cluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.request import Goal
@@ -49,43 +45,6 @@ CASES: Final = {
     }.items()
 }
 HUGE: Final = "g-huge"
-
-
-def judge_folder() -> Path | None:
-    """Where the judge and its generator are, next to the project; None when they are not there."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "judge"
-    return (
-        folder if (folder / "judge.py").exists() and (folder / "make_cluster.py").exists() else None
-    )
-
-
-def load_module(path: Path) -> ModuleType:
-    """A module from a file that is in no package."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def make_document(name: str, judges: Path | None) -> dict[str, Any]:
-    """The cluster document of that name, the same one every time."""
-    if judges is None:
-        return own_cluster(name)
-    maker = load_module(judges / "make_cluster.py")
-    makers = dict(maker.scenarios())
-    document: dict[str, Any] = makers[name](name) if name in makers else _huge(maker, name)
-    return document
-
-
-def _huge(maker: ModuleType, name: str) -> Any:
-    """1,000,000 partitions, 900 -> 1,000 brokers in 5 racks: what the generator's own list does not
-    have.
-    """
-    gib = 1 << 30
-    racks, new_racks = maker.rackmap(900, 5), maker.rackmap(100, 5, 901)
-    return maker.build(name, "", 77, racks, new_racks, (), 25_000, 1_000_000, 3, 3_000_000 * gib)
 
 
 def named_brokers(document: dict[str, Any], goal: Goal) -> tuple[int, ...]:

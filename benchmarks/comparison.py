@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.clusters import CASES, DOCUMENT, HUGE, Case, judge_folder
+from benchmarks.clusters import CASES, DOCUMENT, HUGE, Case
 from benchmarks.figures import Figures, Row, median
 from benchmarks.machine import machine_line
 from benchmarks.tables import HEADINGS, cells, table
@@ -49,7 +49,6 @@ class Prepared:
     partitions: int
     brokers: int
     named: str  # broker ids with commas
-    own: tuple[str, ...]  # the option for our own generator and judge, or nothing
 
     @property
     def words(self) -> tuple[str, str, str]:
@@ -65,9 +64,8 @@ class Prepared:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     names = options.names or [name for name in CASES if not (options.without_huge and name == HUGE)]
-    own = ("--own",) if options.own or judge_folder() is None else ()
     with_kafka = not options.without_kafka and _has_kafka()
-    for line in _notes(is_own=bool(own), with_kafka=with_kafka):
+    for line in _notes(with_kafka=with_kafka):
         print(line)
     rows: list[Row] = []
     digests: dict[str, Mapping[str, str]] = {}
@@ -75,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         print(f"{name} ...", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix="planning-") as folder:
-            prepared = prepare(CASES[name], Path(folder), own)
+            prepared = prepare(CASES[name], Path(folder))
             rows += measured(prepared, with_kafka=with_kafka)
             if name in SAME_INPUT:
                 digests[name] = same_input(prepared)
@@ -99,9 +97,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--without-kafka", action="store_true", help="leave Kafka's own planner out"
     )
-    parser.add_argument(
-        "--own", action="store_true", help="own clusters and own judge, also where there are others"
-    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.names) - set(CASES)):
@@ -109,10 +104,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _notes(*, is_own: bool, with_kafka: bool) -> Iterator[str]:
+def _notes(*, with_kafka: bool) -> Iterator[str]:
     yield machine_line()
-    if is_own:
-        yield "Own clusters and own judge, not those next to the project: the figures of the two do not compare."
     if not with_kafka:
         yield "Without Kafka's own planner."
 
@@ -133,10 +126,10 @@ def _verdict(found: Sequence[Check]) -> int:
     return 0 if met == len(targets) else 1
 
 
-def prepare(case: Case, folder: Path, own: tuple[str, ...]) -> Prepared:
-    made = _child("prepare", case.name, str(folder), *own)
+def prepare(case: Case, folder: Path) -> Prepared:
+    made = _child("prepare", case.name, str(folder))
     named = ",".join(map(str, made["named"]))
-    return Prepared(case, folder, made["partitions"], made["brokers"], named, own)
+    return Prepared(case, folder, made["partitions"], made["brokers"], named)
 
 
 def measured(prepared: Prepared, *, with_kafka: bool) -> list[Row]:
@@ -147,7 +140,7 @@ def measured(prepared: Prepared, *, with_kafka: bool) -> list[Row]:
     if with_kafka:
         theirs = _child("generate", *prepared.words, str(prepared.folder / "kafka-{}.json"))
         plans += [prepared.folder / f"kafka-{number}.json" for number in range(len(theirs))]
-    judged, *others = _child("judge", *prepared.words, *map(str, plans), *prepared.own)
+    judged, *others = _child("judge", *prepared.words, *map(str, plans))
     figures = Figures.of(judged, cpu_seconds=made["cpu_seconds"], peak_bytes=made["peak_bytes"])
     rows = [prepared.row(OURS, figures)]
     if others:

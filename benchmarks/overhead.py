@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoise.execution import Driver, ExecutionOptions
-from counterpoise.kafka_admin.liveness_probe import SILENT_AFTER_SECONDS
+from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
@@ -120,9 +120,9 @@ class SlowCluster:
             if not self.cluster.answers(b) and self._known_until.get(b, 0.0) < now
         ]
         for broker_id in late:
-            self._known_until[broker_id] = now + SILENT_AFTER_SECONDS + _REMEMBERED_SECONDS
+            self._known_until[broker_id] = now + UNRESPONSIVE_AFTER_SECONDS + _REMEMBERED_SECONDS
         whole_rounds = _CALL_SECONDS * ceil(max(1, len(brokers)) / _SIDE_BY_SIDE)
-        return max(whole_rounds, SILENT_AFTER_SECONDS if late else 0.0)
+        return max(whole_rounds, UNRESPONSIVE_AFTER_SECONDS if late else 0.0)
 
 
 @contextmanager

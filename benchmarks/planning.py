@@ -7,9 +7,8 @@ For each cluster a row for our planner and one for Kafka's own `kafka-reassign-p
 says what the columns mean. All clusters take a quarter of an hour and 5 GB, most of it for the one
 of 1,000,000 partitions; the others take some minutes.
 
-The clusters and the verdicts come from the judge in ../shared/judge next to the project where it is
-there, otherwise from `own_clusters.py` and `own_judge.py`. Every step runs in a process of its own:
-see `child.py`.
+The clusters come from `make_cluster.py`, the verdicts from `judge.py`, which knows nothing of any
+planner. Every step runs in a process of its own: see `child.py`.
 """
 
 import sys

@@ -95,9 +95,7 @@ def test_no_secret_stands_in_the_file() -> None:
 def docker_compose() -> str:
     program = shutil.which("docker-compose")
     if program is None:
-        pytest.skip(
-            "docker-compose is not installed, so nobody checked docker-compose.yaml as a whole (Debian has it)"
-        )
+        pytest.skip("docker-compose is not installed (apt-get install docker-compose)")
     return program
 
 

@@ -47,7 +47,7 @@ def airflow_home() -> Iterator[Path]:
 def kafka(monkeypatch: pytest.MonkeyPatch) -> "SimulatedCluster":
     """Broker 3 has just joined. Whoever connects finds that some seconds have passed."""
     from counterpoise import installation
-    from tests.pictures import simulated
+    from tests.support.pictures import simulated
 
     kafka = simulated(
         "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6)), racks="1=a 2=b 3=c"

@@ -14,8 +14,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
 
 CLUSTERS = """\
 clusters:

@@ -8,7 +8,7 @@ import pytest
 
 import local_kafka
 from local_kafka import LocalKafka, brokers_in_racks
-from tests.faults import BROKER_PROPERTIES
+from tests.support.faults import BROKER_PROPERTIES
 
 
 @pytest.fixture(scope="module")

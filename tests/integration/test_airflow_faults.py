@@ -31,7 +31,7 @@ from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import FINAL_RUN_STATES
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
-from tests.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments, placement, throttle_lines
+from tests.support.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments, placement, throttle_lines
 
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]

@@ -26,9 +26,9 @@ from counterpoise.model.kafka import (
 from counterpoise.model.kafka import ConfigResourceType as Type
 from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_racks, create_topics
 from local_processes import free_ports, wait_until
-from tests.command_line import CommandLine
-from tests.faults import NOTICED_SOON
-from tests.kafka_facts import ON_A_SHARED_DISK
+from tests.support.command_line import CommandLine
+from tests.support.faults import NOTICED_SOON
+from tests.support.kafka_facts import ON_A_SHARED_DISK
 
 BROKER, TOPIC = ConfigResource(Type.BROKER, "1"), ConfigResource(Type.TOPIC, "orders")
 THROTTLES = ((BROKER, FOLLOWER_RATE, "1000000"), (TOPIC, LEADER_REPLICAS, "0:1,0:2"))

@@ -20,9 +20,9 @@ import pytest
 import local_kafka
 from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topics
 from local_processes import free_ports
-from tests.certificates import DAY, Authority
-from tests.command_line import CommandLine
-from tests.kafka_facts import ON_A_SHARED_DISK
+from tests.support.certificates import DAY, Authority
+from tests.support.command_line import CommandLine
+from tests.support.kafka_facts import ON_A_SHARED_DISK
 
 RACKS = {1: "a", 2: "b", 3: None}
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="hush-hush";'

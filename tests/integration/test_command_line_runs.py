@@ -16,8 +16,8 @@ import pytest
 import local_kafka
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
-from tests.command_line import CommandLine
-from tests.kafka_facts import (
+from tests.support.command_line import CommandLine
+from tests.support.kafka_facts import (
     CONFIGS,
     ON_A_SHARED_DISK,
     leaders_per_broker,

@@ -25,9 +25,9 @@ from cryptography import x509
 import local_kafka
 from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topics
 from local_processes import free_ports
-from tests.certificates import DAY, Authority
-from tests.command_line import CommandLine, Typed
-from tests.faults import NOTICED_SOON
+from tests.support.certificates import DAY, Authority
+from tests.support.command_line import CommandLine, Typed
+from tests.support.faults import NOTICED_SOON
 
 TLS = ("TLS", "EXPIRED", "ELSEWHERE", "MUTUAL")
 NAMES = ("ASTRAY", "NAMED", "SWAPPED", "SASL", *TLS)
@@ -162,7 +162,7 @@ def rules(found: dict[str, Any]) -> list[str]:
     return [finding["rule"] for finding in found["findings"]]
 
 
-def failed_step(end: dict[str, Any]) -> tuple[str, str]:
+def failed_stage(end: dict[str, Any]) -> tuple[str, str]:
     last = end["steps"][-1]
     assert not last["ok"]
     return last["step"], last["said"]
@@ -220,8 +220,8 @@ def test_a_dead_entry_of_the_list_is_found_although_the_next_one_answers(
     assert (code, found["answered_by"]) == (1, alive)
     assert [end["answered"] for end in found["bootstrap"]] == [False, True, False]
     assert rules(found) == ["bootstrap-silent", "bootstrap-silent"]
-    assert failed_step(found["bootstrap"][0]) == ("tcp", "Connection refused")
-    assert failed_step(found["bootstrap"][2])[0] == "resolve"
+    assert failed_stage(found["bootstrap"][0]) == ("tcp", "Connection refused")
+    assert failed_stage(found["bootstrap"][2])[0] == "resolve"
 
 
 def test_nothing_answers(clinic: Clinic, command: CommandLine) -> None:
@@ -339,7 +339,7 @@ def test_every_mistake_at_a_secured_listener_is_named_with_its_step(
     ca = {"ssl.ca.location": str(clinic.ca)} if extra.get("security.protocol") == "SSL" else {}
     code, found = examined(command, clinic.at(at), **(extra | ca))
     assert code == 3
-    where, reason = failed_step(found["bootstrap"][0])
+    where, reason = failed_stage(found["bootstrap"][0])
     assert where == step
     assert re.search(said, reason)
     if at in ("EXPIRED", "ELSEWHERE"):  # shown although it is not trusted
@@ -351,7 +351,7 @@ def test_an_authority_that_is_not_trusted_is_named(clinic: Clinic, command: Comm
     _, found = examined(command, clinic.at("TLS"), **{"security.protocol": "SSL"})
     assert (
         "was issued by CN=the authority of a test, which is not trusted here"
-        in failed_step(found["bootstrap"][0])[1]
+        in failed_stage(found["bootstrap"][0])[1]
     )
 
 
@@ -360,10 +360,10 @@ def test_a_broker_that_wants_a_certificate_of_ours_says_so(
 ) -> None:
     tls = {"security.protocol": "SSL", "ssl.ca.location": str(clinic.ca)}
     code, found = examined(command, clinic.at("MUTUAL"), **tls)
-    assert (code, failed_step(found["bootstrap"][0])[0]) == (3, "tls")
+    assert (code, failed_stage(found["bootstrap"][0])[0]) == (3, "tls")
     assert (
         'wants a certificate of ours; set "ssl.certificate.location"'
-        in failed_step(found["bootstrap"][0])[1]
+        in failed_stage(found["bootstrap"][0])[1]
     )
     own = str(clinic.ca.parent / "TLS.pem")
     code, found = examined(

@@ -24,7 +24,7 @@ from demo.steps import NEW_BROKER, Demo
 from demo.terminal import Terminal
 from local_airflow.api import PendingApproval
 from local_processes import wait_until
-from tests.kafka_facts import (
+from tests.support.kafka_facts import (
     leaders_per_broker,
     ongoing_reassignments,
     placement,

@@ -9,8 +9,8 @@ import local_kafka
 from counterpoise.model.run import RunState
 from local_kafka import LocalKafka, brokers_in_racks
 from local_processes import wait_until
-from tests.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground, configs, throttles
-from tests.kafka_facts import placement
+from tests.support.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground, configs, throttles
+from tests.support.kafka_facts import placement
 
 PATIENT = "{dead_broker_patience: 5m}"
 IMPATIENT = "{dead_broker_patience: 3s}"

@@ -12,8 +12,8 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
 from local_processes import wait_until
-from tests.faults import FAST, SLOW, Ground, configs, throttles
-from tests.kafka_facts import placement
+from tests.support.faults import FAST, SLOW, Ground, configs, throttles
+from tests.support.kafka_facts import placement
 
 CALL_SECONDS = 3.0  # shorter than a broker's session: it counts as live all the while
 
@@ -69,16 +69,16 @@ def before(kafka: LocalKafka, ground: Ground) -> str:
 @pytest.fixture
 def freezer(kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Freezer]:
     freezer = Freezer(kafka)
-    destination_id, answering_broker = BrokerClient.destination_id, BrokerClient.answering_broker
+    forwarding_broker_id, responding_broker_id = BrokerClient.forwarding_broker_id, BrokerClient.responding_broker_id
     monkeypatch.setattr(
         BrokerClient,
         "taker_id",
-        lambda broker_client: freezer.chosen(destination_id(broker_client)),
+        lambda broker_client: freezer.chosen(forwarding_broker_id(broker_client)),
     )
     monkeypatch.setattr(
         BrokerClient,
         "answering_broker",
-        lambda broker_client: freezer.chosen(answering_broker(broker_client)),
+        lambda broker_client: freezer.chosen(responding_broker_id(broker_client)),
     )
     yield freezer
     for broker_id in set(kafka.processes) - set(kafka.live_brokers):

@@ -21,8 +21,8 @@ from counterpoise.model.kafka import (
 from counterpoise.model.run import RunState
 from local_kafka import LocalKafka
 from local_processes import wait_until
-from tests.faults import KB, Ground, configs, throttles
-from tests.kafka_facts import placement
+from tests.support.faults import KB, Ground, configs, throttles
+from tests.support.kafka_facts import placement
 
 ONE_AT_A_TIME = "{max_moves_in_flight: 1}"
 THREE_AT_A_TIME = "{max_moves_in_flight: 3}"

@@ -26,7 +26,7 @@ from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
-from tests.kafka_facts import (
+from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
     leaders_per_broker,
     ongoing_reassignments,

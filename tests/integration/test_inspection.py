@@ -14,10 +14,10 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin import connect, eligible
-from counterpoise.kafka_admin.cluster_admin import BothClients
+from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.inspection import Asked, GroupMembers
+from counterpoise.model.inspection import InspectionItem, GroupMembers
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.snapshot import take_snapshot
@@ -51,21 +51,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def reader(kafka: LocalKafka) -> Iterator[BothClients]:
+def reader(kafka: LocalKafka) -> Iterator[KafkaClusterAdmin]:
     first_three = ",".join(kafka.home(broker_id).address for broker_id in (1, 2, 3))
     settings = ConnectionSettings.parse({"bootstrap.servers": first_three})
     with closing(connect(settings)) as made:
         yield made
 
 
-def photograph(reader: BothClients) -> ClusterSnapshot:
+def photograph(reader: KafkaClusterAdmin) -> ClusterSnapshot:
     return take_snapshot(
         reader, cluster="demo", snapshot_id="demo-1", observed_at=datetime.now(UTC)
     )
 
 
 def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
-    kafka: LocalKafka, reader: BothClients
+    kafka: LocalKafka, reader: KafkaClusterAdmin
 ) -> None:
     before = reader.describe_quorum()
     text = kafka.tool(
@@ -95,7 +95,7 @@ def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
 
 
 def test_configs_features_and_versions_of_all_brokers_with_their_levels(
-    kafka: LocalKafka, reader: BothClients
+    kafka: LocalKafka, reader: KafkaClusterAdmin
 ) -> None:
     change = (
         "--alter",
@@ -112,7 +112,7 @@ def test_configs_features_and_versions_of_all_brokers_with_their_levels(
         SECONDS,
     )
     told = inspect(reader, photograph(reader), operator=reader)
-    assert not told.unanswered
+    assert not told.unavailable
     assert sorted(told.broker_configs) == [1, 2, 3, 4, 5]
     assert told.broker_configs[4]["broker.rack"] == ConfigValue("d", ConfigSource.STATIC_BROKER)
     assert told.broker_configs[4]["log.cleaner.threads"] == ConfigValue(
@@ -158,7 +158,7 @@ def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(
 
 
 def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
-    kafka: LocalKafka, reader: BothClients
+    kafka: LocalKafka, reader: KafkaClusterAdmin
 ) -> None:
     def settled() -> dict[str, GroupMembers]:
         for consumer in consumers:
@@ -198,7 +198,7 @@ def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
 
 
 def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
-    kafka: LocalKafka, reader: BothClients, monkeypatch: pytest.MonkeyPatch
+    kafka: LocalKafka, reader: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last in this file: brokers 4 and 5 are down afterwards."""
     kafka.kill_broker(5)
@@ -248,16 +248,16 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
         (alone, *(TopicPartition("spread", n) for n in range(2))), (4,)
     )
     assert "needed: broker 4" in next(
-        one.seen for one in found if one.key == ("partitions-offline", "topic lonely")
+        one.summary for one in found if one.key == ("partitions-offline", "topic lonely")
     )
     monkeypatch.setattr(eligible, "PARTITIONS_PER_PAGE", 1)
     every = [topic.topic for topic in reader.describe_topics()]
     assert reader.list_eligible_leaders([*every, "no-such-topic"]) == told.eligible_leaders
     assert sorted(told.broker_configs) == [1, 2, 3]
-    assert told.unanswered == {Asked.PERMISSIONS: "nobody asked with the operator's connection"}
+    assert told.unavailable == {InspectionItem.PERMISSIONS: "nobody asked with the operator's connection"}
 
 
-def _isr(reader: BothClients, topic: str) -> set[tuple[int, ...]]:
+def _isr(reader: KafkaClusterAdmin, topic: str) -> set[tuple[int, ...]]:
     return {
         tuple(sorted(p.isr)) for found in reader.describe_topics([topic]) for p in found.partitions
     }

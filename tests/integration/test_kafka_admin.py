@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 import local_kafka
 from counterpoise.discovery import discover
-from counterpoise.errors import BrokerSilentError, UnknownOutcomeError
+from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.cluster_admin import BothClients
+from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
@@ -32,7 +32,7 @@ from counterpoise.model.kafka import (
 from counterpoise.snapshot import take_snapshot
 from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
 from local_processes import free_ports, wait_until
-from tests.pictures import simulated
+from tests.support.pictures import simulated
 
 MB = 1_000_000
 SECONDS = 20.0
@@ -76,7 +76,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def admin(kafka: LocalKafka) -> Iterator[BothClients]:
+def admin(kafka: LocalKafka) -> Iterator[KafkaClusterAdmin]:
     with closing(connect(settings(kafka.bootstrap_string))) as made:
         yield made
 
@@ -145,7 +145,7 @@ def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalK
 
 
 def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
     assert (taken.cluster_id, taken.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
@@ -189,7 +189,7 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
 
 
 def test_reading_never_writes_even_where_asking_could_create_a_topic(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     before = changed_records(kafka)
     ghost = TopicPartition("ghost", 0)
@@ -216,14 +216,14 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(
     )
 
 
-def test_brokers_of_one_release_speak_the_same(admin: BothClients) -> None:
+def test_brokers_of_one_release_speak_the_same(admin: KafkaClusterAdmin) -> None:
     versions = admin.describe_versions()
     assert set(versions) == {1, 2, 3, 4}
     assert len(set(versions.values())) == 1
     assert (versions[1].metadata_version or 0) >= 29  # the level of Kafka 4.2
 
 
-def test_throttle_keys_that_are_set_are_in_the_photograph(admin: BothClients) -> None:
+def test_throttle_keys_that_are_set_are_in_the_photograph(admin: KafkaClusterAdmin) -> None:
     change(admin, topic("orders"), LEADER_LIST, SET, "")
     change(admin, broker(3), FOLLOWER_RATE, SET, "5")
     wait_until(lambda: told(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
@@ -239,7 +239,7 @@ def test_throttle_keys_that_are_set_are_in_the_photograph(admin: BothClients) ->
 
 
 def test_a_topic_config_is_read_from_the_broker_that_was_named(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     """A frozen broker alone is asked, and does not answer, though any other could."""
     with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as impatient:
@@ -249,7 +249,7 @@ def test_a_topic_config_is_read_from_the_broker_that_was_named(
         freeze(kafka, 4)
         try:
             with pytest.raises(
-                BrokerSilentError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"
+                BrokerUnresponsiveError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"
             ):
                 impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
             assert topic("orders") in impatient.describe_configs(
@@ -318,7 +318,7 @@ def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
     return seen
 
 
-def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: BothClients) -> None:
+def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: KafkaClusterAdmin) -> None:
     picture = "\n".join(
         [*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"]
     )
@@ -328,7 +328,7 @@ def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: BothCl
 
 
 def test_for_older_brokers_the_replication_factor_is_compared_here(
-    admin: BothClients, monkeypatch: pytest.MonkeyPatch
+    admin: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoise.kafka_admin.broker_client.Wire.highest_version", lambda *_: 0)
     key, other = TopicPartition("moves", 1), TopicPartition("moves", 0)
@@ -388,14 +388,14 @@ RATE_STEPS = [
 ]
 
 
-def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: BothClients) -> None:
+def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: KafkaClusterAdmin) -> None:
     model = simulated("orders-0: 1 2 3", racks="1 2 3 4")
     expected = config_story(model, model.advance)
     assert config_story(admin, time.sleep) == expected
 
 
 def test_configs_of_many_resources_are_changed_and_restored_exactly(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     change(
         admin, topic("moves"), FOLLOWER_LIST, SET, ""
@@ -442,7 +442,7 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(
 
 
 def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(
-    admin: BothClients,
+    admin: KafkaClusterAdmin,
 ) -> None:
     key, rate = TopicPartition("moves", 0), 2 * MB
     changes = [
@@ -494,7 +494,7 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
 
 
 def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     """Until its session ends it counts as live; every call goes to somebody who answers."""
     brokers = [broker(n) for n in (1, 2, 3, 4)]
@@ -602,13 +602,13 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
 
 
 def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
-    kafka: LocalKafka, admin: BothClients
+    kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
     lonely = TopicPartition("lonely", 0)
     assert admin.list_offsets([lonely]) == {lonely: (0, 0)}
     kafka.kill_broker(4)
     assert admin.describe_configs([broker(1), broker(4)], [LEADER_RATE]) == {broker(1): {}}
-    with pytest.raises(BrokerSilentError, match=r"broker 4 .*ECONNREFUSED"):
+    with pytest.raises(BrokerUnresponsiveError, match=r"broker 4 .*ECONNREFUSED"):
         admin.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
     for _ in range(4):
         with closing(connect(settings(kafka.bootstrap[1]))) as newcomer:

@@ -24,12 +24,12 @@ import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
-from counterpoise.kafka_admin.cluster_admin import BothClients
+from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigResource, ConfigResourceType
 from local_kafka import TopicSpec, create_topics
 from local_processes import free_ports, wait_until
-from tests.certificates import DAY, Authority
+from tests.support.certificates import DAY, Authority
 
 
 def settings(bootstrap: str, **extra: str) -> ConnectionSettings:
@@ -185,7 +185,7 @@ def test_what_the_principal_may_not_do_is_found_and_nothing_changes(secured: Sec
         assert everything(all_powerful) == before
 
 
-def everything(admin: BothClients) -> tuple[object, ...]:
+def everything(admin: KafkaClusterAdmin) -> tuple[object, ...]:
     resources = [
         ConfigResource(ConfigResourceType.TOPIC, "orders"),
         ConfigResource(ConfigResourceType.BROKER, "1"),

@@ -1,8 +1,7 @@
-"""Plans for clusters drawn at random, before the judge next to the project; every test needs it,
-and skips without it.
+"""Plans for clusters drawn at random, before a judge that knows nothing of the planner.
 
-That judge knows no dead brokers and no exclusions: where there are any, what it says of racks is
-looked at again here.
+The judge knows no dead brokers and no exclusions: where there are any, what it says of racks is
+checked again here.
 """
 
 import random
@@ -16,9 +15,7 @@ from ortools.graph.python import min_cost_flow
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.request import Goal, PlanRequest, Scope
-from tests.trials import JUDGE, Key, Trial, large_trial, trials
-
-pytestmark = pytest.mark.skipif(not JUDGE.exists(), reason=f"there is no judge at {JUDGE}")
+from tests.support.trials import Key, Trial, large_trial, trials
 
 EVENING = (Goal.ADD_BROKERS, Goal.REBALANCE, Goal.LEADERS)
 PLENTY = settings(max_examples=200, deadline=None, derandomize=True)

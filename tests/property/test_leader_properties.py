@@ -136,7 +136,7 @@ def reachable(
     return seen
 
 
-def steps_of(choice: Choice, topics: Iterable[int]) -> list[tuple[int, int, bool]]:
+def reassignment_targets(choice: Choice, topics: Iterable[int]) -> list[tuple[int, int, bool]]:
     """From which broker leadership could go to which, by partitions of the topics; and does the
     topic stay as even?
     """
@@ -159,7 +159,7 @@ def test_only_candidates_lead_and_counts_are_as_even_as_any_choice(
     choice = chosen(snapshot, BY_COUNT)
     for at, candidates in enumerate(choice.candidates):
         assert not candidates or choice.leaders[at] in candidates
-    counts, steps = choice.loads(), steps_of(choice, choice.topics)
+    counts, steps = choice.loads(), reassignment_targets(choice, choice.topics)
     for broker in choice.brokers:
         assert all(counts[other] >= counts[broker] - 1 for other in reachable({broker}, steps))
 
@@ -199,9 +199,9 @@ def test_no_circle_is_left_that_makes_a_topic_more_even(snapshot: ClusterSnapsho
     choice = chosen(snapshot, BY_COUNT)
     counts, topics = choice.topic_counts(), set(choice.topics)
     for topic, start in product(sorted(topics), choice.brokers):
-        inside = reachable({start}, steps_of(choice, [topic]))
+        inside = reachable({start}, reassignment_targets(choice, [topic]))
         light = {broker for broker in inside if counts[topic, broker] <= counts[topic, start] - 2}
-        back = reachable(light, steps_of(choice, topics - {topic}), free_only=True)
+        back = reachable(light, reassignment_targets(choice, topics - {topic}), free_only=True)
         assert start not in back, f"topic {topic} could be led more evenly from {start}"
 
 

@@ -1,7 +1,7 @@
 """What holds for every plan, on clusters of all shapes: uneven racks, mixed replication factors,
 dead brokers.
 
-An own judge (`tests/judge.py`) that knows nothing of the planner looks at the outcome.
+An own judge (`tests/support/goal_judge.py`) that knows nothing of the planner looks at the outcome.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
-from tests.judge import assignment_of, executed, judge
+from tests.support.goal_judge import assignment_of, executed, judge
 
 PLENTY = settings(max_examples=60, deadline=None, derandomize=True)
 FEW = settings(max_examples=25, deadline=None, derandomize=True)

@@ -20,9 +20,9 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, BrakePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
-from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, at_broker, of_topic, own_configs
 
 OTHER = TopicPartition("other", 0)
 WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"

@@ -12,9 +12,9 @@ from counterpoise.cli import repeating
 from counterpoise.kafka_admin.port import REASSIGN
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from tests.command_line import CommandLine
-from tests.pictures import simulated
-from tests.runs import own_configs
+from tests.support.command_line import CommandLine
+from tests.support.pictures import simulated
+from tests.support.runs import own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new", "--by", "alice")

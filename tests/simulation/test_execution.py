@@ -20,8 +20,8 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.crashes import MUTATING, Countdown, Crash, crashing_run
-from tests.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs, times_submitted
+from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs, times_submitted
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")

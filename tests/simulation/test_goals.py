@@ -20,10 +20,10 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.crashes import MUTATING, Countdown, Crash, crashing_run
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
-from tests.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
+from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
 
 ORDERS = TopicPartition("orders", 0)
 HEALTHY = "orders-0: 1 2 3 size=3000000\norders-1: 2 3 1 size=3000000\nstock-0: 3 size=2000000"

@@ -24,9 +24,9 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
-from tests.runs import SimulatedRun, at_broker, of_topic, own_configs, times_submitted
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs, times_submitted
 
 FIVE = "1 2 3 4 5"
 ORDERS_0 = TopicPartition("orders", 0)

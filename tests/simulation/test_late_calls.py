@@ -22,7 +22,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.stopping import stop_from_plan
-from tests.runs import SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 
 
 def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:

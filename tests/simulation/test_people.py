@@ -12,7 +12,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.policy import DailyRate, MaintenanceWindow, MovementPolicy
 from counterpoise.model.run import RunState
-from tests.runs import SimulatedRun, at_broker, own_configs, times_submitted
+from tests.support.runs import SimulatedRun, at_broker, own_configs, times_submitted
 
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
 

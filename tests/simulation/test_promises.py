@@ -3,7 +3,7 @@ simulated cluster.
 
 Hypothesis interleaves looks of one or two processes that die or freeze anywhere, what people ask
 for, brokers that die, freeze and come back, lost and refused calls, and strangers;
-`tests/promises.py` watches. In the end all brokers are back, and whatever happened before, nothing
+`tests/support/promises.py` watches. In the end all brokers are back, and whatever happened before, nothing
 of ours is left.
 
 `COUNTERPOISE_SOAK=200` runs 200 times as many examples, drawn anew each time.
@@ -54,11 +54,11 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     RunState,
 )
-from tests.crashes import JOURNAL_WRITES, MUTATING, Countdown, Crash, CrashingProxy
-from tests.pictures import cluster, simulated
-from tests.plans import move, plan_by_hand
-from tests.promises import Watch, lost_on_the_way
-from tests.runs import START
+from tests.support.crashes import JOURNAL_WRITES, MUTATING, Countdown, Crash, CrashingProxy
+from tests.support.pictures import cluster, simulated
+from tests.support.plans import move, plan_by_hand
+from tests.support.promises import Watch, lost_on_the_way
+from tests.support.runs import START
 
 SOAK: Final = int(os.environ.get("COUNTERPOISE_SOAK", "0"))
 BROKERS: Final = (1, 2, 3, 4, 5)

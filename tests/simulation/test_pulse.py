@@ -8,7 +8,7 @@ import pytest
 
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import RunProgress
-from tests.runs import SimulatedRun
+from tests.support.runs import SimulatedRun
 
 
 def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> None:

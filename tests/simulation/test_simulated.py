@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.errors import (
-    BrokerSilentError,
+    BrokerUnresponsiveError,
     ClusterError,
     ClusterUnreachableError,
     UnknownOutcomeError,
@@ -23,7 +23,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
     Reassignment,
 )
-from tests.pictures import simulated
+from tests.support.pictures import simulated
 
 RACKS = "1=a 2=b 3=c 4=d"
 ORDERS = TopicPartition("orders", 0)
@@ -225,7 +225,7 @@ def test_a_dead_broker_is_fenced_after_its_session_and_answers_nobody_before() -
     cluster.kill_broker(1, noticed=False)
     assert 1 in cluster.describe_cluster().live_broker_ids
     assert cluster.describe_configs([broker(1), broker(2)], [LEADER_RATE]) == {broker(2): {}}
-    with pytest.raises(BrokerSilentError, match="broker 1"):
+    with pytest.raises(BrokerUnresponsiveError, match="broker 1"):
         cluster.describe_configs([TOPIC], [LEADER_LIST], via_broker=1)
     assert "not live" in change(cluster, broker(1), LEADER_RATE, SET, "1")
     cluster.advance(9.0)
@@ -407,7 +407,7 @@ def test_a_frozen_broker_that_is_killed_takes_what_it_held_with_it() -> None:
     with pytest.raises(UnknownOutcomeError):
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     cluster.kill_broker(2)
-    with pytest.raises(BrokerSilentError, match="nothing was sent to broker 2"):
+    with pytest.raises(BrokerUnresponsiveError, match="nothing was sent to broker 2"):
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     cluster.restart_broker(2)
     assert cluster.list_reassignments() == {}

@@ -15,7 +15,7 @@ from counterpoise import pipeline
 from counterpoise.installation import FileConnections, Installation
 from counterpoise.model.result_tables import SERIES
 from counterpoise.settings import Locations, parse_settings
-from tests.month import (
+from tests.support.month import (
     BEGIN,
     BROKERS_AT_FIRST,
     DEAD_BROKER,

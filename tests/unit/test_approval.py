@@ -11,8 +11,8 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.policy import ApprovalPolicy
 from counterpoise.model.request import Goal
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = "sha256:this"

@@ -9,9 +9,9 @@ from counterpoise import installation
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
-from counterpoise.model.walk import Walk
-from tests.audits import HEALTHY, healthy, photograph, walk
-from tests.command_line import CommandLine
+from counterpoise.model.connectivity import ConnectivityCheck
+from tests.support.audits import HEALTHY, healthy, photograph, walk
+from tests.support.command_line import CommandLine
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
 RACKS = "    policy:\n      audit:\n        controller_racks: {101: a, 102: b, 103: c}\n"
@@ -23,7 +23,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     kafka = healthy()
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
 
-    def walked(_installation: object, _name: str) -> Walk:
+    def walked(_installation: object, _name: str) -> ConnectivityCheck:
         return walk(photograph(kafka))
 
     monkeypatch.setattr(installation, "connect_by_discovery", lambda _settings: kafka)

@@ -10,11 +10,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from counterpoise.model.finding import AuditReport, Evidence, Finding, RuleText, Seen, WantedPlan
+from counterpoise.model.finding import (
+    AuditReport,
+    Evidence,
+    Finding,
+    RuleText,
+    ReportedFinding,
+    WantedPlan,
+)
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
-from tests.audits import NOW
+from tests.support.audits import NOW
 from tests.unit.test_load_pages import BREAKOUT, Page
 
 TEXTS = {
@@ -37,16 +44,18 @@ TEXTS = {
 DAY = timedelta(days=1)
 
 
-def found(rule: str, severity: Severity, subject: str = "cluster", **changes: object) -> Seen:
+def found(
+    rule: str, severity: Severity, subject: str = "cluster", **changes: object
+) -> ReportedFinding:
     finding = Finding(rule, severity, subject, f"seen at {subject}")
     seen = {name: value for name, value in changes.items() if name in ("is_new", "waived_by")}
     finding = replace(
         finding, **{name: value for name, value in changes.items() if name not in seen}
     )  # type: ignore[arg-type]
-    return Seen(finding, NOW - DAY, bool(seen.get("is_new")), seen.get("waived_by"))  # type: ignore[arg-type]
+    return ReportedFinding(finding, NOW - DAY, bool(seen.get("is_new")), seen.get("waived_by"))  # type: ignore[arg-type]
 
 
-def report(*seen: Seen, **changes: object) -> AuditReport:
+def report(*seen: ReportedFinding, **changes: object) -> AuditReport:
     made = AuditReport("demo", "Kafka-Id", NOW, "demo-20261122T120000Z", seen, passed=("calm",))
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -100,7 +109,7 @@ def test_what_changed() -> None:
     given = report(
         found("bad", Severity.CRITICAL, "topic a", is_new=True),
         found("idle", Severity.WARNING, "broker 4"),
-        gone=(gone,),
+        resolved=(gone,),
         previous_at=NOW - DAY,
     )
     shown = page(given)
@@ -108,7 +117,7 @@ def test_what_changed() -> None:
         r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9",
         shown.text,
     )
-    same = page(replace(given, found=(found("idle", Severity.WARNING),), gone=()))
+    same = page(replace(given, findings=(found("idle", Severity.WARNING),), resolved=()))
     assert "New, gone 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
     assert "Nothing is new, and nothing is gone." in same.text
 
@@ -172,12 +181,12 @@ def hostile() -> AuditReport:
             BREAKOUT,
             evidence=rows,
             fix=(BREAKOUT,),
-            seen=BREAKOUT,
+            summary=BREAKOUT,
             is_new=True,
         ),
         found("made-up", Severity.INFO, BREAKOUT, waived_by=Waiver("made-up", BREAKOUT)),
-        gone=(Finding(BREAKOUT, Severity.INFO, BREAKOUT, BREAKOUT),),
-        not_asked=(BREAKOUT,),
+        resolved=(Finding(BREAKOUT, Severity.INFO, BREAKOUT, BREAKOUT),),
+        unavailable_data=(BREAKOUT,),
         previous_at=NOW - DAY,
     )
 
@@ -203,7 +212,7 @@ def test_markdown_and_json_have_the_same_findings() -> None:
     given = report(
         found("bad", Severity.CRITICAL, "topic orders", plan=WantedPlan(Goal.REPAIR)),
         found("calm", Severity.UNKNOWN),
-        not_asked=("groups: denied",),
+        unavailable_data=("groups: denied",),
     )
     markdown = audit_markdown(given, TEXTS)
     assert (

@@ -23,12 +23,12 @@ from counterpoise.model.finding import AuditReport
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import Walk
+from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.pipeline.observing import keep
 from counterpoise.pipeline.remembering import past_facts, usual_interval
 from counterpoise.snapshot import take_snapshot
-from tests.audits import HEALTHY, NOW, healthy, photograph, walk
-from tests.sites import DEMO, site_over
+from tests.support.audits import HEALTHY, NOW, healthy, photograph, walk
+from tests.support.installations import DEMO, site_over
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
 HOUR = timedelta(hours=1)
@@ -54,7 +54,7 @@ class Place:
             self.connect,
             clusters=self.yaml,
             clock=lambda: self.now,
-            walk_to=lambda _settings: self.walk(),
+            connectivity_checker=lambda _settings: self.walk(),
         )
 
     def connect(self, settings: ConnectionSettings) -> ClusterAdmin:
@@ -62,7 +62,7 @@ class Place:
             raise ClusterUnreachableError(((settings.bootstrap_servers[0], "refused"),))
         return self.kafka
 
-    def walk(self) -> Walk:
+    def walk(self) -> ConnectivityCheck:
         return walk(photograph(self.kafka))
 
     def audit(self, hours: float = 0) -> AuditReport:
@@ -89,7 +89,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def rules_of(report: AuditReport, least: Severity = Severity.INFO) -> set[str]:
-    return {one.finding.rule for one in report.found if one.finding.severity.rank >= least.rank}
+    return {one.finding.rule for one in report.findings if one.finding.severity.rank >= least.rank}
 
 
 def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_why(
@@ -97,8 +97,8 @@ def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_w
 ) -> None:
     report = place.audit()
     assert rules_of(report) == set()
-    assert report.found == ()
-    (line,) = report.not_asked
+    assert report.findings == ()
+    (line,) = report.unavailable_data
     assert "rules need a history, which begins with the first snapshots" in line
     assert report.previous_at is None
 
@@ -106,13 +106,13 @@ def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_w
 def test_new_still_there_and_gone(place: Place) -> None:
     place.audit()
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
-    (throttle,) = [one for one in place.audit(1).found if one.finding.rule == "leftover-throttle"]
+    (throttle,) = [one for one in place.audit(1).findings if one.finding.rule == "leftover-throttle"]
     assert (throttle.is_new, throttle.first_seen) == (True, NOW + HOUR)
-    (still,) = [one for one in place.audit(2).found if one.finding.rule == "leftover-throttle"]
+    (still,) = [one for one in place.audit(2).findings if one.finding.rule == "leftover-throttle"]
     assert (still.is_new, still.first_seen) == (False, NOW + HOUR)
     place.kafka.configs.dynamic.clear()
     over = place.audit(3)
-    assert [gone.key for gone in over.gone] == [("leftover-throttle", "broker 2")]
+    assert [gone.key for gone in over.resolved] == [("leftover-throttle", "broker 2")]
     assert over.previous_at == NOW + 2 * HOUR
 
 
@@ -158,8 +158,8 @@ def test_documents_come_back_whole(place: Place) -> None:
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     place.kafka.add_broker(4, "a")
     report = place.audit()
-    assert any(one.finding.plan for one in report.found) and any(
-        one.finding.evidence for one in report.found
+    assert any(one.finding.plan for one in report.findings) and any(
+        one.finding.evidence for one in report.findings
     )
     assert from_json(to_json(report), where="it") == report
 
@@ -181,7 +181,7 @@ def test_a_cluster_that_does_not_answer_fails_its_audit(place: Place) -> None:
 def test_where_the_operator_gets_no_answer_rights_are_unknown(place: Place) -> None:
     place.refused = {"operator:9092"}
     report = place.audit()
-    (rights,) = [one.finding for one in report.found if one.finding.rule == "rights-refused"]
+    (rights,) = [one.finding for one in report.findings if one.finding.rule == "rights-refused"]
     assert rights.severity is Severity.UNKNOWN
 
 
@@ -265,7 +265,7 @@ def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(
     # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48
     # ... hours old.
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 90 * HOUR}
-    assert [one.observed_at for one in past.recent] == [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
+    assert [one.observed_at for one in past.recent_snapshots] == [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
 
 
 def test_a_move_to_another_place_began_later(place: Place) -> None:
@@ -333,5 +333,5 @@ def test_a_snapshot_that_cannot_be_read_hides_no_other(
     with place.installation() as installation:
         past = past_facts(installation, photograph(place.kafka))
     assert past is not None
-    assert [one.snapshot_id for one in past.recent] == ["demo-20261122T100000Z"]
+    assert [one.snapshot_id for one in past.recent_snapshots] == ["demo-20261122T100000Z"]
     assert "demo-20261122T110000Z cannot be read" in caplog.text

@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,21 +16,18 @@ from typing import Any
 import pytest
 from py4j.java_gateway import Py4JError, launch_gateway  # type: ignore[import-untyped]
 
-from benchmarks import child, clusters, kafka_generate, own_judge
+from benchmarks import child, clusters, judge, kafka_generate
 from benchmarks.comparison import main
 from benchmarks.figures import Figures, Row, median
-from benchmarks.own_clusters import SHAPES, own_cluster
+from benchmarks.make_cluster import SHAPES, make_cluster
+from benchmarks.make_cluster import main as make_cluster_files
 from benchmarks.running import airflow_checks
 from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Extras, checks
 from benchmarks.throttled import Timed, last_byte_at
 from benchmarks.through_airflow import ThroughAirflow
-from counterpoise.java_runtime import cache_directory
 from counterpoise.model.document import from_document_text
-from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning import make_plan
-from local_kafka.jars import COMPLETE, KAFKA_VERSION
+from counterpoise.model.request import Goal
 
 ROOT = Path(__file__).parents[2]
 GOOD = Figures(
@@ -93,8 +89,8 @@ def chance_plan(document: dict[str, Any], seed: int) -> dict[str, Any]:
 # -- the command
 
 
-def test_the_command_prints_one_table_and_every_target_where_there_is_no_judge_next_to_it() -> None:
-    command = [sys.executable, "benchmarks/planning.py", "e-leaders", "--own", "--without-kafka"]
+def test_the_command_prints_one_table_and_every_target() -> None:
+    command = [sys.executable, "benchmarks/planning.py", "e-leaders", "--without-kafka"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     heading = next(line for line in done.stdout.splitlines() if line.startswith("cluster"))
@@ -114,7 +110,7 @@ def test_an_unknown_cluster_is_a_usage_error(capsys: pytest.CaptureFixture[str])
 def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(
     tmp_path: Path,
 ) -> None:
-    clusters.write_cluster(tmp_path, own_cluster("b-small"))
+    clusters.write_cluster(tmp_path, make_cluster("b-small"))
     snapshot = clusters.read_snapshot(tmp_path)
     mixed = child.shuffled(snapshot)
     assert mixed.partitions["partition"] != snapshot.partitions["partition"]
@@ -269,59 +265,62 @@ def test_the_median_is_taken_of_each_figure_on_its_own() -> None:
     assert median(runs) == replace(GOOD, cpu_seconds=2.0, errors=8, peak_bytes=None)
 
 
-# -- own clusters, own judge
+# -- clusters and judge
 
 
 @pytest.mark.parametrize("name", ["a-tiny", "b-small", "e-leaders", "f-drain"])
-def test_own_clusters_are_what_their_shape_says(name: str) -> None:
-    shape, document = SHAPES[name], own_cluster(name)
-    assert document == own_cluster(name)
+def test_clusters_are_what_their_shape_says(name: str) -> None:
+    shape, document = SHAPES[name], make_cluster(name)
+    assert document == make_cluster(name)
     snapshot = from_document_text(json.dumps(document))
     assert snapshot.partitions.num_rows == shape.partitions
-    assert len(snapshot.live_broker_ids) == shape.old + shape.new
+    new = tuple(broker for members in shape.new.values() for broker in members)
+    assert len(snapshot.live_broker_ids) == shape.old_broker_count + len(new)
     racks = snapshot.racks
     assert all(len({racks[b] for b in row[2]}) == 3 for row in document["partitions"])
     held = Counter(b for row in document["partitions"] for b in row[2])
-    assert set(held) == set(range(1, shape.old + 1))
+    assert set(held) == set(range(1, shape.old_broker_count + 1))
     named = clusters.named_brokers(document, clusters.CASES[name].goal)
-    assert named == (tuple(range(shape.old + 1, shape.old + shape.new + 1)) or shape.drained)
+    assert named == (new or tuple(shape.drained))
 
 
-def judges() -> Callable[..., dict[str, Any]]:
-    folder = clusters.judge_folder()
-    if folder is None:
-        pytest.skip("there is no judge next to the project to compare with")
-    found: Callable[..., dict[str, Any]] = clusters.load_module(folder / "judge.py").judge
-    return found
+def test_the_judge_finds_every_mistake() -> None:
+    document = make_cluster("b-small")
+    errors = judge.judge(document, chance_plan(document, 1), Goal.ADD_BROKERS, (7, 8))["errors"]
+    assert set(errors) == {
+        "partition named twice",
+        "unknown partition",
+        "replication factor changed",
+        "broker twice in one partition",
+        "unknown broker",
+        "entry that changes nothing",
+        "replica sent to an old broker",
+        "more rack violations than before",
+    }
+    moving = {"partitions": [{"topic": "t00000", "partition": 0, "replicas": [7, 8, 3]}]}
+    errors = judge.judge(document, moving, Goal.LEADERS)["errors"]
+    assert "data moved by a leaders-only plan" in errors
+    errors = judge.judge(document, {"partitions": []}, Goal.REMOVE_BROKERS, (1,))["errors"]
+    assert "replica left on a removed broker" in errors
 
 
-@pytest.mark.parametrize("name", ["a-tiny", "b-small", "e-leaders", "f-drain"])
-def test_both_judges_say_the_same_of_good_and_of_bad_plans(name: str) -> None:
-    theirs = judges()
-    document = own_cluster(name)
-    goal = clusters.CASES[name].goal
-    named = clusters.named_brokers(document, goal)
-    made = make_plan(from_document_text(json.dumps(document)), PlanRequest(goal, named))
-    plans = [json.loads(to_reassignment_json(made)), chance_plan(document, 1), {"partitions": []}]
-    for plan in plans:
-        for other in {goal, Goal.REBALANCE}:
-            assert own_judge.judge(document, plan, other, named) == theirs(
-                document, plan, other, named
-            )
+def test_the_judge_is_a_command(tmp_path: Path) -> None:
+    document = make_cluster("a-tiny")
+    moving = {"topic": "t00000", "partition": 0, "replicas": [4, 2, 3]}
+    (tmp_path / "cluster.json").write_text(json.dumps(document))
+    (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "partitions": [moving]}))
+    command = [sys.executable, "benchmarks/judge.py", tmp_path / "cluster.json"]
+    command += [tmp_path / "plan.json", "--goal", "add-brokers", "--brokers", "4"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["moved"]["replicas"] == 1
 
 
-def test_both_judges_say_the_same_without_racks_and_with_several_replication_factors() -> None:
-    theirs = judges()
-    document = own_cluster("b-small")
-    for broker in document["brokers"]:
-        broker["rack"] = None if broker["id"] % 3 else "a"
-    for number, partition in enumerate(document["partitions"]):
-        del partition[2][1 + number % 3 :]
-        partition[3] = partition[2][0]
-    plan = chance_plan(document, 2)
-    for goal in (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE):
-        named = (7, 8) if goal is Goal.ADD_BROKERS else (1,)
-        assert own_judge.judge(document, plan, goal, named) == theirs(document, plan, goal, named)
+def test_the_clusters_are_written_for_other_planners(tmp_path: Path) -> None:
+    assert make_cluster_files([str(tmp_path), "a-tiny"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-tiny.json.gz", "a-tiny.tsv"]
+    assert (tmp_path / "a-tiny.tsv").read_text().startswith("B\t1\tr1\tkeep\n")
+    assert make_cluster_files([str(tmp_path), "z-none"]) == 2
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -329,7 +328,7 @@ def test_could_lead_more_evenly_agrees_with_trying_every_leader(seed: int) -> No
     chance = random.Random(seed)
     rows = [["t", n, chance.sample(range(1, 5), chance.randint(1, 3)), -1, 0] for n in range(6)]
     document = {"brokers": [{"id": b} for b in range(1, 5)], "partitions": rows}
-    case = own_judge.Case.of(document, "leaders", (), 0.1)
+    case = judge.Case.of(document, "leaders", (), 0.1)
 
     def spread(leaders: tuple[int, ...]) -> int:
         counts = [leaders.count(b) for b in case.live]
@@ -337,7 +336,7 @@ def test_could_lead_more_evenly_agrees_with_trying_every_leader(seed: int) -> No
 
     best = min(spread(leaders) for leaders in product(*case.before.values()))
     now = spread(tuple(replicas[0] for replicas in case.before.values()))
-    could = own_judge.could_lead_more_evenly(case, case.before)
+    could = judge.could_lead_more_evenly(case, case.before)
     assert could or now <= max(best, 1)
     assert now > best or not could or now > 1
 
@@ -353,21 +352,14 @@ def test_topics_with_uneven_replicas_are_counted() -> None:
         "brokers": [{"id": b} for b in (1, 2, 3)],
         "partitions": [*rows, ["c", 0, [1], 1, 0]],
     }
-    case = own_judge.Case.of(document, "leaders", (), 0.1)
-    assert own_judge.topics_with_uneven_replicas(case, case.before) == 0
-    assert own_judge.topics_with_uneven_replicas(case, {**case.before, ("b", 2): (1,)}) == 1
+    case = judge.Case.of(document, "leaders", (), 0.1)
+    assert judge.topics_with_uneven_replicas(case, case.before) == 0
+    assert judge.topics_with_uneven_replicas(case, {**case.before, ("b", 2): (1,)}) == 1
 
 
 # -- Kafka's own planner
 
 
-needs_kafka = pytest.mark.skipif(
-    not (cache_directory() / "kafka" / KAFKA_VERSION / COMPLETE).exists(),
-    reason="Kafka's jars were not fetched yet; the tests on real brokers fetch them",
-)
-
-
-@needs_kafka
 def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -380,7 +372,7 @@ def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(
 
     monkeypatch.setattr(kafka_generate, "launch_gateway", launch)
     monkeypatch.setattr(kafka_generate, "_ROWS_AT_ONCE", 700)  # the last text is a part of that
-    document = own_cluster("b-small")
+    document = make_cluster("b-small")
     racks = {broker["id"]: broker["rack"] for broker in document["brokers"]}
     runs = list(kafka_generate.generate_reassignments(document, (7,), runs=2))
     assert len(runs) == 2

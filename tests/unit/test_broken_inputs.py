@@ -16,11 +16,11 @@ from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.document import from_document_text
 from counterpoise.storage import Store
-from tests.audits import facts, healthy
-from tests.broken import arguments, documents, plans, settings
-from tests.broken.case import HOSTILE, SECRET, Broken
-from tests.broken.histories import AUDITS, SNAPSHOT_ID, STORES, BrokenStore
-from tests.command_line import CommandLine
+from tests.support.audits import facts, healthy
+from tests.support.broken import arguments, documents, plans, settings
+from tests.support.broken.case import HOSTILE, SECRET, Broken
+from tests.support.broken.histories import AUDITS, SNAPSHOT_ID, STORES, BrokenStore
+from tests.support.command_line import CommandLine
 
 CASES = (*documents.CASES, *plans.CASES, *settings.CASES, *arguments.CASES)
 _LONGEST_MESSAGE = 6_000

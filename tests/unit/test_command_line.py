@@ -11,8 +11,8 @@ from rich.console import Console
 from counterpoise.cli import plans
 from counterpoise.model.document import to_document
 from counterpoise.model.plan import RebalancePlan
-from tests.command_line import CommandLine
-from tests.pictures import cluster
+from tests.support.command_line import CommandLine
+from tests.support.pictures import cluster
 
 DOCUMENT = to_document(
     cluster(

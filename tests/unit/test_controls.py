@@ -18,8 +18,8 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.document import to_document
 from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import Link, RunProgress
-from tests.command_line import CommandLine
-from tests.pictures import cluster
+from tests.support.command_line import CommandLine
+from tests.support.pictures import cluster
 
 DOCUMENT = to_document(
     cluster(

@@ -12,7 +12,7 @@ from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from tests.no_kafka import HTTP_ANSWER, TLS_ALERT, Serve, answering, hang_up, servers
+from tests.support.no_kafka import HTTP_ANSWER, TLS_ALERT, Serve, answering, hang_up, servers
 
 
 @pytest.fixture

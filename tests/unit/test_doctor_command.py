@@ -14,19 +14,19 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import BrokerDescription
-from counterpoise.model.walk import (
+from counterpoise.model.connectivity import (
     Certificate,
-    ClusterSight,
-    EndpointWalk,
+    ClusterMetadata,
+    EndpointCheck,
     LeaderChange,
-    MetadataAnswer,
-    Step,
-    StepName,
-    Walk,
+    MetadataResponse,
+    StageResult,
+    ConnectionStage,
+    ConnectivityCheck,
 )
 from counterpoise.pipeline.doctoring import Examination, examine
 from counterpoise.settings import Locations, parse_settings
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -87,14 +87,14 @@ HOSTILE = "[red]kafka\x1b[2J\n\x07.example"
 
 
 def hostile_examination() -> Examination:
-    told = MetadataAnswer(HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),))
+    metadata = MetadataResponse(HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),))
     certificate = Certificate(HOSTILE, HOSTILE, (HOSTILE,), NOW, matches_host=False)
-    fine = EndpointWalk(
-        "a:9092", (Step(StepName.METADATA, True, HOSTILE, 1),), ("::1",), certificate, told
+    fine = EndpointCheck(
+        "a:9092", (StageResult(ConnectionStage.METADATA, True, HOSTILE, 1),), ("::1",), certificate, metadata
     )
-    broken = EndpointWalk(f"{HOSTILE}:9092", (Step(StepName.RESOLVE, False, HOSTILE, 1),))
-    walk = Walk("SSL", (fine,), {1: broken})
-    seen = ClusterSight(told.brokers, (), not_told=(HOSTILE,))
+    broken = EndpointCheck(f"{HOSTILE}:9092", (StageResult(ConnectionStage.RESOLVE, False, HOSTILE, 1),))
+    walk = ConnectivityCheck("SSL", (fine,), {1: broken})
+    seen = ClusterMetadata(metadata.brokers, (), unavailable=(HOSTILE,))
     return Examination(walk, seen, diagnose(walk, seen, topics=(HOSTILE,), now=NOW))
 
 
@@ -129,7 +129,7 @@ def test_a_change_is_told_in_one_sentence() -> None:
 def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def walk_to(settings: ConnectionSettings) -> Walk:
+    def connectivity_checker(settings: ConnectionSettings) -> ConnectivityCheck:
         asked.append(settings.bootstrap_servers)
         return hostile_examination().walk
 
@@ -140,7 +140,7 @@ def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
     known = parse_settings("clusters:\n  demo:\n    connection: kafka\n", where="a test")
     locations = Locations.from_environment({"COUNTERPOISE_STORE": str(tmp_path)})
     with Installation(
-        locations, Connection(), known_clusters=known, walk_to=walk_to
+        locations, Connection(), known_clusters=known, connectivity_checker=connectivity_checker
     ) as installation:
         assert installation.walk("demo").answered_by is not None
         assert "endpoint-unreachable" in {

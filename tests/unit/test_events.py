@@ -10,7 +10,7 @@ import pytest
 from counterpoise.analysis import leader_balance
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.events import ClusterEvent, EventKind
-from tests.series import NO_TOPICS, NOON, Broker, rows, story
+from tests.support.series import NO_TOPICS, NOON, Broker, rows, story
 
 ONE_TWO = [Broker(1, "a"), Broker(2, "b")]
 

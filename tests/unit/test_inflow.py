@@ -12,7 +12,7 @@ import pytest
 from counterpoise.analysis import observed_inflow, with_inflow
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.tables import PARTITIONS, TOPICS
-from tests.pictures import cluster
+from tests.support.pictures import cluster
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PICTURE = "orders-0: 1 2 size=1000\norders-1: 2 1 size=6000"

@@ -6,23 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
-from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import TOPIC_KEYS, Asked, FeatureLevel, GroupMembers, Inspection
+from counterpoise.model.inspection import TOPIC_KEYS, InspectionItem, FeatureLevel, GroupMembers, Inspection
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
-from tests.audits import healthy, photograph, quorum
+from tests.support.audits import healthy, photograph, quorum
 
 CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
-SOURCES: dict[Asked, tuple[str, Callable[[Inspection], object]]] = {
-    Asked.VERSIONS: ("describe_versions", lambda told: told.versions),
-    Asked.FEATURES: ("describe_features", lambda told: told.features),
-    Asked.QUORUM: ("describe_quorum", lambda told: told.quorum),
-    Asked.REASSIGNMENTS: ("list_reassignments", lambda told: told.reassignments),
-    Asked.ELIGIBLE_LEADERS: ("list_eligible_leaders", lambda told: told.eligible_leaders),
-    Asked.GROUPS: ("describe_groups", lambda told: told.groups),
-    Asked.PERMISSIONS: ("refused_operations", lambda told: told.refused),
+SOURCES: dict[InspectionItem, tuple[str, Callable[[Inspection], object]]] = {
+    InspectionItem.VERSIONS: ("describe_versions", lambda told: told.versions),
+    InspectionItem.FEATURES: ("describe_features", lambda told: told.features),
+    InspectionItem.QUORUM: ("describe_quorum", lambda told: told.quorum),
+    InspectionItem.REASSIGNMENTS: ("list_reassignments", lambda told: told.reassignments),
+    InspectionItem.ELIGIBLE_LEADERS: ("list_eligible_leaders", lambda told: told.eligible_leaders),
+    InspectionItem.GROUPS: ("describe_groups", lambda told: told.groups),
+    InspectionItem.PERMISSIONS: ("refused_operations", lambda told: told.refused),
 }
 
 
@@ -36,7 +36,7 @@ def test_everything_is_told_and_nothing_written() -> None:
     cluster.denied = {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED"}
     cluster.configs.broker_defaults["log.cleaner.threads"] = "2"
     told = told_by(cluster)
-    assert told.unanswered == {}
+    assert told.unavailable == {}
     assert told.broker_configs[1]["broker.rack"] == ConfigValue("a", ConfigSource.STATIC_BROKER)
     assert (
         told.broker_configs[1]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -58,13 +58,13 @@ def test_everything_is_told_and_nothing_written() -> None:
 @pytest.mark.parametrize(
     "error", [ClusterError("not allowed"), ClusterUnreachableError((("kafka:1", "refused"),))]
 )
-def test_one_question_without_an_answer_spoils_no_other(what: Asked, error: ClusterError) -> None:
+def test_one_question_without_an_answer_spoils_no_other(what: InspectionItem, error: ClusterError) -> None:
     cluster = healthy()
     snapshot = photograph(cluster)
     call, answer = SOURCES[what]
     cluster.fail_next(call, error)
     told = inspect(cluster, snapshot, operator=cluster)
-    assert told.unanswered == {what: str(error)}
+    assert told.unavailable == {what: str(error)}
     assert not answer(told)
     assert all(other(told) is not None for name, (_, other) in SOURCES.items() if name is not what)
 
@@ -72,11 +72,11 @@ def test_one_question_without_an_answer_spoils_no_other(what: Asked, error: Clus
 def test_configs_are_three_questions() -> None:
     cluster = healthy()
     snapshot = photograph(cluster)
-    for what in (Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS):
-        cluster.fail_next("describe_configs", BrokerSilentError(f"{what} failed"))
+    for what in (InspectionItem.BROKER_CONFIGS, InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS):
+        cluster.fail_next("describe_configs", BrokerUnresponsiveError(f"{what} failed"))
     told = inspect(cluster, snapshot, operator=cluster)
-    assert sorted(told.unanswered) == sorted(
-        (Asked.BROKER_CONFIGS, Asked.CLUSTER_DEFAULTS, Asked.TOPIC_CONFIGS)
+    assert sorted(told.unavailable) == sorted(
+        (InspectionItem.BROKER_CONFIGS, InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS)
     )
     assert told.quorum is not None
 
@@ -86,8 +86,8 @@ def test_a_silent_broker_is_noted_by_name() -> None:
     cluster.freeze_broker(2)
     told = told_by(cluster)
     assert sorted(told.broker_configs) == sorted(told.versions) == [1, 3]
-    assert told.unanswered == dict.fromkeys(
-        (Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), "no answer from broker 2"
+    assert told.unavailable == dict.fromkeys(
+        (InspectionItem.BROKER_CONFIGS, InspectionItem.VERSIONS, InspectionItem.FEATURES), "no answer from broker 2"
     )
 
 
@@ -107,9 +107,9 @@ def test_eligible_leaders_are_asked_of_topics_below_their_min_isr_alone() -> Non
 
 def test_rights_are_unknown_without_somebody_to_ask_and_without_anything_to_ask_about() -> None:
     cluster = healthy()
-    assert Asked.PERMISSIONS in inspect(cluster, photograph(cluster)).unanswered
+    assert InspectionItem.PERMISSIONS in inspect(cluster, photograph(cluster)).unavailable
     empty = healthy("", racks="1=a")
-    assert "no live broker and topic" in told_by(empty).unanswered[Asked.PERMISSIONS]
+    assert "no live broker and topic" in told_by(empty).unavailable[InspectionItem.PERMISSIONS]
 
 
 def test_a_secret_has_no_value_in_the_simulated_answer_that_it_does_not_give() -> None:

@@ -148,9 +148,9 @@ def test_silence_is_remembered_for_some_seconds_and_asking_in_between_does_not_p
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr("counterpoise.kafka_admin.liveness_probe.time", clock)
     liveness_probe = LivenessProbe(3.0)
-    assert not liveness_probe.was_silent(4)
+    assert not liveness_probe.was_unresponsive(4)
     for clock.now in (100.0, 104.0, 109.9):
-        liveness_probe.note_silence(4)
-        assert liveness_probe.was_silent(4)
+        liveness_probe.note_unresponsive(4)
+        assert liveness_probe.was_unresponsive(4)
     clock.now = 110.1
-    assert not liveness_probe.was_silent(4)
+    assert not liveness_probe.was_unresponsive(4)

@@ -15,8 +15,8 @@ from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
-from tests.judge import executed, judge
-from tests.pictures import cluster
+from tests.support.goal_judge import executed, judge
+from tests.support.pictures import cluster
 
 WEIGHED = BalancePolicy(leader_weight=LeaderWeight.BYTES_IN)
 

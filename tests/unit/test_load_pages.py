@@ -30,8 +30,8 @@ from counterpoise.reporting.load_section import (
     load_markdown,
     load_section,
 )
-from tests.loads import loads_of
-from tests.series import NO_TOPICS, Broker, rows, story
+from tests.support.loads import loads_of
+from tests.support.series import NO_TOPICS, Broker, rows, story
 
 NOW = datetime(2026, 12, 9, tzinfo=UTC)
 BREAKOUT = (

@@ -11,8 +11,8 @@ from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
-from tests.judge import assignment_after, executed, judge
-from tests.pictures import cluster
+from tests.support.goal_judge import assignment_after, executed, judge
+from tests.support.pictures import cluster
 
 
 def striped(count: int, brokers: int, *, topics: int = 1, size: int = 1000, factor: int = 2) -> str:

@@ -16,8 +16,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import goals, make_plan
 from counterpoise.planning.placing.spread import spread
-from tests.judge import executed, judge
-from tests.pictures import cluster
+from tests.support.goal_judge import executed, judge
+from tests.support.pictures import cluster
 
 
 def topic(name: str, count: int, replicas: str, size: int = 1000) -> str:

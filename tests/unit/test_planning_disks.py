@@ -17,8 +17,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import UNBOUNDED, read_cluster
-from tests.judge import judge
-from tests.pictures import cluster
+from tests.support.goal_judge import judge
+from tests.support.pictures import cluster
 
 GB, TB = 10**9, 10**12
 

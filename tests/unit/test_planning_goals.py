@@ -13,8 +13,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
-from tests.judge import assignment_after, assignment_of, executed, judge
-from tests.pictures import cluster
+from tests.support.goal_judge import assignment_after, assignment_of, executed, judge
+from tests.support.pictures import cluster
 
 ALL = Scope(topics=("*",))
 

@@ -13,8 +13,8 @@ from counterpoise.errors import InputError
 from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
-from tests.command_line import CommandLine
-from tests.month import month
+from tests.support.command_line import CommandLine
+from tests.support.month import month
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from counterpoise.reporting import (
     run_report,
 )
 from counterpoise.reporting.charts import Line, over_time
-from tests.loads import loads_of
-from tests.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
+from tests.support.loads import loads_of
+from tests.support.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
 
 SCRIPT = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(1)> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'

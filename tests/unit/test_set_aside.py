@@ -20,8 +20,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.pipeline import checking
 from counterpoise.validation import BadSnapshotError, DataCheck
-from tests.pictures import simulated
-from tests.sites import DEMO, site_over
+from tests.support.pictures import simulated
+from tests.support.installations import DEMO, site_over
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

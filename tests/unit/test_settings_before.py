@@ -16,7 +16,7 @@ from counterpoise.model.plan import RebalancePlan, SettingBefore
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan, plan_to_reach
-from tests.pictures import cluster
+from tests.support.pictures import cluster
 
 SET = [
     ["topic", "orders", LEADER_REPLICAS, ""],

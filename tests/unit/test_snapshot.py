@@ -18,7 +18,7 @@ from counterpoise.model.kafka import (
     Reassignment,
 )
 from counterpoise.snapshot import take_snapshot
-from tests.pictures import cluster, simulated
+from tests.support.pictures import cluster, simulated
 
 WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}

@@ -21,7 +21,7 @@ from counterpoise.validation import (
 )
 from counterpoise.validation.facts import snapshot_facts
 from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS
-from tests.pictures import cluster
+from tests.support.pictures import cluster
 
 THROTTLE = ("broker", "1", "leader.replication.throttled.rate", "1000")
 PLAIN = cluster(

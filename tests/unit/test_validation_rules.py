@@ -12,8 +12,8 @@ from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.validation import RULES, find_violations
 from counterpoise.validation.figures import expected_figures
 from counterpoise.validation.violation import Case
-from tests.pictures import cluster
-from tests.plans import move, plan_by_hand
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
 
 POLICY = BalancePolicy(excluded_topics=("secret-*",))
 SNAPSHOT = cluster(

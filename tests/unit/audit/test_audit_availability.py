@@ -17,27 +17,27 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import LOG_DIRS
-from tests.audits import NOW, facts, healthy, past, photograph, seen
-from tests.pictures import cluster as picture_of
+from tests.support.audits import NOW, facts, healthy, past, photograph, findings_of
+from tests.support.pictures import cluster as picture_of
 
 
 def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
-    return [(finding.subject, finding.severity) for finding in seen(rule, found)]
+    return [(finding.subject, finding.severity) for finding in findings_of(rule, found)]
 
 
 def test_a_dead_broker_is_told_once_however_many_partitions_it_holds() -> None:
     cluster = healthy()
     cluster.kill_broker(3)
     found = facts(cluster)
-    fenced = seen("broker-fenced", found)[0]
+    fenced = findings_of("broker-fenced", found)[0]
     assert (fenced.subject, fenced.severity, fenced.plan) == (
         "broker 3",
         Severity.CRITICAL,
         WantedPlan(Goal.REPAIR),
     )
-    under = seen("partitions-under-replicated", found)
+    under = findings_of("partitions-under-replicated", found)
     assert [finding.subject for finding in under] == ["broker 3"]
-    assert under[0].seen.startswith("21 partitions of 4 topics lack broker 3, which is not live")
+    assert under[0].summary.startswith("21 partitions of 4 topics lack broker 3, which is not live")
     assert subjects("partitions-at-min-isr", found) == [("cluster", Severity.WARNING)]
     assert subjects("partitions-under-min-isr", found) == []
     assert subjects("partitions-offline", found) == []
@@ -60,23 +60,23 @@ def test_two_dead_brokers_leave_topics_below_min_isr() -> None:
 def test_an_offline_partition_names_the_broker_it_needs() -> None:
     cluster = healthy("lonely-0: 2\nlonely-1: 1\norders-0: 1 2 3", racks="1=a 2=b 3=c")
     cluster.kill_broker(2)
-    finding = seen("partitions-offline", facts(cluster))[0]
+    finding = findings_of("partitions-offline", facts(cluster))[0]
     assert (finding.subject, finding.severity) == ("topic lonely", Severity.CRITICAL)
-    assert finding.seen == "1 of 2 partitions have no leader; needed: broker 2"
+    assert finding.summary == "1 of 2 partitions have no leader; needed: broker 2"
     # With KIP-966 the ISR of such a partition is empty: who may lead it is told as eligible.
     cluster.partitions[TopicPartition("lonely", 0)].isr = set()
     cluster.eligible_leaders = {TopicPartition("lonely", 0): (2,)}
-    assert "needed: broker 2" in seen("partitions-offline", facts(cluster))[0].seen
+    assert "needed: broker 2" in findings_of("partitions-offline", facts(cluster))[0].summary
     cluster.restart_broker(2)
     cluster.partitions[TopicPartition("lonely", 0)].isr = {2}
     cluster.partitions[TopicPartition("lonely", 0)].leader = 2
-    assert seen("partitions-offline", facts(cluster)) == ()
+    assert findings_of("partitions-offline", facts(cluster)) == ()
 
 
 def test_a_topic_that_is_always_at_its_min_isr_is_no_finding_of_availability() -> None:
     cluster = healthy("orders-0: 1 2")
-    assert seen("partitions-at-min-isr", facts(cluster)) == ()
-    assert [finding.subject for finding in seen("min-insync-blocks", facts(cluster))] == [
+    assert findings_of("partitions-at-min-isr", facts(cluster)) == ()
+    assert [finding.subject for finding in findings_of("min-insync-blocks", facts(cluster))] == [
         "topic orders"
     ]
 
@@ -87,7 +87,7 @@ def test_one_replica_that_is_there_is_enough_whatever_min_isr_asks_for() -> None
     """
     cluster = healthy("orders-0: 1\nstock-0: 1 2")
     cluster.configs.static[1]["min.insync.replicas"] = "3"
-    assert seen("partitions-under-min-isr", facts(cluster)) == ()
+    assert findings_of("partitions-under-min-isr", facts(cluster)) == ()
     cluster.partitions[TopicPartition("stock", 0)].isr = {1}
     assert subjects("partitions-under-min-isr", facts(cluster)) == [
         ("topic stock", Severity.CRITICAL)
@@ -98,7 +98,7 @@ def test_a_reassignment_under_way_is_no_under_replication() -> None:
     cluster = healthy("orders-0: 1 2 3 size=10000000000", racks="1=a 2=b 3=c 4=a")
     cluster.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     cluster.advance(1.0)
-    assert seen("partitions-under-replicated", facts(cluster)) == ()
+    assert findings_of("partitions-under-replicated", facts(cluster)) == ()
     cluster.partitions[TopicPartition("orders", 0)].isr.discard(2)
     assert subjects("partitions-under-replicated", facts(cluster)) == [
         ("broker 2", Severity.WARNING)
@@ -108,7 +108,7 @@ def test_a_reassignment_under_way_is_no_under_replication() -> None:
 def test_a_live_broker_out_of_sync_is_no_reason_for_a_repair() -> None:
     cluster = healthy()
     cluster.partitions[TopicPartition("orders", 0)].isr.discard(2)
-    finding = seen("partitions-under-replicated", facts(cluster))[0]
+    finding = findings_of("partitions-under-replicated", facts(cluster))[0]
     assert (finding.subject, finding.plan) == ("broker 2", None)
 
 
@@ -119,7 +119,7 @@ def test_partitions_whose_isr_was_not_told_are_unknown() -> None:
 
 def test_a_broker_that_holds_nothing_may_be_fenced_with_less_harm() -> None:
     cluster = healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c !4=a")
-    finding = seen("broker-fenced", facts(cluster))[0]
+    finding = findings_of("broker-fenced", facts(cluster))[0]
     assert (finding.subject, finding.severity, finding.plan) == ("broker 4", Severity.WARNING, None)
     assert finding.fix[1] == 'kafka-cluster.sh unregister --bootstrap-server "$BOOTSTRAP" --id 4'
 
@@ -140,7 +140,7 @@ def test_offline_log_dirs_are_told_by_broker_and_silent_brokers_are_unknown() ->
     assert subjects(rule, with_log_dirs((1, "/a", None), (3, "/a", None))) == [
         ("cluster", Severity.UNKNOWN)
     ]
-    assert seen(rule, facts()) == ()
+    assert findings_of(rule, facts()) == ()
 
 
 def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
@@ -156,22 +156,22 @@ def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
         )
     partition.isr, partition.copied = {1, 3}, {2: 40_000_000.0}
     found = facts(cluster)
-    return replace(found, past=replace(past(found.snapshot), recent=tuple(taken)))
+    return replace(found, past=replace(past(found.snapshot), recent_snapshots=tuple(taken)))
 
 
 def test_a_replica_that_lags_through_snapshots_is_told_with_what_it_has() -> None:
     rule = "replica-long-out-of-sync"
-    finding = seen(rule, lagging(healthy(), True, True))[0]
+    finding = findings_of(rule, lagging(healthy(), True, True))[0]
     assert finding.subject == "broker 2"
     assert finding.evidence is not None
     assert finding.evidence.rows == (("orders", "0", "40.0 MB", "100 MB"),)
-    assert "since 2026-11-22 10:00 UTC" in finding.seen
-    assert seen(rule, lagging(healthy(), True, False)) == ()
-    assert seen(rule, lagging(healthy(), False, True, True))[0].subject == "broker 2"
+    assert "since 2026-11-22 10:00 UTC" in finding.summary
+    assert findings_of(rule, lagging(healthy(), True, False)) == ()
+    assert findings_of(rule, lagging(healthy(), False, True, True))[0].subject == "broker 2"
     assert subjects(rule, lagging(healthy(), True)) == [("cluster", Severity.UNKNOWN)]
     dead = healthy()
     dead.kill_broker(2)
-    assert seen(rule, lagging(dead, True, True)) == ()
+    assert findings_of(rule, lagging(dead, True, True)) == ()
 
 
 # -- racks
@@ -202,7 +202,7 @@ def test_racks(rule: str, racks: str, expected: list[Any]) -> None:
 
 def test_partitions_in_one_rack_are_rows_of_their_topic() -> None:
     cluster = healthy("orders-0: 1 2\norders-1: 1 3\nlonely-0: 1", racks="1=a 2=a 3=b")
-    found = seen("partitions-in-one-rack", facts(cluster))
+    found = findings_of("partitions-in-one-rack", facts(cluster))
     assert [finding.subject for finding in found] == ["topic orders"]
     assert found[0].plan == WantedPlan(Goal.REBALANCE)
     assert found[0].evidence is not None

@@ -9,7 +9,7 @@ from counterpoise.errors import ClusterError
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity
-from tests.audits import HEALTHY, facts, healthy, photograph, quorum, seen
+from tests.support.audits import HEALTHY, facts, healthy, photograph, quorum, findings_of
 
 RULES = (
     "quorum-size",
@@ -29,7 +29,7 @@ def given(state: Quorum | None, racks: str = "1=a 2=b 3=c", **changes: Any) -> A
 
 
 def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
-    return [(finding.subject, finding.severity) for finding in seen(rule, found)]
+    return [(finding.subject, finding.severity) for finding in findings_of(rule, found)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_one_voter_an_even_number_and_more_than_five(
 
 def test_the_threshold_of_voters_is_the_policys() -> None:
     audit = AuditPolicy(thresholds={"quorum-size": {"most": 7}})
-    assert seen("quorum-size", given(quorum(tuple(range(101, 108))), audit=audit)) == ()
+    assert findings_of("quorum-size", given(quorum(tuple(range(101, 108))), audit=audit)) == ()
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_racks_of_voters(
 def test_voters_without_a_directory_id_are_static(
     directory_id: str | None, is_static: bool
 ) -> None:
-    assert bool(seen("quorum-static", given(quorum(directory_id=directory_id)))) is is_static
+    assert bool(findings_of("quorum-static", given(quorum(directory_id=directory_id)))) is is_static
 
 
 def test_a_voter_that_lags_is_told_by_the_leaders_clock() -> None:
     found = given(quorum(seconds_behind={102: 40.0, 103: 9.0}))
-    finding = seen("quorum-voter-lags", found)[0]
+    finding = findings_of("quorum-voter-lags", found)[0]
     assert (finding.subject, finding.severity) == ("controller 102", Severity.WARNING)
-    assert "40 s ago" in finding.seen
-    assert len(seen("quorum-voter-lags", found)) == 1
+    assert "40 s ago" in finding.summary
+    assert len(findings_of("quorum-voter-lags", found)) == 1
     never = given(quorum(seconds_behind={102: None}))
-    assert "since that one leads" in seen("quorum-voter-lags", never)[0].seen
+    assert "since that one leads" in findings_of("quorum-voter-lags", never)[0].summary
 
 
 def test_no_voter_to_spare_is_critical() -> None:
@@ -150,9 +150,9 @@ def test_a_quorum_that_could_not_be_asked_is_unknown(rule: str) -> None:
     cluster = healthy()
     snapshot = photograph(cluster)
     cluster.fail_next("describe_quorum", ClusterError("the metadata quorum: not allowed"))
-    finding = seen(rule, facts(cluster, snapshot=snapshot))[0]
+    finding = findings_of(rule, facts(cluster, snapshot=snapshot))[0]
     assert finding.severity is Severity.UNKNOWN
-    assert "not allowed" in finding.seen
+    assert "not allowed" in finding.summary
 
 
 @pytest.mark.parametrize("rule", ["quorum-voter-lags", "quorum-observer-lags", "quorum-no-margin"])

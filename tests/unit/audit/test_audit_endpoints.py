@@ -12,32 +12,38 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import Certificate, EndpointWalk, MetadataAnswer, StepName, Walk
-from tests.audits import NOW, endpoint, facts, healthy, past, photograph, seen, walk
+from counterpoise.model.connectivity import (
+    Certificate,
+    EndpointCheck,
+    MetadataResponse,
+    ConnectionStage,
+    ConnectivityCheck,
+)
+from tests.support.audits import NOW, endpoint, facts, healthy, past, photograph, findings_of, walk
 
 
-def with_bootstrap(*entries: EndpointWalk, cluster: SimulatedCluster | None = None) -> AuditFacts:
+def with_bootstrap(*entries: EndpointCheck, cluster: SimulatedCluster | None = None) -> AuditFacts:
     found = facts(cluster)
     assert found.walk is not None
-    return replace(found, walk=replace(found.walk, bootstrap=entries))
+    return replace(found, connectivity=replace(found.walk, bootstrap=entries))
 
 
-def with_advertised(broker_id: int, one: EndpointWalk | None) -> AuditFacts:
+def with_advertised(broker_id: int, one: EndpointCheck | None) -> AuditFacts:
     found = facts()
     assert found.walk is not None
     advertised = {**found.walk.advertised, broker_id: one}
     return replace(
         found,
-        walk=replace(found.walk, advertised={b: w for b, w in advertised.items() if w is not None}),
+        connectivity=replace(found.walk, advertised={b: w for b, w in advertised.items() if w is not None}),
     )
 
 
 def subjects(rule: str, given: AuditFacts) -> list[tuple[str, Severity]]:
-    return [(finding.subject, finding.severity) for finding in seen(rule, given)]
+    return [(finding.subject, finding.severity) for finding in findings_of(rule, given)]
 
 
 A, B, C = (endpoint(f"broker-{n}:9092") for n in (1, 2, 3))
-DEAD = endpoint("old-kafka:9092", failed=StepName.RESOLVE, said="name not known")
+DEAD = endpoint("old-kafka:9092", failed=ConnectionStage.RESOLVE, said="name not known")
 
 
 @pytest.mark.parametrize(
@@ -64,55 +70,57 @@ DEAD = endpoint("old-kafka:9092", failed=StepName.RESOLVE, said="name not known"
     ],
 )
 def test_bootstrap_addresses_are_counted_as_clients_meet_them(
-    entries: tuple[EndpointWalk, ...], expected: list[tuple[str, Severity]]
+    entries: tuple[EndpointCheck, ...], expected: list[tuple[str, Severity]]
 ) -> None:
     assert subjects("bootstrap-few-addresses", with_bootstrap(*entries)) == expected
 
 
 def test_two_bootstrap_addresses_are_told_as_two() -> None:
-    finding = seen("bootstrap-few-addresses", with_bootstrap(A, B))[0]
-    assert finding.seen == "the bootstrap list leads to 2 addresses, fewer than 3"
+    finding = findings_of("bootstrap-few-addresses", with_bootstrap(A, B))[0]
+    assert finding.summary == "the bootstrap list leads to 2 addresses, fewer than 3"
 
 
 def test_the_line_to_paste_names_brokers_of_different_racks() -> None:
     given = facts(healthy("orders-0: 1 2 3", racks="1=a 2=a 3=b 4=c"))
-    assert given.walk is not None
-    finding = seen(
-        "bootstrap-few-addresses", replace(given, walk=replace(given.walk, bootstrap=(A,)))
+    assert given.connectivity is not None
+    finding = findings_of(
+        "bootstrap-few-addresses", replace(given, connectivity=replace(given.connectivity, bootstrap=(A,)))
     )[0]
     assert finding.fix == ("bootstrap.servers=broker-1:9092,broker-3:9092,broker-4:9092",)
 
 
 def test_two_brokers_need_no_third_address() -> None:
     two = healthy("orders-0: 1 2", racks="1=a 2=b")
-    assert seen("bootstrap-few-addresses", with_bootstrap(A, B, cluster=two)) == ()
+    assert findings_of("bootstrap-few-addresses", with_bootstrap(A, B, cluster=two)) == ()
 
 
 def test_a_dead_entry_is_told_with_the_step_that_failed_and_the_list_without_it() -> None:
-    finding = seen("bootstrap-dead-address", with_bootstrap(A, DEAD))[0]
+    finding = findings_of("bootstrap-dead-address", with_bootstrap(A, DEAD))[0]
     assert (finding.subject, finding.severity) == (
         "bootstrap address old-kafka:9092",
         Severity.WARNING,
     )
-    assert "resolve: name not known" in finding.seen
+    assert "resolve: name not known" in finding.summary
     assert finding.fix == ("bootstrap.servers=broker-1:9092",)
-    assert seen("bootstrap-dead-address", with_bootstrap(DEAD))[0].severity is Severity.CRITICAL
+    assert (
+        findings_of("bootstrap-dead-address", with_bootstrap(DEAD))[0].severity is Severity.CRITICAL
+    )
 
 
 def test_an_address_of_a_removed_broker_is_told_as_that_and_not_as_dead() -> None:
     """What tells it is the history: the address was a broker's that is not registered any more."""
-    given = with_bootstrap(A, endpoint("broker-4:9092", failed=StepName.TCP), DEAD)
+    given = with_bootstrap(A, endpoint("broker-4:9092", failed=ConnectionStage.TCP), DEAD)
     was_larger = photograph(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
-    given = replace(given, past=replace(past(given.snapshot), recent=(was_larger,)))
+    given = replace(given, past=replace(past(given.snapshot), recent_snapshots=(was_larger,)))
     assert subjects("bootstrap-removed-broker", given) == [
         ("bootstrap address broker-4:9092", Severity.WARNING)
     ]
     assert subjects("bootstrap-dead-address", given) == [
         ("bootstrap address old-kafka:9092", Severity.WARNING)
     ]
-    still_there = with_bootstrap(A, endpoint("broker-2:9092", failed=StepName.TCP))
+    still_there = with_bootstrap(A, endpoint("broker-2:9092", failed=ConnectionStage.TCP))
     still_there = replace(still_there, past=given.past)
-    assert seen("bootstrap-removed-broker", still_there) == ()
+    assert findings_of("bootstrap-removed-broker", still_there) == ()
 
 
 def test_a_list_within_one_rack_is_told_and_one_that_cannot_be_placed_is_unknown() -> None:
@@ -134,21 +142,25 @@ def test_a_list_within_one_rack_is_told_and_one_that_cannot_be_placed_is_unknown
 def test_an_address_of_another_cluster_is_critical() -> None:
     stranger = endpoint(
         "stage:9092",
-        told=MetadataAnswer("another-id", (BrokerDescription(1, "stage", 9092, None, False),)),
+        metadata=MetadataResponse(
+            "another-id", (BrokerDescription(1, "stage", 9092, None, False),)
+        ),
     )
     assert subjects("bootstrap-other-cluster", with_bootstrap(A, stranger)) == [
         ("bootstrap address stage:9092", Severity.CRITICAL)
     ]
-    assert seen("metadata-differs", with_bootstrap(A, stranger)) == ()
+    assert findings_of("metadata-differs", with_bootstrap(A, stranger)) == ()
 
 
 def test_brokers_that_tell_different_things_of_one_cluster_are_named() -> None:
     given = facts()
-    assert given.walk is not None
-    fewer = MetadataAnswer(
+    assert given.connectivity is not None
+    fewer = MetadataResponse(
         given.snapshot.cluster_id, (BrokerDescription(3, "broker-3", 9092, "c", False),)
     )
-    finding = seen("metadata-differs", with_advertised(3, endpoint("broker-3:9092", told=fewer)))[0]
+    finding = findings_of(
+        "metadata-differs", with_advertised(3, endpoint("broker-3:9092", metadata=fewer))
+    )[0]
     assert finding.subject == "cluster"
     assert finding.evidence is not None
     assert ("broker-3:9092", "picture-id", "3 at broker-3:9092") in finding.evidence.rows
@@ -158,11 +170,11 @@ def test_brokers_that_tell_different_things_of_one_cluster_are_named() -> None:
 
 
 def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
-    dead = endpoint("kafka3.internal:9092", failed=StepName.RESOLVE, said="name not known")
-    finding = seen("advertised-unreachable", with_advertised(3, dead))[0]
+    dead = endpoint("kafka3.internal:9092", failed=ConnectionStage.RESOLVE, said="name not known")
+    finding = findings_of("advertised-unreachable", with_advertised(3, dead))[0]
     assert (finding.subject, finding.severity) == ("broker 3", Severity.CRITICAL)
-    assert "kafka3.internal:9092: resolve: name not known" in finding.seen
-    assert "4 topics" in finding.seen
+    assert "kafka3.internal:9092: resolve: name not known" in finding.summary
+    assert "4 topics" in finding.summary
     assert finding.fix[1] == "advertised.listeners=CLIENT://HOST-THAT-CLIENTS-RESOLVE:9092"
     assert subjects("advertised-unreachable", with_advertised(3, None)) == [
         ("broker 3", Severity.UNKNOWN)
@@ -172,12 +184,15 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
 def test_another_broker_at_the_endpoint_is_told() -> None:
     rule = "advertised-wrong-broker"
     other = endpoint("broker-3:9092", is_expected_broker=False, actual_broker_id=2)
-    assert "where broker 2 answers" in seen(rule, with_advertised(3, other))[0].seen
+    assert "where broker 2 answers" in findings_of(rule, with_advertised(3, other))[0].summary
     assert subjects(rule, with_advertised(3, endpoint("broker-3:9092"))) == [
         ("broker 3", Severity.UNKNOWN)
     ]
     # Where nobody answers there is nobody to be another one: that is a finding of its own.
-    assert seen(rule, with_advertised(3, endpoint("broker-3:9092", failed=StepName.TCP))) == ()
+    assert (
+        findings_of(rule, with_advertised(3, endpoint("broker-3:9092", failed=ConnectionStage.TCP)))
+        == ()
+    )
 
 
 def advertising(**listeners: str) -> Callable[[SimulatedCluster], None]:
@@ -256,7 +271,7 @@ def test_what_brokers_advertise(
     cluster = healthy()
     change(cluster)
     given = facts(cluster)
-    assert [finding.subject for finding in seen(rule, given)] == expected
+    assert [finding.subject for finding in findings_of(rule, given)] == expected
 
 
 def test_hostile_hosts_stay_in_their_line() -> None:
@@ -270,7 +285,7 @@ def test_hostile_hosts_stay_in_their_line() -> None:
         "listener-names-differ",
         "advertised-ip-address",
     ):
-        for finding in seen(rule, facts(cluster)):
+        for finding in findings_of(rule, facts(cluster)):
             assert not any("reboot" in line and not line.startswith("#") for line in finding.fix)
 
 
@@ -303,7 +318,7 @@ def test_certificates_are_told_before_they_expire(days_left: int, expected: list
         2, endpoint("broker-2:9092", certificate=certificate, is_expected_broker=True)
     )
     assert [severity for _, severity in subjects("certificate-expires", given)] == expected
-    assert seen("certificate-other-host", given) == ()
+    assert findings_of("certificate-other-host", given) == ()
 
 
 def test_a_certificate_for_another_host_is_told_also_of_a_bootstrap_address() -> None:
@@ -312,11 +327,11 @@ def test_a_certificate_for_another_host_is_told_also_of_a_bootstrap_address() ->
     assert subjects("certificate-other-host", given) == [
         ("bootstrap address kafka:9093", Severity.WARNING)
     ]
-    assert seen("certificate-expires", given) == ()
+    assert findings_of("certificate-expires", given) == ()
 
 
 def test_without_a_walk_every_rule_that_needs_one_says_unknown() -> None:
-    given = facts(walk=None)
+    given = facts(connectivity=None)
     for rule in (
         "bootstrap-few-addresses",
         "bootstrap-dead-address",
@@ -330,6 +345,6 @@ def test_a_broker_that_is_not_live_is_not_walked_to() -> None:
     cluster = healthy()
     cluster.kill_broker(3)
     given = facts(cluster)
-    assert isinstance(given.walk, Walk)
+    assert isinstance(given.connectivity, ConnectivityCheck)
     assert walk(given.snapshot).advertised.keys() == {1, 2}
-    assert seen("advertised-unreachable", given) == ()
+    assert findings_of("advertised-unreachable", given) == ()

@@ -16,7 +16,7 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from tests.audits import HEALTHY, facts, healthy, seen
+from tests.support.audits import HEALTHY, facts, healthy, findings_of
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -32,7 +32,7 @@ def of(
 
 
 def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
-    return [(finding.subject, finding.severity) for finding in seen(rule, found)]
+    return [(finding.subject, finding.severity) for finding in findings_of(rule, found)]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,15 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
 )
 def test_replication_factors(rule: str, picture: str, expected: list[str]) -> None:
     found = of(picture, "1=a 2=b 3=c 4=a")
-    assert [finding.subject for finding in seen(rule, found)] == expected
+    assert [finding.subject for finding in findings_of(rule, found)] == expected
 
 
 def test_one_replica_is_one_finding_per_topic_with_rows_and_a_plan() -> None:
-    finding = seen("replication-factor-1", of("\n".join(f"orders-{n}: 1" for n in range(30))))[0]
+    finding = findings_of(
+        "replication-factor-1", of("\n".join(f"orders-{n}: 1" for n in range(30)))
+    )[0]
     assert finding.severity is Severity.CRITICAL
-    assert finding.seen.startswith("30 of 30 partitions of topic orders")
+    assert finding.summary.startswith("30 of 30 partitions of topic orders")
     assert finding.plan == WantedPlan(
         Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3
     )
@@ -76,9 +78,9 @@ def test_one_replica_is_one_finding_per_topic_with_rows_and_a_plan() -> None:
 
 
 def test_no_plan_is_offered_for_more_replicas_than_brokers() -> None:
-    finding = seen("replication-factor-low", of("orders-0: 1 2", "1=a 2=b"))[0]
+    finding = findings_of("replication-factor-low", of("orders-0: 1 2", "1=a 2=b"))[0]
     assert finding.plan is None
-    assert "only 2 live brokers" in finding.seen
+    assert "only 2 live brokers" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -106,16 +108,18 @@ def test_min_insync_one_is_told_by_the_level_that_sets_it() -> None:
     """
     cluster = healthy()
     cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "orders")] = {MIN_ISR: "1"}
-    own = seen("min-insync-1", facts(cluster))
+    own = findings_of("min-insync-1", facts(cluster))
     assert [finding.subject for finding in own] == ["topic orders"]
     assert "--entity-type topics --entity-name orders" in own[0].fix[0]
     cluster.configs.broker_defaults[MIN_ISR] = "1"
-    both = seen("min-insync-1", facts(cluster))
+    both = findings_of("min-insync-1", facts(cluster))
     assert [finding.subject for finding in both] == ["cluster", "topic orders"]
     assert both[0].evidence is not None
     assert ("payments", "1", "the default of all brokers") in both[0].evidence.rows
     assert "--entity-default" in both[0].fix[0]
-    assert seen("min-insync-1", of("orders-0: 1 2", configs={"orders": {MIN_ISR: "1"}})) == ()
+    assert (
+        findings_of("min-insync-1", of("orders-0: 1 2", configs={"orders": {MIN_ISR: "1"}})) == ()
+    )
 
 
 @pytest.mark.parametrize("rule", ["min-insync-1", "min-insync-blocks", "partitions-under-min-isr"])
@@ -180,14 +184,14 @@ def test_settings_of_brokers_and_topics(
 ) -> None:
     cluster = healthy()
     change(cluster)
-    assert [finding.subject for finding in seen(rule, facts(cluster))] == expected
+    assert [finding.subject for finding in findings_of(rule, facts(cluster))] == expected
 
 
 def test_a_topic_that_switches_unclean_elections_off_is_not_counted_among_the_clusters() -> None:
     cluster = healthy()
     cluster_unclean(cluster)
     topic_unclean("false")(cluster)
-    assert "for 3 topics" in seen("unclean-leader-election", facts(cluster))[0].seen
+    assert "for 3 topics" in findings_of("unclean-leader-election", facts(cluster))[0].summary
 
 
 def test_one_broker_alone_needs_no_factor_of_three() -> None:
@@ -197,8 +201,8 @@ def test_one_broker_alone_needs_no_factor_of_three() -> None:
         "offsets.topic.replication.factor": "1",
     }
     assert (
-        seen("default-replication-factor", facts(cluster))
-        == seen("internal-replication-factor", facts(cluster))
+        findings_of("default-replication-factor", facts(cluster))
+        == findings_of("internal-replication-factor", facts(cluster))
         == ()
     )
 
@@ -215,17 +219,17 @@ def test_one_broker_alone_needs_no_factor_of_three() -> None:
 def test_settings_of_a_silent_broker_are_unknown(rule: str) -> None:
     cluster = healthy()
     cluster.freeze_broker(2)
-    finding = seen(rule, facts(cluster))[0]
+    finding = findings_of(rule, facts(cluster))[0]
     assert finding.severity is Severity.UNKNOWN
-    assert "broker 2" in finding.seen
+    assert "broker 2" in finding.summary
 
 
 def test_eligible_leaders_are_told_and_unknown_where_brokers_do_not_tell() -> None:
     cluster = healthy()
-    assert seen("eligible-leaders", facts(cluster)) == ()
+    assert findings_of("eligible-leaders", facts(cluster)) == ()
     cluster.partitions[TopicPartition("orders", 2)].isr = {1}
     cluster.eligible_leaders = {TopicPartition("orders", 2): (3,)}
-    finding = seen("eligible-leaders", facts(cluster))[0]
+    finding = findings_of("eligible-leaders", facts(cluster))[0]
     assert finding.subject == "topic orders"
     assert finding.evidence is not None
     assert finding.evidence.rows == (("2", "3"),)

@@ -12,15 +12,15 @@ import pytest
 from counterpoise.audit import RULES
 from counterpoise.audit.auditing import Before, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import Area, Need, Rule, CheckResult, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.finding import AuditReport, Finding, Seen
-from counterpoise.model.inspection import Asked
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from tests.audits import NOW, facts, fired, healthy, photograph, seen
+from tests.support.audits import NOW, facts, fired, healthy, photograph, findings_of
 
 ILL = "orders-0: 1\nstock-0: 2\npayments-0: 1 2 3"
 
@@ -39,7 +39,7 @@ def one_replica(*waivers: Waiver) -> AuditFacts:
 def waived(found: AuditReport) -> list[str]:
     return sorted(
         one.finding.subject
-        for one in found.found
+        for one in found.findings
         if one.waived_by and one.finding.rule != "waiver-expired"
     )
 
@@ -165,7 +165,7 @@ def test_brackets_of_an_address_are_no_pattern() -> None:
         why="w",
         how="h",
         source="s",
-        look=lambda _: [Sighting(subject, "seen")],
+        check=lambda _: [CheckResult(subject, "seen")],
     )
     given = facts(audit=AuditPolicy(waivers=(Waiver("advertised-duplicate", "known", (subject,)),)))
     assert waived(compare(None, find(given, [rule]), given, [rule])) == [subject]
@@ -176,23 +176,25 @@ def test_brackets_of_an_address_are_no_pattern() -> None:
 
 def test_what_is_new_still_there_and_gone() -> None:
     first = report(facts(healthy(ILL), now=NOW - timedelta(days=1)))
-    assert {one.is_new for one in first.found} == {True}
+    assert {one.is_new for one in first.findings} == {True}
     assert first.previous_at is None
     second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), Before.of(first))
     known = {
         one.finding.subject: (one.is_new, one.first_seen)
-        for one in second.found
+        for one in second.findings
         if "factor-1" in one.finding.rule
     }
     assert known == {"topic orders": (False, NOW - timedelta(days=1)), "topic shop": (True, NOW)}
-    assert ("replication-factor-1", "topic stock") in {finding.key for finding in second.gone}
-    assert ("replication-factor-1", "topic orders") not in {finding.key for finding in second.gone}
+    assert ("replication-factor-1", "topic stock") in {finding.key for finding in second.resolved}
+    assert ("replication-factor-1", "topic orders") not in {
+        finding.key for finding in second.resolved
+    }
     assert second.previous_at == NOW - timedelta(days=1)
     third = report(
         facts(healthy("orders-0: 1\npayments-0: 1 2 3"), now=NOW + timedelta(days=1)),
         Before.of(second),
     )
-    assert {one.finding.subject: one.first_seen for one in third.found}[
+    assert {one.finding.subject: one.first_seen for one in third.findings}[
         "topic orders"
     ] == NOW - timedelta(days=1)
 
@@ -201,23 +203,23 @@ def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
     cluster = healthy()
     cluster.quorum = None  # the three brokers vote, and are static
     first = report(facts(cluster))
-    assert ("quorum-static", "quorum") in {one.finding.key for one in first.found}
+    assert ("quorum-static", "quorum") in {one.finding.key for one in first.findings}
     snapshot = photograph(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
     second = report(facts(cluster, snapshot=snapshot), Before.of(first))
-    assert "quorum-static" not in {finding.rule for finding in second.gone}
+    assert "quorum-static" not in {finding.rule for finding in second.resolved}
     assert "quorum-static" not in second.passed
-    assert second.not_asked == ()
-    (one,) = [one.finding for one in second.found if one.finding.subject == "metadata quorum"]
-    assert one.seen.startswith("not known: metadata quorum: not allowed; ")
+    assert second.unavailable_data == ()
+    (one,) = [one.finding for one in second.findings if one.finding.subject == "metadata quorum"]
+    assert one.summary.startswith("not known: metadata quorum: not allowed; ")
 
 
 def test_without_history_one_line_names_the_rules_that_need_it() -> None:
     given = facts(past=None)
-    assert seen("replica-long-out-of-sync", given) == ()
+    assert findings_of("replica-long-out-of-sync", given) == ()
     found = report(given)
     assert found.worst is None
-    (line,) = found.not_asked
+    (line,) = found.unavailable_data
     needing = [rule.id for rule in RULES if Need.HISTORY in rule.needs]
     assert line.startswith(
         f"{len(needing)} rules need a history, which begins with the first snapshots: "
@@ -228,9 +230,13 @@ def test_without_history_one_line_names_the_rules_that_need_it() -> None:
 def test_what_a_rule_without_its_history_could_not_look_at_is_not_gone() -> None:
     kept = replace(
         report(facts()),
-        found=(Seen(Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True),),
+        findings=(
+            ReportedFinding(
+                Finding("snapshots-silent", Severity.WARNING, "cluster", "s"), NOW, True
+            ),
+        ),
     )
-    assert report(facts(past=None), Before.of(kept)).gone == ()
+    assert report(facts(past=None), Before.of(kept)).resolved == ()
 
 
 def test_evidence_is_cut_and_counted() -> None:
@@ -252,11 +258,12 @@ def silent(broker_id: int, **changes: object) -> AuditFacts:
         for name in ("broker_configs", "versions", "features")
     }
     why = dict.fromkeys(
-        (Asked.BROKER_CONFIGS, Asked.VERSIONS, Asked.FEATURES), f"no answer from broker {broker_id}"
+        (InspectionItem.BROKER_CONFIGS, InspectionItem.VERSIONS, InspectionItem.FEATURES),
+        f"no answer from broker {broker_id}",
     )
     return replace(
         given,
-        inspection=replace(asked, unanswered=why, **heard),
+        inspection=replace(asked, unavailable=why, **heard),
         snapshot=with_log_dirs(given, dirs.filter(pc.not_equal(dirs["broker_id"], broker_id))),
     )
 
@@ -266,7 +273,7 @@ def with_log_dirs(given: AuditFacts, dirs: pa.Table) -> ClusterSnapshot:
 
 
 def unknowns(found: AuditReport) -> list[tuple[str, str]]:
-    return [one.finding.key for one in found.found if one.finding.severity is Severity.UNKNOWN]
+    return [one.finding.key for one in found.findings if one.finding.severity is Severity.UNKNOWN]
 
 
 def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() -> None:
@@ -275,8 +282,8 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
     assert len(blind) > 15
     found = report(given)
     assert unknowns(found) == [("not-answered", "broker 2")]
-    (one,) = [one.finding for one in found.found if one.finding.rule == "not-answered"]
-    assert one.seen == (
+    (one,) = [one.finding for one in found.findings if one.finding.rule == "not-answered"]
+    assert one.summary == (
         f"not known: broker configs, versions, features, log dirs of broker 2; {len(blind)} rules could not look"
     )
     assert one.evidence is not None
@@ -292,9 +299,9 @@ def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
     cluster = healthy()
     snapshot = photograph(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
-    found = report(facts(cluster, snapshot=snapshot, walk=None))
+    found = report(facts(cluster, snapshot=snapshot, connectivity=None))
     assert unknowns(found) == [("not-answered", "metadata quorum"), ("not-answered", "walk")]
-    assert [one.finding.seen.partition(";")[0] for one in found.found] == [
+    assert [one.finding.summary.partition(";")[0] for one in found.findings] == [
         "not known: metadata quorum: not allowed",
         "not known: walk: nobody walked to the cluster's endpoints",
     ]
@@ -304,23 +311,29 @@ def test_what_did_not_answer_is_new_still_there_and_gone() -> None:
     ill = facts(healthy(ILL))
     first = report(replace(ill, now=NOW - timedelta(days=1)))
     second = report(replace(silent(2), past=ill.past, now=NOW), Before.of(first))
-    (one,) = [one for one in second.found if one.finding.rule == "not-answered"]
+    (one,) = [one for one in second.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (True, NOW)
     third = report(replace(silent(2), now=NOW + timedelta(hours=1)), Before.of(second))
-    (one,) = [one for one in third.found if one.finding.rule == "not-answered"]
+    (one,) = [one for one in third.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (False, NOW)
     other = report(silent(3), Before.of(third))
-    assert [gone.key for gone in other.gone] == [("not-answered", "broker 2")]
-    assert [gone.key for gone in report(facts(), Before.of(other)).gone] == [
+    assert [gone.key for gone in other.resolved] == [("not-answered", "broker 2")]
+    assert [gone.key for gone in report(facts(), Before.of(other)).resolved] == [
         ("not-answered", "broker 3")
     ]
 
 
 def test_what_a_listed_rule_had_found_is_not_gone() -> None:
-    had = Seen(Finding("advertised-loopback", Severity.CRITICAL, "broker 2", "s"), NOW, is_new=True)
-    known = Seen(Finding("racks-missing", Severity.WARNING, "cluster", "s"), NOW, is_new=True)
-    before = Before.of(replace(report(facts()), found=(had, known)))
-    assert [gone.key for gone in report(silent(2), before).gone] == [("racks-missing", "cluster")]
+    had = ReportedFinding(
+        Finding("advertised-loopback", Severity.CRITICAL, "broker 2", "s"), NOW, is_new=True
+    )
+    known = ReportedFinding(
+        Finding("racks-missing", Severity.WARNING, "cluster", "s"), NOW, is_new=True
+    )
+    before = Before.of(replace(report(facts()), findings=(had, known)))
+    assert [gone.key for gone in report(silent(2), before).resolved] == [
+        ("racks-missing", "cluster")
+    ]
 
 
 def test_a_waived_rule_is_not_listed_and_what_did_not_answer_can_be_waived() -> None:

@@ -19,7 +19,16 @@ from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import BROKERS, LOG_DIRS, SNAPSHOTS, TOPICS
-from tests.audits import HEALTHY, INTERVAL, NOW, facts, healthy, past, photograph, seen
+from tests.support.audits import (
+    HEALTHY,
+    INTERVAL,
+    NOW,
+    facts,
+    healthy,
+    past,
+    photograph,
+    findings_of,
+)
 
 GB = 10**9
 Given = Callable[[], AuditFacts]
@@ -57,7 +66,7 @@ def with_table(name: str, schema: pa.Schema, where: dict[str, Any], **values: An
 
 
 def the_only(rule: str, given: AuditFacts) -> Finding:
-    (finding,) = seen(rule, given)
+    (finding,) = findings_of(rule, given)
     return finding
 
 
@@ -67,33 +76,36 @@ def the_only(rule: str, given: AuditFacts) -> Finding:
 def test_idle_brokers_are_named_one_by_one_and_one_plan_helps_them_all() -> None:
     given = of(HEALTHY, racks="1=a 2=b 3=c 4=a 5=b !6=c")
     since = NOW - timedelta(days=9, hours=2)
-    found = seen("idle-broker", with_past(given, idle_since={4: since}))
+    found = findings_of("idle-broker", with_past(given, idle_since={4: since}))
     assert [finding.subject for finding in found] == ["broker 4", "broker 5"], (
         "a dead broker is no idle one"
     )
-    assert "since 2026-11-13 10:00 UTC, 9 days ago" in found[0].seen
-    assert "since when is not known" in found[1].seen
+    assert "since 2026-11-13 10:00 UTC, 9 days ago" in found[0].summary
+    assert "since when is not known" in found[1].summary
     assert found[0].plan is not None
     assert (found[0].plan.goal, found[0].plan.broker_ids) == (Goal.ADD_BROKERS, (4, 5))
 
 
 def test_an_empty_cluster_has_no_idle_brokers() -> None:
-    assert seen("idle-broker", of("", racks="1=a 2=b 3=c")) == ()
+    assert findings_of("idle-broker", of("", racks="1=a 2=b 3=c")) == ()
 
 
 def test_leaders_are_uneven_beyond_what_the_policy_allows() -> None:
     uneven = lines("a", "1 2 3", "1 2 3", "1 3 2", "1 3 2", "2 3 1", "3 1 2")
     finding = the_only("leaders-uneven", of(uneven))
-    assert "1 to 4 (max - min 3, at best 0)" in finding.seen
+    assert "1 to 4 (max - min 3, at best 0)" in finding.summary
     assert finding.plan is not None and finding.plan.goal is Goal.LEADERS, (
         "replicas are even: no byte has to move"
     )
     assert finding.evidence is not None
     assert finding.evidence.rows[0] == ("1", "a", "4", "6")
     # With room for one more, as the default policy has, a difference of one above the best is fine.
-    assert seen("leaders-uneven", of(lines("a", "1 2 3", "1 3 2", "2 3 1", "3 1 2", "3 2 1"))) == ()
+    assert (
+        findings_of("leaders-uneven", of(lines("a", "1 2 3", "1 3 2", "2 3 1", "3 1 2", "3 2 1")))
+        == ()
+    )
     # An idle broker is a finding of its own, and says nothing about the others.
-    assert seen("leaders-uneven", of(HEALTHY, racks="1=a 2=b 3=c 4=a")) == ()
+    assert findings_of("leaders-uneven", of(HEALTHY, racks="1=a 2=b 3=c 4=a")) == ()
 
 
 def test_where_replicas_are_uneven_too_leaders_need_a_rebalance() -> None:
@@ -104,7 +116,9 @@ def test_where_replicas_are_uneven_too_leaders_need_a_rebalance() -> None:
 
 
 def test_replicas_may_differ_a_little() -> None:
-    assert seen("replicas-uneven", of(lines("a", "1 2 3", "1 2 3", "1 2", "1 2", "1 3"))) == ()
+    assert (
+        findings_of("replicas-uneven", of(lines("a", "1 2 3", "1 2 3", "1 2", "1 2", "1 3"))) == ()
+    )
 
 
 def test_leaders_that_are_not_preferred_are_counted_as_kafka_counts_them() -> None:
@@ -116,12 +130,14 @@ def test_leaders_that_are_not_preferred_are_counted_as_kafka_counts_them() -> No
         'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" --election-type preferred --all-topic-partitions',
     )
     exactly = "\n".join(f"a-{n}: 1 2 3 @2" if n < 1 else f"a-{n}: 1 2 3" for n in range(10))
-    assert seen("leaders-not-preferred", of(exactly)) == (), "Kafka acts above 10 %, not at it"
+    assert findings_of("leaders-not-preferred", of(exactly)) == (), (
+        "Kafka acts above 10 %, not at it"
+    )
 
 
 def test_a_dead_broker_cannot_lead_what_names_it_first() -> None:
     assert (
-        seen(
+        findings_of(
             "leaders-not-preferred", of(lines("a", "3 1 2", "1 2 3", "2 1 3"), racks="1=a 2=b !3=c")
         )
         == ()
@@ -134,7 +150,7 @@ def test_topics_that_lean_are_rows_of_one_finding() -> None:
     assert finding.subject == "cluster"
     assert finding.evidence is not None
     assert finding.evidence.rows == (("lean", "3", "3", "0", "3"), ("other", "6", "3", "0", "3"))
-    assert seen("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), (
+    assert findings_of("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), (
         "one above the best"
     )
 
@@ -149,7 +165,7 @@ def test_a_topic_of_3_partitions_on_4_brokers_leaves_one_without_a_leader() -> N
     assert finding.evidence is not None
     assert finding.evidence.rows == (("three", "3", "4", "300 B"),)
     ours = of(lines("__transaction_state", "1 2 3"))
-    assert seen("topic-fewer-partitions-than-brokers", ours) == (), (
+    assert findings_of("topic-fewer-partitions-than-brokers", ours) == (), (
         "Kafka's own topics have the size that Kafka wants"
     )
 
@@ -158,8 +174,10 @@ def test_bytes_are_compared_where_there_are_some() -> None:
     heavy = lines("a", "1 2", "1 2", size=40 * GB) + "\n" + lines("b", "3 1", size=GB)
     finding = the_only("bytes-uneven", of(heavy))
     assert finding.plan is not None and finding.plan.goal is Goal.REBALANCE
-    assert "1.0 GB to 81.0 GB" in finding.seen
-    assert seen("bytes-uneven", of(heavy.replace("000000", "000"))) == (), "kilobytes are no load"
+    assert "1.0 GB to 81.0 GB" in finding.summary
+    assert findings_of("bytes-uneven", of(heavy.replace("000000", "000"))) == (), (
+        "kilobytes are no load"
+    )
 
 
 def test_sizes_that_were_not_told_make_bytes_unknown() -> None:
@@ -186,14 +204,15 @@ def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
     finding = the_only(
         "bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000})
     )
-    assert "2.25 times the mean" in finding.seen
+    assert "2.25 times the mean" in finding.summary
     assert finding.fix == (
         "counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in",
     )
     assert (
-        seen("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000})) == ()
+        findings_of("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000}))
+        == ()
     )
-    assert seen("bytes-in-uneven", _rates(snapshot, {1: 300_000, 2: 5_000, 3: 5_000})) == ()
+    assert findings_of("bytes-in-uneven", _rates(snapshot, {1: 300_000, 2: 5_000, 3: 5_000})) == ()
     assert (
         the_only("bytes-in-uneven", _rates(snapshot, {1: 9, 2: None, 3: 5})).severity
         is Severity.UNKNOWN
@@ -206,13 +225,13 @@ def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
 def test_too_many_replicas_are_too_many_for_a_broker() -> None:
     given = facts()
     few = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 20}})
-    assert [f.subject for f in seen("partitions-per-broker", few)] == [
+    assert [f.subject for f in findings_of("partitions-per-broker", few)] == [
         "broker 1",
         "broker 2",
         "broker 3",
     ]
     exactly = replace(given, thresholds={**given.thresholds, "partitions-per-broker": {"most": 21}})
-    assert seen("partitions-per-broker", exactly) == ()
+    assert findings_of("partitions-per-broker", exactly) == ()
 
 
 def _topic_rates(given: AuditFacts, *rates: tuple[str, int, int | None]) -> AuditFacts:
@@ -241,9 +260,10 @@ def test_many_partitions_with_next_to_nothing_in_them() -> None:
         "100 bytes a second for each partition, and no more"
     )
     assert "Kafka cannot take partitions away" in _how("topics-over-provisioned")
-    assert seen("topics-over-provisioned", _topic_rates(facts(), ("orders", 23, 0))) == ()
+    assert findings_of("topics-over-provisioned", _topic_rates(facts(), ("orders", 23, 0))) == ()
     assert (
-        seen("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0))) == ()
+        findings_of("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0)))
+        == ()
     )
     assert (
         the_only("topics-over-provisioned", _topic_rates(facts(), ("orders", 24, None))).severity
@@ -264,14 +284,19 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     given = _topic_rates(of(two), ("clicks", 2, 30_000_000), ("orders", 6, 9_000_000))
     finding = the_only("hot-topic-few-partitions", given)
     assert finding.subject == "topic clicks"
-    assert "(77 % of the cluster) on 2 partitions; brokers 3 lead none" in finding.seen
+    assert "(77 % of the cluster) on 2 partitions; brokers 3 lead none" in finding.summary
     caution, command = finding.fix
     assert caution.startswith("# adding partitions changes which partition a key maps to")
     assert command.endswith("--alter --topic clicks --partitions 3")
-    assert seen("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 3, 30_000_000))) == ()
-    assert seen("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 2, 999_999))) == ()
+    assert (
+        findings_of("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 3, 30_000_000)))
+        == ()
+    )
+    assert (
+        findings_of("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 2, 999_999))) == ()
+    )
     cool = _topic_rates(of(two), ("clicks", 2, 2_000_000), ("orders", 6, 90_000_000))
-    assert seen("hot-topic-few-partitions", cool) == ()
+    assert findings_of("hot-topic-few-partitions", cool) == ()
 
 
 @pytest.mark.parametrize(
@@ -292,7 +317,7 @@ def test_members_without_a_partition() -> None:
     ]
     finding = the_only("group-idle-members", facts(cluster))
     assert finding.subject == "group it's busy"
-    assert "2 of 8 members" in finding.seen
+    assert "2 of 8 members" in finding.summary
     assert "--group 'it'\"'\"'s busy' --members" in finding.fix[0], (
         "pasted into a shell it is one word"
     )
@@ -302,10 +327,12 @@ def test_groups_that_could_not_be_asked_are_unknown() -> None:
     given = facts()
     unasked = replace(
         given,
-        inspection=replace(given.inspection, groups=None, unanswered={"consumer groups": "denied"}),
+        inspection=replace(
+            given.inspection, groups=None, unavailable={"consumer groups": "denied"}
+        ),
     )
     finding = the_only("group-idle-members", unasked)
-    assert (finding.severity, finding.seen) == (Severity.UNKNOWN, "not known: denied")
+    assert (finding.severity, finding.summary) == (Severity.UNKNOWN, "not known: denied")
 
 
 # -- snapshots
@@ -329,15 +356,15 @@ def test_silence_is_a_finding() -> None:
         "counterpoise snapshot --cluster demo",
         "airflow dags unpause kafka_snapshot",
     )
-    assert seen("snapshots-silent", _aged(3)) == ()
-    assert seen("snapshots-silent", _aged(30, snapshot_interval=None)) == (), (
+    assert findings_of("snapshots-silent", _aged(3)) == ()
+    assert findings_of("snapshots-silent", _aged(30, snapshot_interval=None)) == (), (
         "nobody said that one is due"
     )
     every_minute = timedelta(minutes=1)
-    assert seen("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), (
+    assert findings_of("snapshots-silent", _aged(0.9, snapshot_interval=every_minute)) == (), (
         "an hour is no silence"
     )
-    assert seen("snapshots-silent", _aged(1.1, snapshot_interval=every_minute))
+    assert findings_of("snapshots-silent", _aged(1.1, snapshot_interval=every_minute))
     assert timedelta(hours=1) == INTERVAL
 
 
@@ -360,7 +387,9 @@ def _disk(broker_id: int, days: float | None, outlook: Outlook = Outlook.FILLS) 
     [(31.0, None), (30.0, Severity.WARNING), (7.5, Severity.WARNING), (7.0, Severity.CRITICAL)],
 )
 def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
-    found = seen("disk-full-soon", with_past(facts(), disks=(_disk(2, days), _disk(1, 300.0))))
+    found = findings_of(
+        "disk-full-soon", with_past(facts(), disk_forecasts=(_disk(2, days), _disk(1, 300.0)))
+    )
     assert [(finding.subject, finding.severity) for finding in found] == (
         [] if severity is None else [("broker 2", severity)]
     )
@@ -372,16 +401,16 @@ def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
 
 
 def test_where_every_disk_fills_no_plan_helps() -> None:
-    full = with_past(facts(), disks=tuple(_disk(broker_id, 3.0) for broker_id in (1, 2, 3)))
-    assert [finding.plan for finding in seen("disk-full-soon", full)] == [None, None, None]
+    full = with_past(facts(), disk_forecasts=tuple(_disk(broker_id, 3.0) for broker_id in (1, 2, 3)))
+    assert [finding.plan for finding in findings_of("disk-full-soon", full)] == [None, None, None]
 
 
 def test_a_disk_without_a_trend_is_unknown_beside_those_that_fill() -> None:
-    given = with_past(facts(), disks=(_disk(2, 3.0), _disk(1, None, Outlook.NOT_KNOWN)))
-    found = {finding.subject: finding for finding in seen("disk-full-soon", given)}
+    given = with_past(facts(), disk_forecasts=(_disk(2, 3.0), _disk(1, None, Outlook.NOT_KNOWN)))
+    found = {finding.subject: finding for finding in findings_of("disk-full-soon", given)}
     assert found["broker 2"].severity is Severity.CRITICAL
-    assert "no trend of 1 disk: broker 1 /data/1" in found["cluster"].seen
-    assert the_only("disk-full-soon", with_past(facts(), disks=())).severity is Severity.UNKNOWN
+    assert "no trend of 1 disk: broker 1 /data/1" in found["cluster"].summary
+    assert the_only("disk-full-soon", with_past(facts(), disk_forecasts=())).severity is Severity.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -392,7 +421,7 @@ def test_a_disk_that_is_nearly_full(usable: int, severity: Severity | None) -> N
     given = with_table(
         "log_dirs", LOG_DIRS, {"broker_id": 2}, total_bytes=1000 * GB, usable_bytes=usable * GB
     )
-    found = seen("disk-nearly-full", given)
+    found = findings_of("disk-nearly-full", given)
     assert [(finding.subject, finding.severity) for finding in found] == (
         [] if severity is None else [("broker 2", severity)]
     )
@@ -403,7 +432,7 @@ def test_a_disk_of_which_nothing_is_told_is_unknown() -> None:
         "disk-nearly-full", with_table("log_dirs", LOG_DIRS, {"broker_id": 3}, total_bytes=None)
     )
     assert (finding.severity, finding.subject) == (Severity.UNKNOWN, "cluster")
-    assert "broker 3" in finding.seen
+    assert "broker 3" in finding.summary
 
 
 def _two_dirs(usable: int) -> AuditFacts:
@@ -428,7 +457,7 @@ def _two_dirs(usable: int) -> AuditFacts:
 
 def test_log_dirs_of_one_broker_are_compared_with_each_other() -> None:
     assert the_only("log-dirs-uneven", _two_dirs(700 * GB)).subject == "broker 1"
-    assert seen("log-dirs-uneven", _two_dirs(760 * GB)) == ()
+    assert findings_of("log-dirs-uneven", _two_dirs(760 * GB)) == ()
 
 
 def _kept(
@@ -478,7 +507,7 @@ WEEK, MONTHS = 7 * 86_400_000, 70 * 86_400_000
     ],
 )
 def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
-    found = seen("retention-cannot-fit", given())
+    found = findings_of("retention-cannot-fit", given())
     assert [finding.subject for finding in found] == (
         ["broker 1", "broker 2", "broker 3"] if fires else []
     )
@@ -488,9 +517,9 @@ def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
 
 
 def test_without_rates_what_retention_holds_is_unknown() -> None:
-    (finding,) = seen("retention-cannot-fit", _kept(MONTHS, -1, rate=None))
+    (finding,) = findings_of("retention-cannot-fit", _kept(MONTHS, -1, rate=None))
     assert finding.severity is Severity.UNKNOWN
-    found = seen("retention-cannot-fit", _kept(MONTHS, 200 * GB, rate=None))
+    found = findings_of("retention-cannot-fit", _kept(MONTHS, 200 * GB, rate=None))
     assert {finding.subject for finding in found} == {"cluster", "broker 1", "broker 2", "broker 3"}
 
 
@@ -498,14 +527,14 @@ def test_a_disk_of_unknown_size_is_not_overfull() -> None:
     given = _kept(MONTHS, -1)
     brokers = with_columns(given.snapshot.brokers, BROKERS, disk_total_bytes=None)
     snapshot = replace(given.snapshot, tables={**given.snapshot.tables, "brokers": brokers})
-    assert seen("retention-cannot-fit", replace(given, snapshot=snapshot)) == ()
+    assert findings_of("retention-cannot-fit", replace(given, snapshot=snapshot)) == ()
 
 
 def test_topics_that_keep_everything() -> None:
     finding = the_only("retention-without-end", _kept(-1, -1))
     assert finding.evidence is not None and finding.evidence.rows == (("orders",),)
-    assert seen("retention-without-end", _kept(-1, -1, "compact")) == ()
-    assert seen("retention-without-end", _kept(-1, 5)) == ()
+    assert findings_of("retention-without-end", _kept(-1, -1, "compact")) == ()
+    assert findings_of("retention-without-end", _kept(-1, 5)) == ()
 
 
 def test_facts_of_an_empty_history_are_no_crash() -> None:

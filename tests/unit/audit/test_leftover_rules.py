@@ -27,7 +27,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from counterpoise.model.severity import Severity
-from tests.audits import HEALTHY, NOW, facts, healthy, photograph, seen
+from tests.support.audits import HEALTHY, NOW, facts, healthy, photograph, findings_of
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_2 = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -36,7 +36,7 @@ HOURS_AGO = NOW - timedelta(hours=30)
 
 
 def the_only(rule: str, given: AuditFacts) -> Finding:
-    (finding,) = seen(rule, given)
+    (finding,) = findings_of(rule, given)
     return finding
 
 
@@ -76,7 +76,7 @@ def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> 
     cluster = healthy()
     cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1,0:2"}
     cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
-    broker, topic = seen("leftover-throttle", facts(cluster))
+    broker, topic = findings_of("leftover-throttle", facts(cluster))
     assert (broker.subject, topic.subject) == ("broker 2", "topic orders")
     assert broker.fix == (
         'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type brokers --entity-name 2 '
@@ -99,7 +99,7 @@ def test_what_moves_may_be_throttled_and_the_rest_may_not() -> None:
     cluster = moving()
     cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1"}
     cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
-    assert seen("leftover-throttle", facts(cluster)) == ()
+    assert findings_of("leftover-throttle", facts(cluster)) == ()
     cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, "payments")] = {
         LEADER_REPLICAS: "0:1"
     }
@@ -109,7 +109,7 @@ def test_what_moves_may_be_throttled_and_the_rest_may_not() -> None:
 def test_throttles_of_a_run_of_ours_are_no_leftovers() -> None:
     cluster = healthy()
     cluster.configs.dynamic[ORDERS] = {LEADER_REPLICAS: "0:1,0:2"}
-    assert seen("leftover-throttle", facts(cluster, run_under_way="demo-1")) == ()
+    assert findings_of("leftover-throttle", facts(cluster, active_run_id="demo-1")) == ()
 
 
 def test_rates_where_they_have_no_effect() -> None:
@@ -127,7 +127,9 @@ def test_rates_where_they_have_no_effect() -> None:
     assert (in_a_file.subject, in_a_file.severity) == ("server.properties", Severity.INFO)
     cluster = healthy()
     cluster.configs.dynamic[BROKER_2] = {LEADER_RATE: "1000"}
-    assert seen("throttle-rate-without-effect", facts(cluster)) == (), "there it has an effect"
+    assert findings_of("throttle-rate-without-effect", facts(cluster)) == (), (
+        "there it has an effect"
+    )
 
 
 # -- reassignments
@@ -138,7 +140,9 @@ def test_a_reassignment_that_runs_for_long(hours: float, fires: bool) -> None:
     given = facts(moving())
     assert given.past is not None
     since = {MOVED: NOW - timedelta(hours=hours)}
-    found = seen("reassignment-old", replace(given, past=replace(given.past, moving_since=since)))
+    found = findings_of(
+        "reassignment-old", replace(given, past=replace(given.past, moving_since=since))
+    )
     assert [finding.subject for finding in found] == (["topic orders"] if fires else [])
     if fires:
         assert found[0].evidence is not None
@@ -148,7 +152,11 @@ def test_a_reassignment_that_runs_for_long(hours: float, fires: bool) -> None:
 def test_since_when_something_moves_may_be_unknown() -> None:
     assert the_only("reassignment-old", facts(moving())).severity is Severity.UNKNOWN
     assert the_only("reassignment-stalled", facts(moving())).severity is Severity.UNKNOWN
-    assert seen("reassignment-old", facts()) == seen("reassignment-stalled", facts()) == ()
+    assert (
+        findings_of("reassignment-old", facts())
+        == findings_of("reassignment-stalled", facts())
+        == ()
+    )
 
 
 def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = False) -> AuditFacts:
@@ -161,7 +169,7 @@ def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = Fal
     cluster.advance(seconds)
     given = facts(cluster)
     assert given.past is not None
-    return replace(given, past=replace(given.past, recent=(earlier,)))
+    return replace(given, past=replace(given.past, recent_snapshots=(earlier,)))
 
 
 def test_a_reassignment_that_copies_nothing() -> None:
@@ -169,8 +177,8 @@ def test_a_reassignment_that_copies_nothing() -> None:
     assert finding.subject == "topic orders"
     assert finding.evidence is not None and finding.evidence.rows[0][:3] == ("0", "4", "1")
     assert finding.fix[-1].endswith("--cancel --reassignment-json-file moves.json")
-    assert seen("reassignment-stalled", _between(1)) == (), "it gets on"
-    assert seen("reassignment-stalled", _between(0, before_the_move=True)) == (), (
+    assert findings_of("reassignment-stalled", _between(1)) == (), "it gets on"
+    assert findings_of("reassignment-stalled", _between(0, before_the_move=True)) == (), (
         "it has just begun"
     )
     assert the_only("reassignment-stalled", _between(0, minutes=29)).severity is Severity.UNKNOWN
@@ -183,7 +191,7 @@ def test_cordoned_log_dirs() -> None:
     given = facts(with_static(2, "cordoned.log.dirs", "/data/broker-2"))
     finding = the_only("cordoned-log-dirs", given)
     assert (finding.subject, finding.severity) == ("broker 2", Severity.WARNING)
-    assert seen("cordoned-log-dirs", facts(with_static(2, "cordoned.log.dirs", ""))) == ()
+    assert findings_of("cordoned-log-dirs", facts(with_static(2, "cordoned.log.dirs", ""))) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +212,7 @@ def test_configs_that_were_not_told_are_unknown(rule: str) -> None:
     cluster.freeze_broker(3)
     finding = the_only(rule, facts(cluster))
     assert finding.severity is Severity.UNKNOWN
-    assert "broker 3" in finding.seen
+    assert "broker 3" in finding.summary
 
 
 def test_versions_and_features_that_were_not_told_are_unknown() -> None:
@@ -216,13 +224,14 @@ def test_versions_and_features_that_were_not_told_are_unknown() -> None:
 
 def test_static_configs_name_who_is_not_like_most() -> None:
     finding = the_only("static-configs-differ", facts(with_static(3, "min.insync.replicas", "1")))
-    assert finding.seen == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
+    assert finding.summary == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
     assert finding.fix == (
         'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe --entity-type brokers --entity-name 3',
     )
-    assert seen("static-configs-differ", facts(with_static(3, "num.network.threads", "5"))) == (), (
-        "these may differ"
-    )
+    assert (
+        findings_of("static-configs-differ", facts(with_static(3, "num.network.threads", "5")))
+        == ()
+    ), "these may differ"
 
 
 def test_dynamic_configs_of_some_brokers_only() -> None:
@@ -235,7 +244,7 @@ def test_dynamic_configs_of_some_brokers_only() -> None:
         cluster.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, broker_id)] = {
             "log.cleaner.threads": "3"
         }
-    assert seen("dynamic-config-drift", facts(cluster)) == (), "set alike on all of them"
+    assert findings_of("dynamic-config-drift", facts(cluster)) == (), "set alike on all of them"
 
 
 @pytest.mark.parametrize(
@@ -244,14 +253,14 @@ def test_dynamic_configs_of_some_brokers_only() -> None:
 def test_what_is_a_brokers_own_is_not_compared(key: str) -> None:
     cluster = healthy()
     cluster.configs.dynamic[BROKER_2] = {key: "1000"}
-    assert seen("dynamic-config-drift", facts(cluster)) == ()
+    assert findings_of("dynamic-config-drift", facts(cluster)) == ()
 
 
 @pytest.mark.parametrize("key", ["my.plugin.api.token", "some.credential.file"])
 def test_secrets_are_never_shown(key: str) -> None:
     given = with_config(facts(), 2, key, "hunter2", ConfigSource.DYNAMIC_BROKER)
-    assert "hunter2" not in str(seen("dynamic-config-drift", given))
-    assert seen("dynamic-config-drift", given)
+    assert "hunter2" not in str(findings_of("dynamic-config-drift", given))
+    assert findings_of("dynamic-config-drift", given)
 
 
 def test_auto_leader_rebalance() -> None:
@@ -263,9 +272,11 @@ def test_auto_leader_rebalance() -> None:
     for broker_id in (1, 3):
         cluster.configs.static[broker_id] = {**cluster.configs.static[broker_id], key: "false"}
     off = the_only("auto-leader-rebalance", facts(cluster))
-    assert (off.severity, off.seen) == (Severity.INFO, f"{key} is off on every broker")
+    assert (off.severity, off.summary) == (Severity.INFO, f"{key} is off on every broker")
     cluster.freeze_broker(3)
-    seen_of_two = [finding.seen for finding in seen("auto-leader-rebalance", facts(cluster))]
+    seen_of_two = [
+        finding.summary for finding in findings_of("auto-leader-rebalance", facts(cluster))
+    ]
     assert f"{key} is off on every broker that told it" in seen_of_two
 
 
@@ -283,7 +294,7 @@ def test_an_upgrade_that_was_not_finished() -> None:
     cluster = healthy()
     newer = {"metadata.version": FeatureLevel(29, 7, 30)}
     cluster.features = {1: newer, 2: newer}
-    assert seen("features-below-possible", facts(cluster)) == (), (
+    assert findings_of("features-below-possible", facts(cluster)) == (), (
         "broker 3 does not know level 30 yet"
     )
     cluster.features[3] = newer
@@ -313,7 +324,7 @@ def test_goals_that_remain(denied: Mapping[str, str], left: str, fix: str) -> No
     cluster = healthy()
     cluster.denied = dict(denied)
     finding = the_only("rights-refused", facts(cluster))
-    assert finding.seen.endswith(f"goals that remain: {left}")
+    assert finding.summary.endswith(f"goals that remain: {left}")
     assert finding.fix[0].endswith(fix)
 
 
@@ -321,9 +332,9 @@ def test_rights_that_were_not_probed_are_unknown() -> None:
     given = facts()
     unasked = replace(
         given,
-        inspection=replace(given.inspection, refused=None, unanswered={"permissions": "who?"}),
+        inspection=replace(given.inspection, refused=None, unavailable={"permissions": "who?"}),
     )
-    assert the_only("rights-refused", unasked).seen == "not known: who?"
+    assert the_only("rights-refused", unasked).summary == "not known: who?"
 
 
 # -- coexistence
@@ -347,7 +358,9 @@ def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
     finding = the_only(rule, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3")))
     assert finding.severity is Severity.INFO, "they may be left from long ago"
     others = {"cruise-control", "strimzi", "confluent-balancer"} - {rule}
-    assert [seen(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others] == [
+    assert [
+        findings_of(other, facts(healthy(f"{HEALTHY}\n{topic}-0: 1 2 3"))) for other in others
+    ] == [
         (),
         (),
     ]
@@ -371,7 +384,7 @@ def test_topics_of_others_are_traces(rule: str, topic: str) -> None:
 def test_configs_of_others_are_traces(
     rule: str, key: str, value: str, severity: Severity | None
 ) -> None:
-    found = seen(rule, facts(with_static(1, key, value)))
+    found = findings_of(rule, facts(with_static(1, key, value)))
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
 
 
@@ -382,7 +395,7 @@ def test_a_topic_that_is_written_to_belongs_to_somebody_at_work() -> None:
     def now(size: str) -> AuditFacts:
         given = facts(healthy(picture + size))
         assert given.past is not None
-        return replace(given, past=replace(given.past, recent=(then,)))
+        return replace(given, past=replace(given.past, recent_snapshots=(then,)))
 
     assert the_only("cruise-control", now("5000")).severity is Severity.WARNING
     assert the_only("cruise-control", now("1000")).severity is Severity.INFO

@@ -8,33 +8,33 @@ from pathlib import Path
 import pytest
 
 from counterpoise.archive import Archive
-from counterpoise.audit.facts import SetAside
+from counterpoise.audit.facts import QuarantinedSnapshot
 from counterpoise.installation import FileConnections, Installation
 from counterpoise.pipeline.remembering import past_facts, set_aside
 from counterpoise.settings import Locations
-from tests.audits import INTERVAL, NOW, facts, healthy, photograph, seen
+from tests.support.audits import INTERVAL, NOW, facts, healthy, photograph, findings_of
 
 CLUSTER = healthy()
 LOSS = "topics: has at least 50 % of the rows before: 9 now, 20 in demo-1"
 TWICE = "replicas: no key twice"
 
 
-def aside(hours: float, *reasons: str, is_loss: bool = False) -> SetAside:
+def aside(hours: float, *reasons: str, is_loss: bool = False) -> QuarantinedSnapshot:
     at = NOW + timedelta(hours=hours)
-    return SetAside(f"demo-{at:%Y%m%dT%H%M%S}Z", at, reasons, is_loss)
+    return QuarantinedSnapshot(f"demo-{at:%Y%m%dT%H%M%S}Z", at, reasons, is_loss)
 
 
 def test_the_newest_in_a_row_are_one_finding() -> None:
     given = facts(
-        set_aside=(
+        quarantined=(
             aside(-3, TWICE),
             aside(-2, LOSS, is_loss=True),
             aside(-1, LOSS, TWICE, is_loss=True),
         )
     )
-    (finding,) = seen("snapshots-set-aside", given)
+    (finding,) = findings_of("snapshots-set-aside", given)
     assert finding.subject == "cluster"
-    assert finding.seen == (
+    assert finding.summary == (
         f"the newest 3 photographs in a row were set aside, since 2026-11-22 09:00 UTC: {LOSS} and 1 more"
     )
     assert finding.evidence is not None
@@ -49,16 +49,17 @@ def test_the_newest_in_a_row_are_one_finding() -> None:
 
 
 def test_what_contradicts_itself_is_believed_by_no_policy() -> None:
-    (finding,) = seen("snapshots-set-aside", facts(set_aside=(aside(-1, TWICE),)))
+    (finding,) = findings_of("snapshots-set-aside", facts(quarantined=(aside(-1, TWICE),)))
     assert (
-        finding.seen == f"the newest photograph was set aside, since 2026-11-22 11:00 UTC: {TWICE}"
+        finding.summary
+        == f"the newest photograph was set aside, since 2026-11-22 11:00 UTC: {TWICE}"
     )
     assert finding.fix == ("counterpoise snapshot --cluster demo",)
 
 
 def test_nothing_set_aside_is_nothing_to_tell() -> None:
-    assert seen("snapshots-set-aside", facts()) == ()
-    assert seen("snapshots-set-aside", facts(past=None, set_aside=(aside(-1, LOSS),))), (
+    assert findings_of("snapshots-set-aside", facts()) == ()
+    assert findings_of("snapshots-set-aside", facts(past=None, quarantined=(aside(-1, LOSS),))), (
         "also before any history"
     )
 

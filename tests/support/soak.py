@@ -1,7 +1,7 @@
 """kill -9 of the process that carries a run out: at every named point, then at random instants
 (`make soak`).
 
-    python -m tests.soak --kills 100
+    python -m tests.support.soak --kills 100
 
 One topic travels to broker 4 and back, run after run. Each run is killed several times and resumed
 each time by a new process. After each, Kafka's own client and tools must tell the placement of the
@@ -35,9 +35,9 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import brokers_in_racks
 from local_processes import wait_until
-from tests.fault_points import Trap
-from tests.faults import BROKER_PROPERTIES, KB, Ground, configs
-from tests.kafka_facts import times_added
+from tests.support.fault_points import Trap
+from tests.support.faults import BROKER_PROPERTIES, KB, Ground, configs
+from tests.support.kafka_facts import times_added
 
 TOPIC: Final = "travels"
 HOME: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1), (1, 2, 3))

@@ -34,7 +34,7 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.execution import Driver
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.cluster_admin import BothClients
+from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
@@ -46,7 +46,7 @@ from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, create_topics
 from local_processes import wait_until
-from tests.fault_points import (
+from tests.support.fault_points import (
     CLUSTER_CALLS,
     LEDGER_WRITES,
     Points,
@@ -55,7 +55,7 @@ from tests.fault_points import (
     Watched,
     WatchedLedger,
 )
-from tests.kafka_facts import CONFIGS, ON_A_SHARED_DISK, Placement, placement
+from tests.support.kafka_facts import CONFIGS, ON_A_SHARED_DISK, Placement, placement
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
 BROKER_PROPERTIES: Final = {
@@ -71,7 +71,7 @@ METADATA_LAG_SECONDS: Final = 10.0
 LONGEST_PAUSE_SECONDS: Final = 0.5  # between two looks of a test
 
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.faults", "counterpoise.ledger.database", "alembic.command"])
+_forks.set_forkserver_preload(["tests.support.faults", "counterpoise.ledger.database", "alembic.command"])
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Place:
         return installation
 
     def _connected(self, settings: ConnectionSettings) -> ClusterAdmin:
-        return BothClients(settings, self.call_seconds)
+        return KafkaClusterAdmin(settings, self.call_seconds)
 
 
 @dataclass

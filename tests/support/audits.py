@@ -22,6 +22,13 @@ from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.connectivity import (
+    ConnectionStage,
+    ConnectivityCheck,
+    EndpointCheck,
+    MetadataResponse,
+    StageResult,
+)
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import Quorum, QuorumVoter
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
@@ -29,9 +36,8 @@ from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
 from counterpoise.model.tables import SNAPSHOTS
-from counterpoise.model.walk import EndpointWalk, MetadataAnswer, Step, StepName, Walk
 from counterpoise.snapshot import take_snapshot
-from tests.pictures import simulated
+from tests.support.pictures import simulated
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -131,7 +137,7 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
         policy=policy,
         thresholds=resolve(audit),
         snapshot_interval=INTERVAL,
-        walk=walk(snapshot),
+        connectivity=walk(snapshot),
         inspection=inspect(cluster, snapshot, operator=cluster),
         past=past(snapshot),
     )
@@ -155,20 +161,20 @@ def endpoint(
     address: str,
     *,
     ip: str | None = None,
-    failed: StepName | None = None,
+    failed: ConnectionStage | None = None,
     said: str = "connection refused",
-    told: MetadataAnswer | None = None,
+    metadata: MetadataResponse | None = None,
     **changes: Any,
-) -> EndpointWalk:
+) -> EndpointCheck:
     """A walk to `address`; `failed` is the step that it ends with."""
-    steps = []
-    for name in StepName:
-        steps.append(Step(name, name is not failed, said if name is failed else "ok", 1))
+    stages = []
+    for name in ConnectionStage:
+        stages.append(StageResult(name, name is not failed, said if name is failed else "ok", 1))
         if name is failed:
             break
-    is_resolved = failed is not StepName.RESOLVE
+    is_resolved = failed is not ConnectionStage.RESOLVE
     ips = (ip or _ip(address),) if is_resolved else ()
-    return EndpointWalk(address, tuple(steps), ips, told=None if failed else told, **changes)
+    return EndpointCheck(address, tuple(stages), ips, metadata=None if failed else metadata, **changes)
 
 
 def _ip(address: str) -> str:
@@ -177,7 +183,7 @@ def _ip(address: str) -> str:
     return f"10.0.0.{host.rpartition('-')[2]}" if host.startswith("broker-") else "10.9.9.9"
 
 
-def walk(snapshot: ClusterSnapshot, **changes: Any) -> Walk:
+def walk(snapshot: ClusterSnapshot, **changes: Any) -> ConnectivityCheck:
     """Everything answers: the list names the first three brokers, and each live broker is where it
     says it is.
     """
@@ -185,12 +191,12 @@ def walk(snapshot: ClusterSnapshot, **changes: Any) -> Walk:
     live = tuple(
         BrokerDescription(r["broker_id"], r["host"], r["port"], r["rack"], False) for r in rows
     )
-    told = MetadataAnswer(snapshot.cluster_id, live)
-    found = Walk(
+    metadata = MetadataResponse(snapshot.cluster_id, live)
+    found = ConnectivityCheck(
         "SSL",
-        tuple(endpoint(f"{b.host}:{b.port}", told=told) for b in live[:3]),
+        tuple(endpoint(f"{b.host}:{b.port}", metadata=metadata) for b in live[:3]),
         {
-            b.broker_id: endpoint(f"{b.host}:{b.port}", told=told, is_expected_broker=True)
+            b.broker_id: endpoint(f"{b.host}:{b.port}", metadata=metadata, is_expected_broker=True)
             for b in live
         },
     )
@@ -236,7 +242,7 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
         partition_load=pa.Table.from_pylist(_loads(snapshot), schema=PARTITION_LOAD),
         log_dir_load=pa.Table.from_pylist(load, schema=LOG_DIR_LOAD),
         topic_load=pa.Table.from_pylist(_topic_loads(snapshot), schema=TOPIC_LOAD),
-        disks=tuple(
+        disk_forecasts=tuple(
             _steady(row["broker_id"], row["log_dir"], row["total_bytes"]) for row in log_dirs
         ),
     )
@@ -321,7 +327,7 @@ def _loads(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
     ]
 
 
-def seen(rule_id: str, given: AuditFacts) -> tuple[Finding, ...]:
+def findings_of(rule_id: str, given: AuditFacts) -> tuple[Finding, ...]:
     """What one rule says, as findings, by subject."""
     rules = [rule for rule in RULES if rule.id == rule_id]
     assert rules, f"there is no rule {rule_id}"

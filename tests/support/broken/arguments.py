@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tests.broken.case import HOSTILE, SECRET, Broken
-from tests.broken.documents import TEXT
-from tests.broken.plans import TEXT as PLAN
+from tests.support.broken.case import HOSTILE, SECRET, Broken
+from tests.support.broken.documents import TEXT
+from tests.support.broken.plans import TEXT as PLAN
 
 _CLUSTERS: Final = {
     "clusters.yaml": "clusters:\n  demo:\n    connection: kafka\n",

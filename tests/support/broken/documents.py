@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from counterpoise.model.document import to_document
-from tests.broken.case import HOSTILE, Broken
-from tests.pictures import cluster
+from tests.support.broken.case import HOSTILE, Broken
+from tests.support.pictures import cluster
 
 GOOD: Final[Mapping[str, Any]] = to_document(
     cluster(

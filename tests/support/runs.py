@@ -23,7 +23,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
-from tests.pictures import cluster, simulated
+from tests.support.pictures import cluster, simulated
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

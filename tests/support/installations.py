@@ -12,7 +12,7 @@ from pathlib import Path
 from counterpoise.installation import Installation, now_utc
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.walk import Walk
+from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.settings import Locations, parse_settings
 
 DEMO = """
@@ -29,7 +29,7 @@ def site_over(
     *,
     clusters: str = DEMO,
     clock: Callable[[], datetime] = now_utc,
-    walk_to: Callable[[ConnectionSettings], Walk] | None = None,
+    connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None,
 ) -> Installation:
     """`clusters`: the text of clusters.yaml. Store and ledger are in `folder`."""
     places = {
@@ -42,7 +42,7 @@ def site_over(
         clock=clock,
         connect_to=connect_to,
         known_clusters=parse_settings(clusters, where="clusters.yaml"),
-        walk_to=walk_to,
+        connectivity_checker=connectivity_checker,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
-from tests.series import NOON, Story
+from tests.support.series import NOON, Story
 
 TB = 10**12
 Tables = tuple[pa.Table, pa.Table, pa.Table, pa.Table]

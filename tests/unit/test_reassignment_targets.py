@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.model.plan import Move
-from counterpoise.model.steps import steps_of
-from tests.plans import move
+from counterpoise.model.reassignment_targets import reassignment_targets
+from tests.support.plans import move
 
 PLENTY = settings(max_examples=300, deadline=None, derandomize=True)
 REPLICAS = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(tuple)
@@ -20,17 +20,17 @@ def moves(draw: st.DrawFn) -> Move:
 
 
 def test_a_move_of_one_replica_is_one_step_and_one_of_two_keeps_its_leader_till_the_last() -> None:
-    assert steps_of(move("orders-0", "1 2 3", "4 2 3")) == ((4, 2, 3),)
-    assert steps_of(move("orders-0", "1 2 3", "1 2 3")) == ((1, 2, 3),)
-    assert steps_of(move("orders-0", "1 2 3", "4 5 3")) == ((1, 5, 3), (4, 5, 3))
-    assert steps_of(move("orders-0", "1 2 3", "4 5 3", leader=2)) == ((5, 2, 3), (4, 5, 3))
-    assert steps_of(move("orders-0", "1", "1 2 3")) == ((1, 3), (1, 2, 3))
+    assert reassignment_targets(move("orders-0", "1 2 3", "4 2 3")) == ((4, 2, 3),)
+    assert reassignment_targets(move("orders-0", "1 2 3", "1 2 3")) == ((1, 2, 3),)
+    assert reassignment_targets(move("orders-0", "1 2 3", "4 5 3")) == ((1, 5, 3), (4, 5, 3))
+    assert reassignment_targets(move("orders-0", "1 2 3", "4 5 3", leader=2)) == ((5, 2, 3), (4, 5, 3))
+    assert reassignment_targets(move("orders-0", "1", "1 2 3")) == ((1, 3), (1, 2, 3))
 
 
 @PLENTY
 @given(moves())
 def test_each_step_adds_one_replica_at_most_and_the_last_is_the_plan(moved: Move) -> None:
-    steps = steps_of(moved)
+    steps = reassignment_targets(moved)
     assert steps[-1] == moved.replicas_after
     present = moved.replicas_before
     for step in steps:
@@ -44,7 +44,7 @@ def test_each_step_adds_one_replica_at_most_and_the_last_is_the_plan(moved: Move
 @given(moves())
 def test_no_step_has_fewer_replicas_than_the_lesser_of_before_and_after(moved: Move) -> None:
     fewest = min(len(moved.replicas_before), len(moved.replicas_after))
-    assert all(len(step) >= fewest for step in steps_of(moved))
+    assert all(len(step) >= fewest for step in reassignment_targets(moved))
 
 
 @PLENTY
@@ -52,7 +52,7 @@ def test_no_step_has_fewer_replicas_than_the_lesser_of_before_and_after(moved: M
 def test_the_leader_stays_until_the_last_step_where_another_replica_can_leave_first(
     moved: Move,
 ) -> None:
-    *earlier, _ = steps_of(moved)
+    *earlier, _ = reassignment_targets(moved)
     others = [b for b in moved.removing if b != moved.leader_before]
     for number, step in enumerate(earlier, start=1):
         if moved.leader_before not in moved.removing or number <= len(others):

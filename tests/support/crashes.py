@@ -7,7 +7,7 @@ with pytest.raises(Crash):
 
 from typing import Any, Final
 
-from tests.runs import SimulatedRun
+from tests.support.runs import SimulatedRun
 
 MUTATING: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
 

@@ -5,7 +5,7 @@ YAML at all.
 from collections.abc import Iterator
 from typing import Final
 
-from tests.broken.case import SECRET, Broken
+from tests.support.broken.case import SECRET, Broken
 
 _HEAD: Final = "clusters:\n  demo:\n    connection: kafka\n"
 _GOOD: Final = 'kafka: {bootstrap.servers: "127.0.0.1:1"}\n'

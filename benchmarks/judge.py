@@ -1,26 +1,43 @@
-"""A judge of plans that knows nothing of the planner, for machines without the one next to the
-project.
+"""Judge a reassignment plan against a cluster document, knowing nothing of any planner.
+
+    .venv/bin/python benchmarks/judge.py CLUSTER PLAN --goal add-brokers --brokers 7,8
 
     verdict = judge(document, {"partitions": [...]}, "add-brokers", (7, 8))
-    verdict["over_lower_bound"]["bytes"]
+    verdict["over_lower_bound"]["bytes"]        # bytes copied, as a multiple of the lower bound
 
-Takes a cluster document and Kafka's own reassignment JSON and says the same, under the same names,
-as that judge; the tests hold the two together. `topics_with_uneven_replicas` and
-`could_lead_more_evenly` are figures of our own.
+CLUSTER is a cluster document, .json or .json.gz: `{"brokers": [{"id", "rack"}], "partitions":
+[[topic, partition, [replicas], leader, size_bytes, ...]]}`. PLAN is Kafka's own reassignment JSON:
+`{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}`. The first replica is the
+preferred leader; leaders are counted as if a preferred leader election followed over every
+partition. Partitions that the plan does not name stay as they are. The command prints the verdict
+as JSON, and exits with 1 when it has errors.
 
-Leaders are counted as if a preferred leader election followed over every partition. Bounds hold for
-any plan that reaches the goal: a broker that must reach the mean needs the difference; where each
-rack must hold exactly one replica of every partition, the mean is that of the rack.
+Lower bounds hold for any plan that reaches the goal; a plan below them stopped before the target:
+
+- leaders: n partitions on m live brokers cannot be led more evenly than floor(n/m) to ceil(n/m);
+- replicas: a broker that must reach floor(mean) needs that many arrivals. Where each rack must hold
+  exactly one replica of every partition (racks == RF), the mean is the rack's own;
+- bytes: a broker that must reach (1 - tolerance) x mean needs that many bytes; one above
+  (1 + tolerance) x mean must give the surplus, as far as the destinations have room. Brokers that
+  are to be removed give all of theirs.
+
+Limits: dead brokers count as live ones, and scopes are not known.
 """
 
+import argparse
+import gzip
+import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 Key = tuple[str, int]
 Assignment = Mapping[Key, tuple[int, ...]]
+GOALS = ("add-brokers", "remove-brokers", "leaders", "rebalance")
 
 
 @dataclass(frozen=True)
@@ -137,7 +154,7 @@ def judge(
 
 
 def after_plan(before: Assignment, plan: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
-    """The assignment once a reassignment JSON is executed; partitions that it does not name stay."""
+    """Return the assignment once a reassignment JSON is executed; other partitions stay."""
     wanted = {
         (entry["topic"], entry["partition"]): tuple(entry["replicas"])
         for entry in plan["partitions"]
@@ -175,8 +192,8 @@ def lower_bounds(case: Case, load: Load) -> tuple[int, int]:
 def _arrivals(
     load: Counter[int], members: list[int], destinations: list[int], low: float, high: float
 ) -> float:
-    """What has to arrive until no taker is below `low`, and none above `high` that can pass its
-    surplus on.
+    """Return what has to arrive until no destination is below `low`, and no broker is above `high`
+    that can pass its surplus on.
     """
     need = sum(max(0.0, low - load[b]) for b in destinations)
     room = sum(max(0.0, high - load[b]) for b in destinations)
@@ -300,3 +317,28 @@ def _range(counts: Counter[int], brokers: list[int]) -> int:
 
 def _ratio(value: int, bound: int) -> float | None:
     return round(value / bound, 4) if bound else None
+
+
+def read_document(path: Path) -> Any:
+    """Read JSON from a file, or from one that gzip compressed."""
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("cluster", type=Path)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--goal", required=True, choices=GOALS)
+    parser.add_argument("--brokers", default="", help="ids of the brokers that the goal is about")
+    parser.add_argument("--tolerance", type=float, default=0.1)
+    arguments = parser.parse_args()
+    cluster, plan = read_document(arguments.cluster), read_document(arguments.plan)
+    named = [int(broker_id) for broker_id in arguments.brokers.split(",") if broker_id]
+    verdict = judge(cluster, plan, arguments.goal, named, arguments.tolerance)
+    print(json.dumps(verdict, indent=2))
+    return 1 if verdict["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

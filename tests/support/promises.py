@@ -32,7 +32,7 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.steps import steps_of
+from counterpoise.model.reassignment_targets import reassignment_targets
 
 Key = tuple[ConfigResource, str]
 _SECONDS_TO_WAIT_FOR_AN_ANSWER = (
@@ -96,7 +96,7 @@ class Watch:
         if partition.reassign(target, self.cluster.brokers.keys()):
             return
         partition.complete_if_ready(self.cluster.live_broker_ids)
-        if any(target in steps_of(move) for move in self.moves_of(tp)):
+        if any(target in reassignment_targets(move) for move in self.moves_of(tp)):
             self.late.add(
                 tp
             )  # what equals a step of a plan is taken for ours, whoever asked for it
@@ -159,7 +159,7 @@ class Watch:
             stages = {
                 stage
                 for move in self.moves_of(tp)
-                for stage in (move.replicas_before, *steps_of(move))
+                for stage in (move.replicas_before, *reassignment_targets(move))
             }
             assert target is None or target in stages, (
                 f"promise 2: {tp} to {target}, which is no stage of a plan"
@@ -228,7 +228,7 @@ class Watch:
             if not moves or tp in self.strayed:
                 continue
             stages = [
-                set(stage) for move in moves for stage in (move.replicas_before, *steps_of(move))
+                set(stage) for move in moves for stage in (move.replicas_before, *reassignment_targets(move))
             ]
             if not partition.is_moving:
                 assert set(partition.replicas) in stages, (

@@ -9,8 +9,8 @@ from counterpoise.model.plan import fingerprint_of
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
-from tests.broken.case import HOSTILE, Broken
-from tests.broken.documents import GOOD
+from tests.support.broken.case import HOSTILE, Broken
+from tests.support.broken.documents import GOOD
 
 PLAN: Final = make_plan(
     from_document_text(json.dumps(GOOD)),

@@ -1,44 +1,31 @@
-"""Clusters drawn at random with a request, and what the planner and the judge next to the project
-make of the two.
+"""Clusters drawn at random with a request, and what the planner and the judge make of the two.
 
     @given(trial=trials(goals=(Goal.REBALANCE,), dead=True))
     def test_something(trial: Trial) -> None:
         assert trial.verdict["errors"] == {}
 
-That judge reads documents and reassignment JSON and knows nothing of this code. It takes dead
-brokers for live ones.
+The judge (`benchmarks/judge.py`) reads documents and reassignment JSON and knows nothing of the
+planner. It takes dead brokers for live ones.
 """
 
-import importlib.util
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
 
+from benchmarks.judge import judge
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Goal, PlanRequest, Scope, matching
 from counterpoise.planning import make_plan
 
-JUDGE = Path(__file__).resolve().parents[2] / "shared" / "judge" / "judge.py"
 GOALS = (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE)
 Key = tuple[str, int]
-
-
-@lru_cache(maxsize=1)
-def judge_function() -> Callable[..., dict[str, Any]]:
-    spec = importlib.util.spec_from_file_location("judge", JUDGE)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., dict[str, Any]] = module.judge
-    return found
 
 
 @dataclass(frozen=True)
@@ -121,9 +108,7 @@ class Trial:
         return Trial({**self.document, "partitions": rows}, self.request)
 
     def _judged(self, reassignment: dict[str, Any]) -> dict[str, Any]:
-        return judge_function()(
-            self.document, reassignment, str(self.request.goal), self.request.broker_ids
-        )
+        return judge(self.document, reassignment, str(self.request.goal), self.request.broker_ids)
 
 
 # -- clusters and requests

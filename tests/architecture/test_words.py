@@ -1,0 +1,102 @@
+"""Words that may not come back: the field has a better one for each.
+
+Checked are code, comments, docstrings, texts, templates and documents. A word that a contract keeps
+(a table, a column, a YAML key, a path of the store, a name in somebody else's library) is allowed
+where that contract stands.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (
+    "plugins",
+    "dags",
+    "spark_jobs",
+    "demo",
+    "local_airflow",
+    "local_kafka",
+    "local_processes",
+    "benchmarks",
+    "config",
+    "tests",
+    "docs",
+)
+SUFFIXES = (".py", ".pyi", ".md", ".html", ".yaml", ".toml")
+# Past decisions and the record of changes tell of their time; frozen data is as it was written.
+LEFT_AS_WRITTEN = ("docs/decisions/", "tests/upgrades/", "tests/architecture/test_words.py")
+
+
+@dataclass(frozen=True)
+class Word:
+    """`pattern` is searched without regard to case, on lines from which `allowed` is cut out."""
+
+    pattern: str
+    instead: str
+    allowed: str = r"(?!)"
+
+
+WORDS = (
+    Word(r"\bphoto(graph(s|ed|ing)?|s)?\b", "snapshot"),
+    Word(r"(?-i:\btaken\.)", "snapshot"),
+    Word(
+        r"\b(a|an|one|each|every|next|last|first|per|this|that|the|no|another|earlier|later|failed)"
+        r"[ _]looks?\b|\blooks_|_looks?\b|\blooks (are|is)\b",
+        "observation, observe",
+        allowed=r"max_elections_per_look",
+    ),
+    Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r"\bpulses\b"),
+    Word(r"\bheart ?beats?\b|\bbeats?\b", "update progress"),
+    Word(r"(?-i:\bHands\b|_hands\b)", "command executor"),
+    Word(r"(?-i:\bOrders\b|_orders\b)", "execution options"),
+    Word(r"\bbrak(e|es|ed|ing)\b|brake_|_brake", "throttle back-off", allowed=r"\bbrakes\b"),
+    Word(r"\bdebts?\b|_debts?\b|\bdebts?_|\bow(es?|ed|ing)\b", "pending restore"),
+    Word(r"\bbreak[ _-]?glass\b", "emergency stop"),
+    Word(r"\bstrangers?\b|_strangers?\b|\bstrangers?_", "foreign change, somebody else"),
+    Word(r"\bobey(s|ed|ing)?\b|\bheard\b", "request seen, request done", allowed=r"obeyed_at"),
+    Word(r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_", "leader skew", r"leaning_topic_count"),
+    Word(r"\bsites?\b|_sites?\b|\bsites?_", "installation", allowed=r"site_names?|data_docs_site"),
+    Word(r"\b(giver|taker)s?\b|_(giver|taker)s?\b|\b(giver|taker)s?_", "source, destination"),
+    Word(
+        r"\b(lane|handout|stock)s?\b|_(lane|handout|stock)s?\b", "transfer, destination, replicas"
+    ),
+    Word(r"\bwater\b", "water filling", allowed=r"water[- _]?(filling|levels?)"),
+    Word(r"\bcautions?\b|\bwhys\b", "warning, reason"),
+    Word(r"\bwish(es|ed)?\b|_wish(es)?\b|\bwish_", "rebalance request"),
+    Word(r"\bknock(s|ing|ed)?\b|_knock|knock_", "liveness probe"),
+    Word(r"\bwires?\b|_wire\b|\bwire_", "broker client", allowed=r"wire[- ](protocol|format)"),
+    Word(r"\bboth[ _]clients\b", "cluster admin"),
+    Word(r"_silen(t|ce)\b|\bsilen(t|ce)_", "unavailable, does not respond"),
+    Word(r"\bset[ _]aside\b|\bkeep_aside\b|_aside\b", "quarantined"),
+    Word(r"(?-i:(?<![\w.])(some|few|many)\()", "join_ids, join_names, pluralize"),
+    Word(
+        r"(?-i:\b_?(most|least|MOST|LEAST)_\w+)",
+        "max_, min_",
+        allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent",
+    ),
+    Word(r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)", "known, reported"),
+)
+
+
+def files() -> Iterator[Path]:
+    yield ROOT / "README.md"
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.suffix in SUFFIXES and not name.startswith(LEFT_AS_WRITTEN):
+                yield path
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: word.instead)
+def test_a_private_word_does_not_come_back(word: Word) -> None:
+    pattern = re.compile(word.pattern, re.IGNORECASE)
+    found = []
+    for path in files():
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if match := pattern.search(re.sub(word.allowed, "", line)):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {match[0]!r}")
+    assert not found, f"say {word.instead} instead:\n" + "\n".join(found)
