@@ -2,7 +2,7 @@
 
     case = CASES["d-large"]
     document = make_cluster(case.name)
-    named_brokers(document, case.goal)      # the ids of the brokers that are "new", or to be drained
+    named_brokers(document, case.goal)      # ids of the brokers that are "new", or to be drained
 
 A prepared cluster is a folder with the document (`cluster.json.gz`) and the snapshot's tables as
 Arrow files, so that a planning process reads what it plans from without the many Python objects of

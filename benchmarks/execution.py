@@ -1,7 +1,7 @@
 """How fast approved plans run under their throttle, and how little they add to it: one table, every
 target beside it.
 
-    .venv/bin/python benchmarks/execution.py [--rate 10MB/s] [--seconds 120] [--airflow] [--markdown]
+    .venv/bin/python benchmarks/execution.py [--rate 10MB/s] [--seconds 120] [--airflow]
     .venv/bin/python benchmarks/execution.py --without-brokers
 
 On real local brokers: a plan that copies to a new broker for two minutes, carried out by

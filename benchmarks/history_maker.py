@@ -194,7 +194,7 @@ def make_history(store: Path, shape: Shape) -> list[dict[str, Any]]:
 
 
 def newest_only(manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a round that finds one new snapshot reads: that one, and the one before it as context."""
+    """Return what a round with one new snapshot reads: that one, and the one before it."""
     *_, before, newest = manifests
     return [before | {"previous_snapshot_id": None, "is_context": True}, newest]
 

@@ -18,8 +18,9 @@ def machine_line() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "pyarrow", "ortools"))
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores of {_processor()}, {memory:.0f} GiB of memory, "
-        f"{platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}, {packages}"
+        f"{datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores of {_processor()}, "
+        f"{memory:.0f} GiB of memory, {platform.system()} {platform.release().split('-')[0]}, "
+        f"Python {platform.python_version()}, {packages}"
     )
 
 

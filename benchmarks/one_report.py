@@ -1,7 +1,7 @@
 """How long `counterpoise report` takes once Spark has nothing to do: a cluster of three brokers,
 one snapshot.
 
-    seconds = report_seconds(Path("/tmp/x"), runs=3)   # the best of them; all three forms are written
+    seconds = report_seconds(Path("/tmp/x"), runs=3)   # the best of them; in all three forms
 
 Limits: the start of Python and the imports are in it; the Spark job, which runs before, is not.
 """

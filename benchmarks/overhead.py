@@ -6,8 +6,9 @@ broker timing out.
 
 Copying costs nothing here: the cluster's own clock stands still while calls are waited for, and is
 wound on in between. Before the first byte one broker of the plan is silent all the time; after the
-last one, a broker that the plan leaves alone: what is set on a broker that does not answer is owed
-until it does. As with real brokers, one that let a deadline pass is not asked again for 10 s.
+last one, a broker that the plan leaves alone: a key that is set on a broker that does not respond
+is restored when it does. As with real brokers, one that let a deadline pass is not asked again for
+10 s.
 """
 
 import json
@@ -47,7 +48,7 @@ _START: Final = datetime(2026, 1, 31, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    before_seconds: float  # from the first look to the first move
+    before_seconds: float  # from the first observation to the first move
     after_seconds: float  # from the last byte to the end of the run
 
 

@@ -1,6 +1,6 @@
 """How good and how fast plans are: one table, and every target held against it.
 
-    .venv/bin/python benchmarks/planning.py [NAME ...] [--without-huge] [--without-kafka] [--markdown]
+    .venv/bin/python benchmarks/planning.py [NAME ...] [--without-huge] [--without-kafka]
 
 For each cluster a row for our planner and one for Kafka's own `kafka-reassign-partitions
 --generate`; then the targets, one line each; exit code 1 when one is missed. docs/benchmarks.md

@@ -1,5 +1,4 @@
-"""How long a photograph of a real cluster takes, beside the same calls of the two clients made
-bare.
+"""How long a snapshot of a real cluster takes, beside the same calls of the two clients made bare.
 
     .venv/bin/python benchmarks/reading.py [--partitions 20000] [--markdown]
 
@@ -40,7 +39,7 @@ from counterpoise.snapshot import take_snapshot
 from local_kafka import TopicSpec, create_topics
 from local_processes import wait_until
 
-MOST_OVER_BARE: Final = 1.5
+MAX_OVER_BARE: Final = 1.5
 _PARTITIONS_PER_TOPIC: Final = 100
 _ROUNDS: Final = 3
 _TOPICS_PER_CALL: Final = 20  # the controller takes at most 10,000 partitions at once (KIP-599)
@@ -49,7 +48,7 @@ HEADINGS: Final = ("by", "partitions", "seconds", "ms per partition")
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description="A photograph of a real cluster beside the same calls made bare."
+        description="A snapshot of a real cluster beside the same calls made bare."
     )
     parser.add_argument("--partitions", type=int, default=20_000, help="how many (default: 20000)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
@@ -77,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     print(table([HEADINGS, *rows], is_markdown=arguments.markdown))
     check = Check(
-        ours <= MOST_OVER_BARE * bare,
-        f"{ours / bare:.2f} x the bare calls (at most {MOST_OVER_BARE})",
+        ours <= MAX_OVER_BARE * bare,
+        f"{ours / bare:.2f} x the bare calls (at most {MAX_OVER_BARE})",
     )
     print(check)
     return 0 if check.is_met else 1

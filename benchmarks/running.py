@@ -17,12 +17,12 @@ from benchmarks.throttled import Timed, contest
 from benchmarks.through_airflow import ThroughAirflow, through_airflow
 from counterpoise.units import format_rate, parse_rate
 
-MOST_OVER_IDEAL: Final = 1.15
-MOST_OVER_KAFKA: Final = 1.05
-MOST_OVER_RATE: Final = 1.10
-MOST_OVERHEAD_SECONDS: Final = 5.0
+MAX_OVER_IDEAL: Final = 1.15
+MAX_OVER_KAFKA: Final = 1.05
+MAX_OVER_RATE: Final = 1.10
+MAX_OVERHEAD_SECONDS: Final = 5.0
 AIRFLOW_OVER_IDEAL: Final = 1.05  # and this many looks
-AIRFLOW_LOOKS: Final = 2
+AIRFLOW_OBSERVATIONS: Final = 2
 
 HEADINGS: Final = (
     "by",
@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         checks += _on_brokers(rate, arguments)
     overhead = measure_overhead()
     print(
-        f"68 simulated brokers, 50 ms a call, one silent: {overhead.before_seconds:.1f} s before the first byte, "
+        "68 simulated brokers, 50 ms a call, one does not respond: "
+        f"{overhead.before_seconds:.1f} s before the first byte, "
         f"{overhead.after_seconds:.1f} s after the last"
     )
     checks.append(_overhead_check(overhead))
@@ -98,7 +99,7 @@ def _cells(timed: Timed) -> tuple[str, ...]:
         f"{timed.ideal_seconds:.1f}",
         f"{timed.seconds:.1f}",
         f"{timed.over_ideal:.3f}",
-        f"{timed.most_over_rate:.3f}",
+        f"{timed.max_over_rate:.3f}",
     )
 
 
@@ -106,16 +107,17 @@ def _checks(ours: Timed, kafkas: Timed) -> list[Check]:
     over_kafka = ours.seconds / kafkas.seconds
     return [
         Check(
-            ours.over_ideal <= MOST_OVER_IDEAL,
-            f"time / ideal {ours.over_ideal:.3f} (at most {MOST_OVER_IDEAL})",
+            ours.over_ideal <= MAX_OVER_IDEAL,
+            f"time / ideal {ours.over_ideal:.3f} (at most {MAX_OVER_IDEAL})",
         ),
         Check(
-            over_kafka <= MOST_OVER_KAFKA,
-            f"time / Kafka's tool {over_kafka:.3f} (at most {MOST_OVER_KAFKA})",
+            over_kafka <= MAX_OVER_KAFKA,
+            f"time / Kafka's tool {over_kafka:.3f} (at most {MAX_OVER_KAFKA})",
         ),
         Check(
-            ours.most_over_rate <= MOST_OVER_RATE,
-            f"most that the new broker received / throttle {ours.most_over_rate:.3f} (at most {MOST_OVER_RATE})",
+            ours.max_over_rate <= MAX_OVER_RATE,
+            f"maximum that the new broker received / throttle {ours.max_over_rate:.3f} "
+            f"(at most {MAX_OVER_RATE})",
         ),
     ]
 
@@ -127,7 +129,7 @@ def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
     The target is held against the bytes of the busiest link; beside it, against what the command
     line took, which pays for Kafka's throttle as well.
     """
-    took, looks = airflows.timed.seconds, AIRFLOW_LOOKS * airflows.look_seconds
+    took, looks = airflows.timed.seconds, AIRFLOW_OBSERVATIONS * airflows.wait_seconds
     ideals = (
         ("the busiest link's bytes / throttle", ours.ideal_seconds),
         ("the command line's time", ours.seconds),
@@ -136,7 +138,8 @@ def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
         Check(
             took <= ideal * AIRFLOW_OVER_IDEAL + looks,
             f"through Airflow {took:.1f} s, at most {ideal * AIRFLOW_OVER_IDEAL + looks:.1f} s: "
-            f"{AIRFLOW_OVER_IDEAL} x {ideal:.1f} s ({whose}) + {AIRFLOW_LOOKS} looks of {airflows.look_seconds:g} s",
+            f"{AIRFLOW_OVER_IDEAL} x {ideal:.1f} s ({whose}) + {AIRFLOW_OBSERVATIONS} waits of "
+            f"{airflows.wait_seconds:g} s",
         )
         for whose, ideal in ideals
     ]
@@ -144,8 +147,9 @@ def airflow_checks(ours: Timed, airflows: ThroughAirflow) -> list[Check]:
 
 def _overhead_check(overhead: Overhead) -> Check:
     return Check(
-        overhead.before_seconds < MOST_OVERHEAD_SECONDS
-        and overhead.after_seconds < MOST_OVERHEAD_SECONDS,
-        f"fixed overhead {overhead.before_seconds:.1f} s before, {overhead.after_seconds:.1f} s after "
-        f"(each below {MOST_OVERHEAD_SECONDS:g})",
+        overhead.before_seconds < MAX_OVERHEAD_SECONDS
+        and overhead.after_seconds < MAX_OVERHEAD_SECONDS,
+        f"fixed overhead {overhead.before_seconds:.1f} s before, "
+        f"{overhead.after_seconds:.1f} s after "
+        f"(each below {MAX_OVERHEAD_SECONDS:g})",
     )

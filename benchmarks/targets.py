@@ -13,13 +13,13 @@ from typing import Final
 from benchmarks.figures import Figures, Row
 from counterpoise.model.request import Goal
 
-MOST_BYTES_OVER_BOUND: Final = {"b-small": 1.05, "c-medium": 1.01, "d-large": 1.01}
-MOST_CPU_SECONDS: Final = {"c-medium": 1.0, "d-large": 6.0, "g-huge": 45.0}
+MAX_BYTES_OVER_BOUND: Final = {"b-small": 1.05, "c-medium": 1.01, "d-large": 1.01}
+MAX_CPU_SECONDS: Final = {"c-medium": 1.0, "d-large": 6.0, "g-huge": 45.0}
 AIMED_CPU_SECONDS: Final = {"g-huge": 30.0}
-MOST_PEAK_BYTES: Final = {"d-large": 2**30, "g-huge": 2 * 2**30}
+MAX_PEAK_BYTES: Final = {"d-large": 2**30, "g-huge": 2 * 2**30}
 NO_SEVERAL_NEW: Final = ("c-medium", "d-large")
-MOST_COMMAND_SECONDS: Final = 15.0
-MOST_GROWTH: Final = 2.5
+MAX_COMMAND_SECONDS: Final = 15.0
+MAX_GROWTH: Final = 2.5
 GROWS: Final = ("d-large", "g-huge")
 EXACT_BYTES: Final = (Goal.REMOVE_BROKERS, Goal.LEADERS)
 
@@ -56,11 +56,11 @@ def checks(rows: Sequence[Row], extras: Extras) -> list[Check]:
 
 def _quality(row: Row) -> Iterator[Check]:
     of, name = row.figures, row.cluster
-    most = MOST_BYTES_OVER_BOUND.get(name)
-    if most is not None and of.bytes_over_bound is not None:
+    max_allowed = MAX_BYTES_OVER_BOUND.get(name)
+    if max_allowed is not None and of.bytes_over_bound is not None:
         yield Check(
-            of.bytes_over_bound <= most and of.out_of_band == 0,
-            f"{name}: bytes {of.bytes_over_bound:.4f} of the bound (at most {most}), "
+            of.bytes_over_bound <= max_allowed and of.out_of_band == 0,
+            f"{name}: bytes {of.bytes_over_bound:.4f} of the bound (at most {max_allowed}), "
             f"{of.out_of_band} brokers outside the 10 % band (0)",
         )
     if row.goal in EXACT_BYTES:
@@ -80,7 +80,8 @@ def _quality(row: Row) -> Iterator[Check]:
     )
     yield Check(
         of.leaders_spread <= 1 or not of.leaders_could_be_more_even,
-        f"{name}: leaders max - min {of.leaders_spread} (the least that the replica sets allow, 1 where they allow it)",
+        f"{name}: leaders max - min {of.leaders_spread} "
+        "(as even as the replica sets allow, 1 where they allow it)",
     )
     yield Check(
         of.rack_violations == 0 and of.errors == 0,
@@ -90,14 +91,16 @@ def _quality(row: Row) -> Iterator[Check]:
 
 def _cost(row: Row) -> Iterator[Check]:
     of, name = row.figures, row.cluster
-    for limits, is_aim in ((MOST_CPU_SECONDS, False), (AIMED_CPU_SECONDS, True)):
+    for limits, is_aim in ((MAX_CPU_SECONDS, False), (AIMED_CPU_SECONDS, True)):
         if name in limits:
-            text = f"{name}: make_plan {of.cpu_seconds:.2f} CPU s ({'aim' if is_aim else 'at most'} {limits[name]:g})"
+            limit = f"{'aim' if is_aim else 'at most'} {limits[name]:g}"
+            text = f"{name}: make_plan {of.cpu_seconds:.2f} CPU s ({limit})"
             yield Check(of.cpu_seconds <= limits[name], text, is_aim)
-    if name in MOST_PEAK_BYTES and of.peak_bytes is not None:
-        most = MOST_PEAK_BYTES[name]
-        text = f"{name}: peak {of.peak_bytes / 2**20:,.0f} MiB, reading included (at most {most / 2**20:,.0f})"
-        yield Check(of.peak_bytes <= most, text)
+    if name in MAX_PEAK_BYTES and of.peak_bytes is not None:
+        max_allowed = MAX_PEAK_BYTES[name]
+        peak = f"peak {of.peak_bytes / 2**20:,.0f} MiB, reading included"
+        text = f"{name}: {peak} (at most {max_allowed / 2**20:,.0f})"
+        yield Check(of.peak_bytes <= max_allowed, text)
 
 
 def _command(extras: Extras) -> Iterator[Check]:
@@ -108,9 +111,10 @@ def _command(extras: Extras) -> Iterator[Check]:
             else ""
         )
         yield Check(
-            extras.command_seconds <= MOST_COMMAND_SECONDS,
-            f"{GROWS[0]}: the whole command, documents read and written, {extras.command_seconds:.2f} CPU s "
-            f"(at most {MOST_COMMAND_SECONDS:g}){peak}",
+            extras.command_seconds <= MAX_COMMAND_SECONDS,
+            f"{GROWS[0]}: the whole command, documents read and written, "
+            f"{extras.command_seconds:.2f} CPU s "
+            f"(at most {MAX_COMMAND_SECONDS:g}){peak}",
         )
 
 
@@ -118,9 +122,10 @@ def _growth(rows: Mapping[str, Row]) -> Iterator[Check]:
     if all(name in rows for name in GROWS):
         small, huge = (rows[name].figures.cpu_seconds / rows[name].partitions for name in GROWS)
         yield Check(
-            huge <= MOST_GROWTH * small,
-            f"growth: a partition takes {huge / small:.2f} times the CPU at {GROWS[1]} that it takes at {GROWS[0]} "
-            f"(at most {MOST_GROWTH:g})",
+            huge <= MAX_GROWTH * small,
+            f"growth: a partition takes {huge / small:.2f} times the CPU at {GROWS[1]} "
+            f"that it takes at {GROWS[0]} "
+            f"(at most {MAX_GROWTH:g})",
         )
 
 

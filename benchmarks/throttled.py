@@ -46,7 +46,7 @@ _REPLICATION_FACTOR: Final = 2
 _REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _SAMPLE_SECONDS: Final = 0.5
 _SHORTEST_WINDOW_SECONDS: Final = 11.0  # Kafka's own: 11 samples of one second
-_LEAST_BYTES_IN_A_WINDOW: Final = 50_000_000
+_MIN_BYTES_IN_A_WINDOW: Final = 50_000_000
 
 Samples = list[tuple[float, int]]  # time.monotonic(), and the bytes that the new broker has by then
 
@@ -60,7 +60,7 @@ class Timed:
     replicas: int
     busiest_link_bytes: int
     seconds: float
-    most_over_rate: float  # of all windows but the first, received by the new broker
+    max_over_rate: float  # of all windows but the first, received by the new broker
 
     @property
     def ideal_seconds(self) -> float:
@@ -114,7 +114,7 @@ class Contest:
     def timed(self, by: str, seconds: float, samples: Samples) -> Timed:
         """What a way took, with what the plan says of all of them."""
         shared = (self.rate, self.plan.copied_replicas, busiest_link_bytes(self.plan))
-        return Timed(by, *shared, seconds, _most_over_rate(samples, self.rate))
+        return Timed(by, *shared, seconds, _max_over_rate(samples, self.rate))
 
     def take_back(self) -> None:
         """Every replica, and every leader, is again where it was before the plan."""
@@ -250,9 +250,9 @@ def _is_led_as_preferred(admin: ClusterAdmin) -> bool:
     return all(partition.leader == partition.replicas[0] for partition in topic.partitions)
 
 
-def _most_over_rate(samples: Sequence[tuple[float, int]], rate: int) -> float:
-    """The fastest window, after the first one since the first byte, as a multiple of the throttle."""
-    window = max(_SHORTEST_WINDOW_SECONDS, _LEAST_BYTES_IN_A_WINDOW / rate)
+def _max_over_rate(samples: Sequence[tuple[float, int]], rate: int) -> float:
+    """Return the fastest window, but for the first one, as a multiple of the throttle."""
+    window = max(_SHORTEST_WINDOW_SECONDS, _MIN_BYTES_IN_A_WINDOW / rate)
     moving = [at for at, size in samples if size > samples[0][1]]
     if not moving:
         return 0.0

@@ -34,10 +34,10 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 _DAG: Final = "kafka_rebalance"
 _APPROVER: Final = "alice"
 _TASKS: Final = ("execute", "verify", "settle")
-_LEAST_PARKED_SECONDS: Final = 11.0  # an answer that comes sooner Airflow may take for a failure
+_MIN_PARKED_SECONDS: Final = 11.0  # an answer that comes sooner Airflow may take for a failure
 _ASKING_TIMEOUT_SECONDS: Final = 300.0
-_LOOK: Final = (
-    "from counterpoise.orchestration.stepping import LEAST_WAIT_SECONDS; print(LEAST_WAIT_SECONDS)"
+_MIN_WAIT: Final = (
+    "from counterpoise.orchestration.stepping import MIN_WAIT_SECONDS; print(MIN_WAIT_SECONDS)"
 )
 
 
@@ -52,7 +52,7 @@ class ThroughAirflow:
     """A run, and where its seconds went: each counts from the first start of `execute`."""
 
     timed: Timed
-    look_seconds: float  # the least between two looks
+    wait_seconds: float  # the least between two looks
     last_byte_seconds: float
     ended_seconds: Mapping[str, float]  # by task
 
@@ -87,7 +87,8 @@ def through_airflow(contest: Contest) -> ThroughAirflow:
         if run.state is not RunState.DONE or run.closed_at is None or ended.state != "success":
             states = api.task_states(_DAG, dag_run_id)
             raise RunFailedError(
-                f"run {run.run_id} is {run.state} ({run.reason}), its Dag run {ended.state}: {states}"
+                f"run {run.run_id} is {run.state} ({run.reason}), "
+                f"its Dag run {ended.state}: {states}"
             )
         began = api.first_start(_DAG, dag_run_id, "execute")
         times = api.task_times(_DAG, dag_run_id)
@@ -97,7 +98,7 @@ def through_airflow(contest: Contest) -> ThroughAirflow:
     ends = {task: end for task in _TASKS if (end := times[task][1])}
     return ThroughAirflow(
         contest.timed("through Airflow", (run.closed_at - began).total_seconds(), samples),
-        _look_seconds(home),
+        _wait_seconds(home),
         (last_byte - began).total_seconds(),
         {task: (end - began).total_seconds() for task, end in ends.items()},
     )
@@ -123,7 +124,7 @@ def _approved(api: AirflowApi, airflow: LocalAirflow, rate: int) -> str:
     )
     question = api.wait_for_approval(_DAG, dag_run_id, _ASKING_TIMEOUT_SECONDS)
     parked = (datetime.now(UTC) - question.created_at).total_seconds()
-    time.sleep(max(0.0, _LEAST_PARKED_SECONDS - parked))
+    time.sleep(max(0.0, _MIN_PARKED_SECONDS - parked))
     answer = {**question.params, "rate": f"{rate}B/s", "reason": "benchmark"}
     approver = airflow.api(_APPROVER)
     approver.answer_approval(_DAG, dag_run_id, question.task_id, "Approve", answer)
@@ -144,9 +145,9 @@ def _check_plan(installation: Installation, run: Run, contest: Contest) -> None:
         )
 
 
-def _look_seconds(airflow_home: Path) -> float:
+def _wait_seconds(airflow_home: Path) -> float:
     """Asked in a process of its own: Airflow, once imported, wants a home."""
     environment = os.environ | {"AIRFLOW_HOME": str(airflow_home)}
-    command = [sys.executable, "-c", _LOOK]
+    command = [sys.executable, "-c", _MIN_WAIT]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])

@@ -76,7 +76,11 @@ WORDS = (
     Word(
         r"(?-i:\b_?(most|least|MOST|LEAST)_\w+)",
         "max_, min_",
-        allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent",
+        # Table columns, YAML keys and the thresholds of audit rules keep their names.
+        allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent"
+        r"|\bmost_(brokers|apart|percent|percent_of_mean|percent_apart|bytes_per_second_per_partition)\b"
+        r"|\bleast_(above_best|max_minus_min|gigabytes|kilobytes_per_second|percent_of_cluster"
+        r"|partitions)\b",
     ),
     Word(r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)", "known, reported"),
 )

@@ -207,7 +207,7 @@ def test_a_missed_aim_is_said_and_is_no_missed_target() -> None:
 
 def ran(by: str, seconds: float) -> Timed:
     return Timed(
-        by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, most_over_rate=1.0
+        by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, max_over_rate=1.0
     )
 
 
@@ -229,7 +229,7 @@ def test_a_run_through_airflow_is_held_against_the_ideal_and_against_the_command
     assert tuple(check.is_met for check in found) == is_met
     assert f"{seconds:.1f} s, at most 125.0 s: 1.05 x 100.0 s (the busiest link's" in found[0].text
     assert (
-        f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 looks"
+        f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 waits"
         in found[1].text
     )
 
