@@ -175,16 +175,16 @@ def test_the_flow_is_exact_in_evenness_then_changes_then_orders(
     candidates = Candidates.of(placement, arrays.is_live, is_free, elects=elects)
     if not is_free.any():
         return
-    present, first = candidates.present.tolist(), candidates.first.tolist()
+    present, first = candidates.leaders_now.tolist(), candidates.preferred.tolist()
     rows = [
         [b for b in row if b >= 0] or [present[at]]
-        for at, row in enumerate(candidates.rows.tolist())
+        for at, row in enumerate(candidates.replicas.tolist())
     ]
 
     def cost(leads: Iterable[int]) -> tuple[int, int, int]:
         leads = list(leads)
         squares = sum(
-            count**2 for broker, count in Counter(leads).items() if broker in candidates.leading
+            count**2 for broker, count in Counter(leads).items() if broker in candidates.eligible_brokers
         )
         chosen_ones = [(lead, at) for at, lead in enumerate(leads) if is_free[at]]
         changes = sum(lead != present[at] for lead, at in chosen_ones)

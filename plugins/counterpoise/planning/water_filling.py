@@ -1,11 +1,23 @@
-"""Water levels: the most even way to share whole units out, when each broker and each rack has its
-bounds.
+"""Water filling: shares whole units out as evenly as bounds per broker and per rack allow.
 
-    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], current=[2, 7, 1]) == [2, 4, 4]
+    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], current=[2, 7, 1])    # [2, 4, 4]
 
-Pour the total into vessels that stand side by side: all get the same level, except where a vessel's
-bottom is higher or its rim lower. The units that do not divide go to those who hold most now, which
-is what moves least.
+The name is from information theory (Cover and Thomas, Elements of Information Theory, chapter 9):
+pour the total into vessels that stand side by side; all get the same level, except where the
+bottom of a vessel is higher (`lower`) or its rim is lower (`upper`).
+
+    level    = the highest one with: sum of clip(level, lower, upper) <= total
+    shares   = clip(level, lower, upper)
+    leftover = total - sum of shares
+    one unit each of the leftover to the brokers that the next level raises, largest `current` first
+
+Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], current [2, 7, 1]: level 4 takes
+2 + 4 + 4 = 10 units, level 5 would take 12, so the level is 4 and one unit is left over. The next
+level raises the second and the third broker. The second holds more now (7), so it gets the unit:
+[2, 5, 4]. That moves least: it has to give 2 replicas, not 3.
+
+Limits: bounds that contradict the total win over it, so the shares then sum to the nearest total
+that the bounds allow.
 """
 
 from collections.abc import Callable
@@ -19,26 +31,31 @@ from counterpoise.planning.arrays import UNBOUNDED
 
 Weights: TypeAlias = NDArray[np.float64]
 
-_LEAST_WEIGHT = 1e-6
+_MIN_WEIGHT = 1e-6
 
 
 def fill(
     total: int, lower: Ints, upper: Ints, current: Ints, weights: Weights | None = None
 ) -> Ints:
-    """Shares that sum to `total` (or to the nearest sum the bounds allow), as even as the bounds
-    allow.
+    """Return one share per broker: they sum to `total` and are as even as the bounds allow.
 
-    With `weights` (the largest is 1.0) the level of a vessel is that part of the common one: shares
-    are even in proportion to them.
+    With `weights` (the largest is 1.0) shares are even in proportion to them: a broker with weight
+    0.5 is filled up to half of the common level.
     """
     upper = np.maximum(lower, upper)
-    level = _highest(
-        lambda at: _sum(_poured(at, lower, upper, weights)), total, lower, upper, weights
-    )
-    shares = _poured(level, lower, upper, weights)
-    rest = total - int(shares.sum())
-    can_rise = np.flatnonzero(_poured(level + 1, lower, upper, weights) > shares)
-    shares[_holding_most(can_rise, current)[: max(0, rest)]] += 1
+
+    def shares_at(level: int) -> Ints:
+        return _clip_level(level, lower, upper, weights)
+
+    def total_at(level: int) -> int:
+        return _exact_sum(shares_at(level))
+
+    level = _max_level(total_at, total, lower, weights)
+    shares = shares_at(level)
+    leftover = max(0, total - int(shares.sum()))
+    rising = np.flatnonzero(shares_at(level + 1) > shares)
+    receiving = _largest_first(rising, current)[:leftover]
+    shares[receiving] += 1
     return shares
 
 
@@ -48,75 +65,101 @@ def fill_racks(
     upper: Ints,
     current: Ints,
     racks: Ints,
-    room: tuple[Ints, Ints],
+    rack_bounds: tuple[Ints, Ints],
     weights: Weights | None = None,
     *,
     rounds_down: bool = False,
 ) -> Ints:
-    """As `fill`, with bounds for the sum over each rack as well: `room` has the least and the most
-    per rack.
+    """Return shares as `fill` does, where the sum over each rack is bounded as well.
 
-    With `rounds_down` no rack gets one of the units that do not divide among racks, and the shares
-    sum to less.
+    `racks` has the rack of each broker, `rack_bounds` the smallest and the largest sum per rack.
+    First the racks are filled to a common level, then each rack shares its total out among its
+    brokers. With `rounds_down` no rack gets a unit of the leftover, so the shares sum to less.
+
+    Worked example: total 9, brokers 0 and 1 in rack 0, broker 2 in rack 1, nothing else bounded but
+    rack 1, which may have 2 units at most. Level 3 takes (3 + 3) + 2 = 8 units, level 4 would take
+    10, so one unit is left over; it goes to rack 0, which then shares 7 units out: [4, 3, 2].
     """
     upper = np.maximum(lower, upper)
-    members = [racks == rack for rack in range(len(room[0]))]
-    floors = np.array(
-        [max(int(room[0][r]), int(lower[m].sum())) for r, m in enumerate(members)], dtype=np.int64
-    )
-    floors = np.minimum(floors, [min(UNBOUNDED, _sum(upper[m])) for m in members])
-    rims = np.maximum(floors, room[1])
+    brokers_of_rack = [np.flatnonzero(racks == rack) for rack in range(len(rack_bounds[0]))]
+    min_totals, max_totals = _reachable_bounds(brokers_of_rack, lower, upper, rack_bounds)
 
-    def sums(level: int) -> Ints:
-        shares = _poured(level, lower, upper, weights)
-        natural = np.array([min(UNBOUNDED, _sum(shares[m])) for m in members], dtype=np.int64)
-        return np.asarray(np.clip(natural, floors, rims), dtype=np.int64)
+    def shares_at(level: int) -> Ints:
+        return _clip_level(level, lower, upper, weights)
 
-    level = _highest(lambda at: _sum(sums(at)), total, lower, upper, weights)
-    rack_totals = sums(level)
-    rise = sums(level + 1) - rack_totals
-    rest = 0 if rounds_down else total - int(rack_totals.sum())
-    can_rise = _poured(level + 1, lower, upper, weights) > _poured(level, lower, upper, weights)
-    for broker in _holding_most(np.flatnonzero(can_rise), current):
-        if rest > 0 and rise[racks[broker]] > 0:
-            rack_totals[racks[broker]] += 1
-            rise[racks[broker]] -= 1
-            rest -= 1
+    def rack_totals_at(level: int) -> Ints:
+        rack_totals = _sum_per_rack(brokers_of_rack, shares_at(level))
+        return np.asarray(np.clip(rack_totals, min_totals, max_totals), dtype=np.int64)
+
+    def total_at(level: int) -> int:
+        return _exact_sum(rack_totals_at(level))
+
+    level = _max_level(total_at, total, lower, weights)
+    rack_totals = rack_totals_at(level)
+    rack_rise = rack_totals_at(level + 1) - rack_totals
+    leftover = 0 if rounds_down else total - int(rack_totals.sum())
+    rising = np.flatnonzero(shares_at(level + 1) > shares_at(level))
+    for broker in _largest_first(rising, current):
+        rack = racks[broker]
+        if leftover > 0 and rack_rise[rack] > 0:
+            rack_totals[rack] += 1
+            rack_rise[rack] -= 1
+            leftover -= 1
     shares = np.zeros_like(lower)
-    for rack, inside in enumerate(members):
-        own = None if weights is None else weights[inside]
-        shares[inside] = fill(
-            int(rack_totals[rack]), lower[inside], upper[inside], current[inside], own
+    for rack, brokers in enumerate(brokers_of_rack):
+        shares[brokers] = fill(
+            int(rack_totals[rack]),
+            lower[brokers],
+            upper[brokers],
+            current[brokers],
+            None if weights is None else weights[brokers],
         )
     return shares
 
 
-def relative(fair: Ints) -> Weights | None:
-    """Fair shares as weights for `fill`; None where nothing is to be shared."""
-    highest = int(fair.max(initial=0))
-    return np.maximum(fair / highest, _LEAST_WEIGHT) if highest else None
+def relative(fair_shares: Ints) -> Weights | None:
+    """Return fair shares as weights for `fill`; None where nothing is to be shared."""
+    largest = int(fair_shares.max(initial=0))
+    if not largest:
+        return None
+    return np.maximum(fair_shares / largest, _MIN_WEIGHT)
 
 
-def _poured(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
-    surface = level if weights is None else np.floor(level * weights)
-    return np.asarray(np.clip(surface, lower, upper), dtype=np.int64)
+def _reachable_bounds(
+    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: tuple[Ints, Ints]
+) -> tuple[Ints, Ints]:
+    """Return the bounds per rack, widened where the bounds of its brokers contradict them."""
+    lower_sums = np.array([lower[brokers].sum() for brokers in brokers_of_rack], dtype=np.int64)
+    upper_sums = _sum_per_rack(brokers_of_rack, upper)
+    min_totals = np.minimum(np.maximum(rack_bounds[0], lower_sums), upper_sums)
+    max_totals = np.maximum(rack_bounds[1], min_totals)
+    return min_totals, max_totals
 
 
-def _sum(values: Ints) -> int:
-    """Exact: levels tried on the way can be so high that a sum of them leaves 64 bits."""
+def _sum_per_rack(brokers_of_rack: list[Ints], values: Ints) -> Ints:
+    sums = [min(UNBOUNDED, _exact_sum(values[brokers])) for brokers in brokers_of_rack]
+    return np.array(sums, dtype=np.int64)
+
+
+def _clip_level(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
+    """Return what each broker has when all are filled up to a level, as far as its bounds allow."""
+    weighted_level = level if weights is None else np.floor(level * weights)
+    return np.asarray(np.clip(weighted_level, lower, upper), dtype=np.int64)
+
+
+def _exact_sum(values: Ints) -> int:
+    """Return the sum as a Python number: with the highest levels tried, 64 bits overflow."""
     return sum(values.tolist())
 
 
-def _highest(
-    total_at: Callable[[int], int],
-    total: int,
-    lower: Ints,
-    upper: Ints,
-    weights: Weights | None = None,
+def _max_level(
+    total_at: Callable[[int], int], total: int, lower: Ints, weights: Weights | None
 ) -> int:
-    """The highest level whose total is no more than `total`: totals rise with the level."""
-    least = 1.0 if weights is None else float(weights.min(initial=1.0))
-    low, high = int(lower.min(initial=0)), int(max(total, int(lower.max(initial=0))) / least) + 1
+    """Return the highest level whose total is at most `total`, by bisection."""
+    smallest_weight = 1.0 if weights is None else float(weights.min(initial=1.0))
+    largest_need = max(total, int(lower.max(initial=0)))
+    low = int(lower.min(initial=0))
+    high = int(largest_need / smallest_weight) + 1
     while low < high:
         middle = (low + high + 1) // 2
         if total_at(middle) <= total:
@@ -126,5 +169,5 @@ def _highest(
     return low
 
 
-def _holding_most(brokers: Ints, current: Ints) -> Ints:
+def _largest_first(brokers: Ints, current: Ints) -> Ints:
     return brokers[np.lexsort((brokers, -current[brokers]))]

@@ -1,11 +1,11 @@
-"""Who may lead which partition, and who does now: what every way to choose leaders starts from.
+"""Candidates: which replicas may lead which partition, and who leads it now.
 
-    candidates = Candidates.of(placement, eligible, is_free, elects=True)
-    candidates.rows[7]            # the brokers that may lead partition 7; -1 in place of the others
+    candidates = Candidates.of(placement, is_eligible, is_free, elects=True)
+    candidates.replicas[7]            # the brokers that may lead partition 7; -1 for the others
 
-A replica may lead when its broker is eligible and it is in sync, or it leads already, or it is new:
-a new one is in sync once the move is done. One that lags behind may not, since the election would
-wait for it, for as long as it lags.
+A replica may lead when its broker is eligible and it is in sync, or leads already, or is new: a new
+replica is in sync once the move is done. A replica that is out of sync may not: the election would
+have to wait until it has caught up.
 """
 
 from dataclasses import dataclass
@@ -20,119 +20,133 @@ from counterpoise.planning.placement import Placement
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """One row per partition in each field but the last three."""
+    """The partitions as those who choose leaders need them; brokers are positions, not ids."""
 
-    rows: Ints  # by place in the row of replicas; all NOBODY where the leader cannot be chosen
-    present: (
-        Ints  # who leads unless something changes, whether it may or not; NOBODY without a leader
-    )
-    first: Ints  # the first replica: choosing another one changes the order
-    is_named: Flags  # the plan has this partition anyway, since it gets a new replica
+    # one row or entry per partition
+    replicas: Ints  # as in the placement; NOBODY for a replica that may not be chosen
+    leaders_now: Ints  # who leads unless something changes; NOBODY without a leader
+    preferred: Ints  # the first replica: to choose another one changes the order
+    is_in_plan: Flags  # the plan has this partition anyway, since it gets a new replica
     topics: Ints
     bytes_in: Ints  # per second; 0 where not known
+    # one entry per broker
+    is_eligible: Flags
     topic_count: int
-    eligible: Flags  # per broker
-    leading: Ints  # positions of the brokers that are eligible
 
     @classmethod
     def of(
-        cls, placement: Placement, eligible: Flags, is_free: Flags, *, elects: bool
+        cls, placement: Placement, is_eligible: Flags, is_free: Flags, *, elects: bool
     ) -> "Candidates":
-        """`elects`: does the plan have leaders elected in partitions whose replicas stay as they
-        are?
+        """Return the candidates of all partitions; those that are not free have none.
 
-        If not, such a partition counts as led by its preferred leader: it will be, and nothing has
-        to be done for it.
+        `elects` says whether the plan has leaders elected in partitions whose replicas stay as they
+        are. If not, such a partition counts as led by its preferred leader: Kafka will elect it
+        without the plan's help.
         """
         cluster = placement.cluster
-        rows = np.where(
-            may_lead(placement, eligible) & is_free[:, None], placement.replicas, NOBODY
-        )
-        first = placement.replicas[:, 0]
-        is_named = (placement.replicas != placement.original).any(axis=1)
-        present = cluster.leaders_now
+        may_be_chosen = may_lead(placement, is_eligible) & is_free[:, None]
+        replicas = np.where(may_be_chosen, placement.replicas, NOBODY)
+        preferred = placement.replicas[:, 0]
+        is_in_plan = (placement.replicas != placement.original).any(axis=1)
+        leaders_now = cluster.leaders_now
         if not elects:
-            present = np.where(~is_named & (rows[:, 0] >= 0), first, present)
+            is_elected_by_kafka = ~is_in_plan & (replicas[:, 0] >= 0)
+            leaders_now = np.where(is_elected_by_kafka, preferred, leaders_now)
         return cls(
-            rows=rows,
-            present=present,
-            first=first,
-            is_named=is_named,
+            replicas=replicas,
+            leaders_now=leaders_now,
+            preferred=preferred,
+            is_in_plan=is_in_plan,
             topics=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
+            is_eligible=is_eligible,
             topic_count=len(cluster.topic_names),
-            eligible=eligible,
-            leading=np.flatnonzero(eligible),
         )
 
     @property
     def broker_count(self) -> int:
-        return len(self.eligible)
+        return len(self.is_eligible)
+
+    @cached_property
+    def eligible_brokers(self) -> Ints:
+        return np.flatnonzero(self.is_eligible)
 
     @cached_property
     def is_free(self) -> Flags:
-        return np.asarray((self.rows >= 0).any(axis=1))
+        """Per partition: can its leader be chosen?"""
+        return np.asarray((self.replicas >= 0).any(axis=1))
 
     @cached_property
-    def free(self) -> Ints:
-        """The partitions whose leader can be chosen."""
+    def free_partitions(self) -> Ints:
         return np.flatnonzero(self.is_free)
+
+    def alternatives(self, partitions: Ints, leaders: Ints | int) -> tuple[Ints, Ints]:
+        """Return every choice of another leader, as two columns: rows of `partitions`, brokers.
+
+        `leaders` are the present choices, one for each of the partitions or one for all.
+        """
+        replicas = self.replicas[partitions]
+        present = np.reshape(leaders, (-1, 1))
+        rows, columns = np.nonzero((replicas >= 0) & (replicas != present))
+        return rows, replicas[rows, columns]
+
+    def shared_by(self, broker: int, other: int) -> Ints:
+        """Return the partitions that both brokers may lead, in order."""
+        start = self._pair_number(broker, other) * len(self.replicas)
+        bounds = (start, start + len(self.replicas))
+        first, end = np.searchsorted(self._by_pair, bounds)
+        return np.asarray(self._by_pair[first:end] - start)
 
     @cached_property
     def _by_pair(self) -> Ints:
-        """A number for each partition and pair of its candidates: in order, so that those of a pair
-        are a slice.
+        """One number for each partition and pair of its candidates, in order.
 
-        One million partitions with three replicas have 24 MB of these.
+        The number is pair x partition count + partition, so the partitions of a pair are a slice.
+        One million partitions with three replicas need 24 MB for it.
         """
-        parts = []
-        for left, right in combinations(range(self.rows.shape[1]), 2):
-            one, other = self.rows[:, left], self.rows[:, right]
-            both = np.flatnonzero((one >= 0) & (other >= 0))
-            parts.append(self._pair(one[both], other[both]) * len(self.rows) + both)
-        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+        parts = [np.empty(0, dtype=np.int64)]
+        for column, other_column in combinations(range(self.replicas.shape[1]), 2):
+            brokers, others = self.replicas[:, column], self.replicas[:, other_column]
+            partitions = np.flatnonzero((brokers >= 0) & (others >= 0))
+            pairs = self._pair_number(brokers[partitions], others[partitions])
+            parts.append(pairs * len(self.replicas) + partitions)
+        return np.sort(np.concatenate(parts))
 
-    def _pair(self, one: Ints, other: Ints) -> Ints:
-        return np.asarray(np.minimum(one, other) * self.broker_count + np.maximum(one, other))
-
-    def shared_by(self, one: int, other: int) -> Ints:
-        """The partitions that both brokers may lead, in order."""
-        start = (min(one, other) * self.broker_count + max(one, other)) * len(self.rows)
-        first, end = np.searchsorted(self._by_pair, (start, start + len(self.rows)))
-        return np.asarray(self._by_pair[first:end] - start)
+    def _pair_number(self, brokers: Ints | int, others: Ints | int) -> Ints:
+        lower, higher = np.minimum(brokers, others), np.maximum(brokers, others)
+        return np.asarray(lower * self.broker_count + higher)
 
     def cost(self, partitions: Ints, leaders: Ints | int) -> Ints:
-        """What the choice of a leader costs: 4 for a change, 2 for one more partition in the plan,
-        1 for an order.
+        """Return what each choice of a leader costs.
+
+        It is 4 for a change of leader, 2 for one more partition in the plan, and 1 for a change of
+        order.
         """
-        changes, reorders = self.present[partitions] != leaders, self.first[partitions] != leaders
-        return np.asarray(
-            4 * changes + 2 * (~self.is_named[partitions] & (changes | reorders)) + reorders
-        )
+        is_change = self.leaders_now[partitions] != leaders
+        is_reorder = self.preferred[partitions] != leaders
+        joins_plan = ~self.is_in_plan[partitions] & (is_change | is_reorder)
+        return np.asarray(4 * is_change + 2 * joins_plan + is_reorder)
 
 
-def may_lead(placement: Placement, eligible: Flags) -> Flags:
-    """As `placement.replicas`: which of them may be chosen as leader."""
+def may_lead(placement: Placement, is_eligible: Flags) -> Flags:
+    """Return, in the shape of `placement.replicas`, which replicas may be chosen as leader."""
     cluster, replicas = placement.cluster, placement.replicas
-    able = np.append(eligible, False)[replicas]
-    lagging = np.where(
-        cluster.is_in_sync | (cluster.replicas == cluster.leaders[:, None]),
-        NOBODY,
-        cluster.replicas,
-    )
-    behind = np.flatnonzero((lagging >= 0).any(axis=1))
-    able[behind] &= ~(replicas[behind][:, :, None] == lagging[behind][:, None, :]).any(axis=2)
-    return np.asarray(able)
+    may_be_chosen = np.append(is_eligible, False)[replicas]
+    is_leader = cluster.replicas == cluster.leaders[:, None]
+    lagging = np.where(cluster.is_in_sync | is_leader, NOBODY, cluster.replicas)
+    concerned = np.flatnonzero((lagging >= 0).any(axis=1))
+    same_broker = replicas[concerned][:, :, None] == lagging[concerned][:, None, :]
+    may_be_chosen[concerned] &= ~same_broker.any(axis=2)
+    return np.asarray(may_be_chosen)
 
 
-def free_to_lead(placement: Placement, eligible: Flags, may_change: Flags) -> Flags:
-    """The partitions whose leader can be chosen.
+def free_to_lead(placement: Placement, is_eligible: Flags, may_change: Flags) -> Flags:
+    """Return, per partition, whether its leader can be chosen.
 
-    Not those that may not change, that no replica may lead, or that a broker outside the request's
-    scope leads.
+    It cannot where the partition may not change, where no replica may lead, or where a broker
+    outside the scope of the request leads.
     """
     cluster = placement.cluster
-    can_lead = may_lead(placement, eligible).any(axis=1)
-    return np.asarray(
-        may_change & can_lead & np.append(cluster.is_in_scope, True)[cluster.leaders_now]
-    )
+    has_candidate = may_lead(placement, is_eligible).any(axis=1)
+    is_led_in_scope = np.append(cluster.is_in_scope, True)[cluster.leaders_now]
+    return np.asarray(may_change & has_candidate & is_led_in_scope)

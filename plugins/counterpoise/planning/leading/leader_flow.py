@@ -1,21 +1,31 @@
-"""The exact choice: leaders per broker as even as the replica sets allow, with the fewest changes
-of leader.
+"""The exact choice: counts of leaders as even as the replica sets allow, with the fewest changes.
 
-    leads = even_leaders(candidates)        # a broker per partition
+    leaders = even_leaders(candidates)        # a broker per partition
 
-A minimum-cost flow carries every leadership to a broker and on to the sink. At the broker each
-further unit costs more, so the counts that come out are as even as any choice allows: no other
-choice has a smaller maximum or a larger minimum. Costs are lexicographic: evenness, then changes of
-leader, then changes of order. Weights of about twice the number of brokers per step are enough,
-since an improving cycle of the flow passes each broker at most once.
+A minimum-cost flow: every leadership starts at the broker that has it now and flows to the sink.
 
-What leads already starts at its broker, and partitions that could go from there to the same other
-broker share a lane: few do, so a million partitions need no nodes of their own. Only those whose
-present leader may not stay are nodes, one for all that have the same candidates and first replica.
-A partition can take only one of its lanes, which the flow does not know. So its cost is a lower
-bound, reached when partitions can be sent as it says. If not, it is solved again with each
-partition on one lane only, which can always be followed; and if that costs more than the bound,
-with a node for each partition. The choice is exact in any case.
+    node per broker, and one sink
+    arc broker -> broker   capacity: partitions that could change so; cost: one change of leader
+    arc broker -> sink     one more partition led; each further one costs more than the last
+    cost = unevenness, then changes of leader, then changes of order (lexicographic)
+
+Since each further unit costs more, no other choice has a smaller maximum or a larger minimum.
+Weights of about twice the number of brokers keep the parts of the cost apart, since an improving
+cycle of the flow passes each broker at most once.
+
+Worked example: brokers 0, 1 and 2; partitions with the candidates [0, 1], [0, 1] and [0, 2], all
+led by broker 0. Three units start at broker 0; arc 0 -> 1 has capacity 2, arc 0 -> 2 capacity 1.
+One unit each at the sink is cheapest, so one unit flows along each arc and one stays: two changes
+of leader. Only partition 2 can take arc 0 -> 2, and partition 0 is the first that can take 0 -> 1:
+the leaders are [1, 0, 2].
+
+Partitions are not nodes, or a million of them would be too many: an arc stands for all partitions
+that could take it. Only those whose present leader may not stay are nodes, one for all that have
+the same candidates and the same preferred replica. The price of that: a partition can take only one
+of its arcs, which the flow does not know. So its cost is a lower bound, reached when every arc
+finds enough partitions. If not, it is solved again with each partition on one arc only, where all
+find enough; and if that costs more than the bound, with every partition in a node. So the choice is
+exact in any case.
 """
 
 from dataclasses import dataclass
@@ -26,241 +36,284 @@ from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.water_filling import fill
 
+_FIRST_IN_SORT = NOBODY - 1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """Partitions that are alike to the flow: one node and one row each."""
+    """Partitions that are alike to the flow: one node each, and one row or entry in each field."""
 
-    partitions: Ints
-    # candidates; in the first column the first replica, if it is one: it costs no change of order
-    rows: Ints
-    leaders: Ints  # the present one, if it is a candidate
+    partitions: Ints  # of all groups, in the order given
+    group_of: Ints  # the group of each of `partitions`
+    replicas: Ints  # candidates; the preferred replica in column 0, NOBODY there if it is none
+    leaders_now: Ints  # NOBODY if the leader is no candidate
     sizes: Ints
-    member_of: Ints  # the group of each of `partitions`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Lanes:
-    """Partitions that may stay where they lead, by where they could go instead and what that costs
-    in order.
-    """
+class _Arcs:
+    """Arcs between brokers, for the partitions whose leader may stay."""
 
-    partitions: Ints  # lane by lane
-    starts: Ints  # of each lane in `partitions`, and the end
-    tails: Ints
-    heads: Ints
-    orders: Ints  # changes of order more than when it stays: -1, 0 or 1
-    held: Ints  # per broker: how many may stay there
+    partitions: Ints  # those that could take each arc, arc by arc
+    starts: Ints  # where each arc begins in `partitions`, and the end
+    tails: Ints  # the broker that leads
+    heads: Ints  # the broker that would lead
+    reorders: Ints  # changes of order compared to staying: -1, 0 or 1
+    supplies: Ints  # per broker: partitions that start there
+
+    @property
+    def capacities(self) -> Ints:
+        return np.diff(self.starts)
+
+    def partitions_of(self, arc: int) -> list[int]:
+        return self.partitions[self.starts[arc] : self.starts[arc + 1]].tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Steps:
-    """What further units cost at brokers: up to so many at that height."""
+class _SinkArcs:
+    """Arcs from brokers to the sink: what each further partition led costs in unevenness."""
 
     brokers: Ints
     capacities: Ints
-    heights: Ints
+    unevenness: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
-    leads: Ints
+class _Solution:
+    leaders: Ints  # per partition
     cost: int
-    arrivals: Ints  # per broker, at the sink
-    sent: dict[int, int]  # by partition: the broker that a lane has brought it to
-    is_sound: bool  # all could be sent as the flow asks
+    arrivals: Ints  # per broker: units that reach the sink from it
+    changes: dict[int, int]  # by partition: the broker to which an arc has brought it
+    is_realizable: bool  # every arc found as many partitions as flow along it
 
 
 def even_leaders(candidates: Candidates) -> Ints:
-    """The leader of each partition; the present one (or NOBODY) where it cannot be chosen.
+    """Return the leader of each partition; the present one (or NOBODY) where it cannot be chosen.
 
-    One at least can be.
+    At least one partition has to be free.
     """
-    may_stay = ((candidates.rows == candidates.present[:, None]) & (candidates.rows >= 0)).any(
-        axis=1
-    )
-    staying, all_free = np.flatnonzero(may_stay), candidates.free
-    lanes, groups = (
-        _lanes(candidates, staying),
-        _grouped(candidates, np.flatnonzero(candidates.is_free & ~may_stay)),
-    )
-    steps, answer = _cheapest(candidates, lanes, groups)
-    if not answer.is_sound:
-        bound, lanes = answer.cost, _lanes(candidates, staying, answer.sent)
-        answer = _flow(candidates, lanes, groups, steps)
-        if answer.cost > bound:
-            lanes, groups = _lanes(candidates, all_free[:0]), _grouped(candidates, all_free)
-            answer = _cheapest(candidates, lanes, groups)[1]
-    return answer.leads
+    leads_now = candidates.replicas == candidates.leaders_now[:, None]
+    may_stay = (leads_now & (candidates.replicas >= 0)).any(axis=1)
+    staying = np.flatnonzero(may_stay)
+    leaving = np.flatnonzero(candidates.is_free & ~may_stay)
+    arcs, groups = _arcs(candidates, staying), _groups(candidates, leaving)
+    sink_arcs, solution = _solve(candidates, arcs, groups)
+    if solution.is_realizable:
+        return solution.leaders
+    lower_bound = solution.cost
+    arcs = _arcs(candidates, staying, one_each=solution.changes)
+    solution = _flow(candidates, arcs, groups, sink_arcs)
+    if solution.cost <= lower_bound:
+        return solution.leaders
+    arcs, groups = _arcs(candidates, staying[:0]), _groups(candidates, candidates.free_partitions)
+    _, solution = _solve(candidates, arcs, groups)
+    return solution.leaders
 
 
-def _cheapest(candidates: Candidates, lanes: _Lanes, groups: _Groups) -> tuple[_Steps, _Answer]:
-    """The steps that the brokers need, and the answer for them."""
-    brokers, fixed = candidates.leading, candidates.present[~candidates.is_free]
-    lower = np.bincount(fixed[fixed >= 0], minlength=candidates.broker_count)[brokers].astype(
-        np.int64
-    )
-    able = candidates.rows[candidates.rows >= 0]
-    upper = lower + np.bincount(able, minlength=candidates.broker_count)[brokers]
-    shares = fill(len(candidates.free) + int(lower.sum()), lower, upper, lower)
-    steps = _three_steps(brokers, lower, upper, shares)
-    answer = _flow(candidates, lanes, groups, steps)
-    if (np.sort(lower + answer.arrivals[brokers]) != np.sort(shares)).any():
-        steps = _unit_steps(brokers, lower, upper)
-        answer = _flow(candidates, lanes, groups, steps)
-    return steps, answer
+def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkArcs, _Solution]:
+    """Return the cheapest solution, and the arcs to the sink that it took to find it.
+
+    A few arcs per broker mostly do; one per unit, which are many more, always do.
+    """
+    brokers = candidates.eligible_brokers
+    fixed = candidates.leaders_now[~candidates.is_free]
+    lower = _counts(fixed, candidates)[brokers]
+    upper = lower + _counts(candidates.replicas, candidates)[brokers]
+    total = len(candidates.free_partitions) + int(lower.sum())
+    shares = fill(total, lower, upper, lower)
+    sink_arcs = _level_sink_arcs(brokers, lower, upper, shares)
+    solution = _flow(candidates, arcs, groups, sink_arcs)
+    counts = lower + solution.arrivals[brokers]
+    if (np.sort(counts) != np.sort(shares)).any():
+        sink_arcs = _unit_sink_arcs(brokers, lower, upper)
+        solution = _flow(candidates, arcs, groups, sink_arcs)
+    return sink_arcs, solution
 
 
-def _three_steps(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _Steps:
-    """Up to a common level, one more, any more.
+def _counts(leaders: Ints, candidates: Candidates) -> Ints:
+    counts = np.bincount(leaders[leaders >= 0], minlength=candidates.broker_count)
+    return counts.astype(np.int64)
 
-    They find the answer when all that keeps brokers from that level is how many partitions they can
-    lead, or have to. Nothing could be more even than such shares.
+
+def _level_sink_arcs(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _SinkArcs:
+    """Return three arcs per broker: up to a common level, one unit more, any more.
+
+    They find the optimum when only the number of partitions that brokers can lead, or have to
+    lead, keeps them from that level. Nothing could be more even than such shares.
     """
     level = int(shares[shares < upper].min(initial=int(shares.max())))
-    capacities = np.concatenate([np.maximum(0, level - lower), lower <= level, upper - lower])
-    return _Steps(
-        np.tile(brokers, 3), capacities.astype(np.int64), np.repeat(np.arange(3), len(brokers))
-    )
+    up_to_level = np.maximum(0, level - lower)
+    one_more = lower <= level
+    any_more = upper - lower
+    capacities = np.concatenate([up_to_level, one_more, any_more]).astype(np.int64)
+    unevenness = np.repeat(np.arange(3), len(brokers))
+    return _SinkArcs(np.tile(brokers, 3), capacities, unevenness)
 
 
-def _unit_steps(brokers: Ints, lower: Ints, upper: Ints) -> _Steps:
-    """One for each further partition that a broker could lead, each dearer than the one before."""
-    at_most = upper - lower
-    starts = np.repeat(np.cumsum(at_most) - at_most, at_most)
-    heights = np.repeat(lower, at_most) + np.arange(len(starts)) - starts
-    return _Steps(np.repeat(brokers, at_most), np.ones(len(starts), dtype=np.int64), heights)
+def _unit_sink_arcs(brokers: Ints, lower: Ints, upper: Ints) -> _SinkArcs:
+    """Return one arc for each partition that a broker could lead more, each dearer than the last.
 
-
-def _lanes(candidates: Candidates, partitions: Ints, sent: dict[int, int] | None = None) -> _Lanes:
-    """All lanes of the partitions; or one of each: the one it was sent along, or else any, all
-    about as often.
+    A broker with lower 2 and upper 5 has three arcs, with the unevenness 2, 3 and 4.
     """
-    rows, leaders = candidates.rows[partitions], candidates.present[partitions]
-    at, column = np.nonzero((rows >= 0) & (rows != leaders[:, None]))
-    heads, tails, on = rows[at, column], leaders[at], partitions[at]
-    if sent is not None:
-        starts, sizes = np.unique(at, return_index=True, return_counts=True)[1:]
-        wanted = np.full(len(candidates.rows), NOBODY)
-        wanted[on[starts]] = heads[starts + on[starts] % sizes]
-        wanted[list(sent)] = list(sent.values())
-        kept = heads == wanted[on]
-        heads, tails, on = heads[kept], tails[kept], on[kept]
-    orders = (heads != candidates.first[on]).astype(np.int64) - (tails != candidates.first[on])
-    keys = (tails * candidates.broker_count + heads) * 3 + orders + 1
-    order = np.argsort(keys, kind="stable")
-    lanes, starts = np.unique(keys[order], return_index=True)
-    tails, heads = np.divmod(lanes // 3, candidates.broker_count)
-    held = np.bincount(leaders, minlength=candidates.broker_count)
-    return _Lanes(on[order], np.append(starts, len(order)), tails, heads, lanes % 3 - 1, held)
+    units = upper - lower
+    starts = np.repeat(np.cumsum(units) - units, units)
+    position = np.arange(len(starts)) - starts
+    unevenness = np.repeat(lower, units) + position
+    return _SinkArcs(np.repeat(brokers, units), np.ones_like(starts), unevenness)
 
 
-def _grouped(candidates: Candidates, partitions: Ints) -> _Groups:
-    """Groups by candidates (the first replica in front, the others sorted) and by leader."""
-    rows, leaders, firsts = (
-        candidates.rows[partitions],
-        candidates.present[partitions],
-        candidates.first[partitions],
+def _arcs(
+    candidates: Candidates, partitions: Ints, one_each: dict[int, int] | None = None
+) -> _Arcs:
+    """Return all arcs of partitions that may stay; with `one_each`, one arc of each partition.
+
+    That one leads to the broker that `one_each` has for the partition; where it has none, to any,
+    so that all of them are used about as often.
+    """
+    leaders_now = candidates.leaders_now[partitions]
+    rows, heads = candidates.alternatives(partitions, leaders_now)
+    tails, on_arc = leaders_now[rows], partitions[rows]
+    if one_each is not None:
+        _, starts, counts = np.unique(rows, return_index=True, return_counts=True)
+        first = on_arc[starts]
+        chosen_heads = np.full(len(candidates.replicas), NOBODY)
+        chosen_heads[first] = heads[starts + first % counts]
+        chosen_heads[list(one_each)] = list(one_each.values())
+        is_kept = heads == chosen_heads[on_arc]
+        heads, tails, on_arc = heads[is_kept], tails[is_kept], on_arc[is_kept]
+    preferred = candidates.preferred[on_arc]
+    reorders = (heads != preferred).astype(np.int64) - (tails != preferred)
+    arc_keys = (tails * candidates.broker_count + heads) * 3 + reorders + 1
+    order = np.argsort(arc_keys, kind="stable")
+    keys, starts = np.unique(arc_keys[order], return_index=True)
+    arc_tails, arc_heads = np.divmod(keys // 3, candidates.broker_count)
+    return _Arcs(
+        partitions=on_arc[order],
+        starts=np.append(starts, len(order)),
+        tails=arc_tails,
+        heads=arc_heads,
+        reorders=keys % 3 - 1,
+        supplies=np.bincount(leaders_now, minlength=candidates.broker_count),
     )
-    leaders = np.where((rows == leaders[:, None]).any(axis=1), leaders, NOBODY)
-    is_first = rows == firsts[:, None]
-    keys = np.sort(np.where(is_first, NOBODY - 1, rows), axis=1)
-    head = np.where(is_first.any(axis=1), firsts, NOBODY)
-    keys[keys == NOBODY - 1] = NOBODY
-    table = np.column_stack([head, leaders, keys])
+
+
+def _groups(candidates: Candidates, partitions: Ints) -> _Groups:
+    """Return groups of partitions with the same candidates, preferred replica and leader."""
+    replicas = candidates.replicas[partitions]
+    preferred = candidates.preferred[partitions]
+    leaders_now = candidates.leaders_now[partitions]
+    leaders_now = np.where((replicas == leaders_now[:, None]).any(axis=1), leaders_now, NOBODY)
+    is_preferred = replicas == preferred[:, None]
+    first_column = np.where(is_preferred.any(axis=1), preferred, NOBODY)
+    others = np.sort(np.where(is_preferred, _FIRST_IN_SORT, replicas), axis=1)
+    others[others == _FIRST_IN_SORT] = NOBODY
+    table = np.column_stack([first_column, leaders_now, others])
     order = np.lexsort(table.T[::-1])
     ordered = table[order]
-    is_new = np.ones(len(order), dtype=np.bool_)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    member_of = np.empty(len(order), dtype=np.int64)
-    member_of[order] = np.cumsum(is_new) - 1
-    unique = ordered[is_new]
-    rows = np.column_stack([unique[:, 0], unique[:, 2:]])
+    is_new_group = np.ones(len(order), dtype=np.bool_)
+    is_new_group[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    group_of = np.empty(len(order), dtype=np.int64)
+    group_of[order] = np.cumsum(is_new_group) - 1
+    unique = ordered[is_new_group]
     return _Groups(
-        partitions, rows, unique[:, 1], np.bincount(member_of, minlength=len(unique)), member_of
+        partitions=partitions,
+        group_of=group_of,
+        replicas=np.column_stack([unique[:, 0], unique[:, 2:]]),
+        leaders_now=unique[:, 1],
+        sizes=np.bincount(group_of, minlength=len(unique)),
     )
 
 
-def _flow(candidates: Candidates, lanes: _Lanes, groups: _Groups, steps: _Steps) -> _Answer:
-    """The leaders that the cheapest flow leads to."""
+def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _SinkArcs) -> _Solution:
+    """Return the leaders to which the cheapest flow leads.
+
+    Nodes: the brokers, the sink, the groups.
+    """
     from ortools.graph.python import min_cost_flow
 
     sink, group_count = candidates.broker_count, len(groups.sizes)
-    per_change = 2 * sink + 1
-    per_unevenness = 2 * sink * (per_change + 1) + 1
-    at, column = np.nonzero(groups.rows >= 0)
-    heads = groups.rows[at, column]
-    costs = per_change * (heads != groups.leaders[at]) + (column != 0)
+    cost_per_change = 2 * sink + 1
+    cost_per_unevenness = 2 * sink * (cost_per_change + 1) + 1
+    rows, columns = np.nonzero(groups.replicas >= 0)
+    heads = groups.replicas[rows, columns]
+    is_change, is_reorder = heads != groups.leaders_now[rows], columns != 0
+
     solver = min_cost_flow.SimpleMinCostFlow()
-    add = solver.add_arcs_with_capacity_and_unit_cost
-    on_lanes = add(lanes.tails, lanes.heads, np.diff(lanes.starts), per_change + lanes.orders)
-    from_groups = add(sink + 1 + at, heads, groups.sizes[at], costs)
-    sinks = np.full(len(steps.brokers), sink)
-    to_sink = add(steps.brokers, sinks, steps.capacities, steps.heights * per_unevenness)
-    supplies = np.concatenate([lanes.held, [-len(candidates.free)], groups.sizes])
+    add_arcs = solver.add_arcs_with_capacity_and_unit_cost
+    arc_costs = cost_per_change + arcs.reorders
+    between_brokers = add_arcs(arcs.tails, arcs.heads, arcs.capacities, arc_costs)
+    group_costs = cost_per_change * is_change + is_reorder
+    from_groups = add_arcs(sink + 1 + rows, heads, groups.sizes[rows], group_costs)
+    sinks = np.full(len(sink_arcs.brokers), sink)
+    sink_costs = sink_arcs.unevenness * cost_per_unevenness
+    to_sink = add_arcs(sink_arcs.brokers, sinks, sink_arcs.capacities, sink_costs)
+    demand = [-len(candidates.free_partitions)]
+    supplies = np.concatenate([arcs.supplies, demand, groups.sizes])
     solver.set_nodes_supplies(np.arange(sink + 1 + group_count), supplies)
     status = solver.solve()
     if status != solver.OPTIMAL:
         raise AssertionError(f"the leader flow always has a solution, but the solver says {status}")
-    leads, flows = candidates.present.copy(), np.zeros(groups.rows.shape, dtype=np.int64)
-    flows[at, column] = solver.flows(from_groups)
-    leads[groups.partitions] = _shared_out(groups, flows)
-    sent, is_sound = _sent(lanes, solver.flows(on_lanes))
-    leads[list(sent)] = list(sent.values())
+
+    group_flows = np.zeros(groups.replicas.shape, dtype=np.int64)
+    group_flows[rows, columns] = solver.flows(from_groups)
+    changes, is_realizable = _assign_arcs(arcs, solver.flows(between_brokers))
+    leaders = candidates.leaders_now.copy()
+    leaders[groups.partitions] = _assign_groups(groups, group_flows)
+    leaders[list(changes)] = list(changes.values())
     arrivals = np.zeros(candidates.broker_count, dtype=np.int64)
-    np.add.at(arrivals, steps.brokers, solver.flows(to_sink))
-    return _Answer(leads, solver.optimal_cost(), arrivals, sent, is_sound)
+    np.add.at(arrivals, sink_arcs.brokers, solver.flows(to_sink))
+    return _Solution(leaders, solver.optimal_cost(), arrivals, changes, is_realizable)
 
 
-def _shared_out(groups: _Groups, flows: Ints) -> Ints:
-    """A leader for each partition: in partition order, the present leader's units of its group come
-    first.
-    """
-    order = np.argsort(groups.member_of, kind="stable")
-    stays = groups.rows == groups.leaders[:, None]
-    columns = np.argsort(~stays, axis=1, kind="stable")
-    leaders = np.take_along_axis(groups.rows, columns, axis=1)
+def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
+    """Return a leader for each partition of the groups; those that keep their leader come first."""
+    by_group = np.argsort(groups.group_of, kind="stable")
+    is_leader_now = groups.replicas == groups.leaders_now[:, None]
+    columns = np.argsort(~is_leader_now, axis=1, kind="stable")
+    leaders = np.take_along_axis(groups.replicas, columns, axis=1)
     counts = np.take_along_axis(flows, columns, axis=1)
-    chosen = np.empty(len(order), dtype=np.int64)
-    chosen[order] = np.repeat(leaders.ravel(), counts.ravel())
+    chosen = np.empty(len(by_group), dtype=np.int64)
+    chosen[by_group] = np.repeat(leaders.ravel(), counts.ravel())
     return chosen
 
 
-def _sent(lanes: _Lanes, flows: Ints) -> tuple[dict[int, int], bool]:
-    """Where partitions go that are sent along lanes, as many as flow there, each on one; and could
-    all be sent?
+def _assign_arcs(arcs: _Arcs, flows: Ints) -> tuple[dict[int, int], bool]:
+    """Return the new leader of each partition that takes an arc, and whether all units found one.
+
+    Arcs with the least choice of partitions come first.
     """
-    lane_of: dict[int, int] = {}
+    arc_of: dict[int, int] = {}
     used = np.flatnonzero(flows)
-    spare = np.diff(lanes.starts)[used] - flows[used]
-    is_sound = True
-    for lane in used[np.argsort(spare, kind="stable")].tolist():
-        for _ in range(int(flows[lane])):
-            is_sound &= _send_one(lane, lanes, lane_of)
-    return {partition: int(lanes.heads[lane]) for partition, lane in lane_of.items()}, is_sound
+    spare_partitions = arcs.capacities[used] - flows[used]
+    is_realizable = True
+    for arc in used[np.argsort(spare_partitions, kind="stable")].tolist():
+        for _ in range(int(flows[arc])):
+            is_realizable &= _assign_one(arc, arcs, arc_of)
+    changes = {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
+    return changes, is_realizable
 
 
-def _send_one(lane: int, lanes: _Lanes, lane_of: dict[int, int]) -> bool:
-    """One partition more on a lane, by the shortest chain of others that change lanes for it (Kuhn
-    1955).
+def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
+    """Find one more partition for an arc; False when there is none.
+
+    If all of its partitions have an arc already, the shortest chain of them changes arcs
+    (augmenting paths for matchings in bipartite graphs, Kuhn 1955). Example: only partition 1 could
+    take arc B, but it has arc A. Partition 2 could take A and has none yet: it takes A from
+    partition 1, which takes B.
     """
-    found: dict[
-        int, tuple[int, int]
-    ] = {}  # by partition: the lane that it should take, for which one that leaves it
-    front = [(lane, NOBODY)]
-    while front:
+    taken_from: dict[int, tuple[int, int]] = {}  # partition: its new arc, who leaves that arc to it
+    queue = [(arc, NOBODY)]
+    while queue:
         following = []
-        for wanting, leaving in front:
-            for partition in lanes.partitions[
-                lanes.starts[wanting] : lanes.starts[wanting + 1]
-            ].tolist():
-                if partition in found:
+        for wanted_arc, leaving_partition in queue:
+            for partition in arcs.partitions_of(wanted_arc):
+                if partition in taken_from:
                     continue
-                found[partition] = wanting, leaving
-                if partition not in lane_of:
+                taken_from[partition] = wanted_arc, leaving_partition
+                if partition not in arc_of:
                     while partition != NOBODY:
-                        lane_of[partition], partition = found[partition]
+                        arc_of[partition], partition = taken_from[partition]
                     return True
-                following.append((lane_of[partition], partition))
-        front = following
+                following.append((arc_of[partition], partition))
+        queue = following
     return False

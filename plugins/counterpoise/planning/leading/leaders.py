@@ -1,17 +1,18 @@
-"""Leaders: how many each broker leads first, exactly; then how many of each topic; with few changes
-of leader.
+"""The way in: chooses how many partitions each broker leads, then how many of each topic.
 
-    is_free = free_to_lead(placement, eligible, may_change)
-    first = choose_leaders(placement, eligible, is_free, policy, elects=True)        # a broker per partition
+    is_free = free_to_lead(placement, is_eligible, may_change)
+    first = choose_leaders(placement, is_eligible, is_free, policy, elects=True)
 
-By count: a flow finds the most even counts per broker that the replica sets allow, with the fewest
-changes of leader (`leader_flow`, an exact optimum). Then leadership goes round between brokers,
-each keeping its count, until no topic can be led more evenly that way (`topic_leaders`). By
-bytes-in: bytes from producers per broker first, counts second (`weighed_leaders`, a local optimum,
-since the exact one is NP-hard).
+By number (the default):
+    1. `leader_flow`: the most even counts per broker that the replica sets allow, with the fewest
+       changes of leader; an exact optimum.
+    2. `topic_leaders`: brokers exchange leadership, each keeping its count, until no topic can be
+       led more evenly that way.
+By bytes-in: `weighed_leaders` evens out the bytes from producers per broker, then the counts; a
+local optimum, since the exact one is NP-hard.
 
-Replicas that lag behind are not chosen, see `candidates`; what is promised holds over those that
-remain. Choosing again once the leaders are as chosen here changes nothing.
+Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
+others. Choosing again once the chosen leaders lead changes nothing.
 """
 
 import numpy as np
@@ -28,22 +29,21 @@ __all__ = ["choose_leaders", "free_to_lead"]
 
 
 def choose_leaders(
-    placement: Placement, eligible: Flags, is_free: Flags, policy: BalancePolicy, *, elects: bool
+    placement: Placement, is_eligible: Flags, is_free: Flags, policy: BalancePolicy, *, elects: bool
 ) -> Ints:
-    """The broker that is to be the first replica of each partition; as it is where the partition is
-    not free.
+    """Return the broker that is to be the first replica of each partition.
 
-    `eligible` brokers may lead. Partitions that are not free count for the broker that leads them.
-    `elects` says whether the goal has leaders elected where nothing else changes; if not, such
-    partitions count as led by their preferred leader. Without any rate of bytes in, leaders are
-    chosen by count whatever the policy says.
+    Eligible brokers may lead. Partitions that are not free keep their first replica, and count for
+    the broker that leads them. `elects` says whether the goal has leaders elected where nothing
+    else changes; if not, such partitions count as led by their preferred leader. When no rate of
+    bytes-in is known, leaders are chosen by number, whatever the policy says.
     """
-    candidates = Candidates.of(placement, eligible, is_free, elects=elects)
-    free = candidates.free
-    if not len(free):
-        leads = candidates.present
-    elif policy.leader_weight is LeaderWeight.BYTES_IN and candidates.bytes_in[free].any():
-        leads = even_bytes_in(candidates, policy.ignorable_permille)
+    candidates = Candidates.of(placement, is_eligible, is_free, elects=elects)
+    free_rates = candidates.bytes_in[candidates.free_partitions]
+    if not len(free_rates):
+        leaders = candidates.leaders_now
+    elif policy.leader_weight is LeaderWeight.BYTES_IN and free_rates.any():
+        leaders = even_bytes_in(candidates, policy.ignorable_permille)
     else:
-        leads = even_topics(candidates, even_leaders(candidates))
-    return np.where(candidates.is_free, leads, placement.replicas[:, 0])
+        leaders = even_topics(candidates, even_leaders(candidates))
+    return np.where(candidates.is_free, leaders, placement.replicas[:, 0])

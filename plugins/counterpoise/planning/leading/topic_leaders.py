@@ -1,18 +1,25 @@
-"""Leaders per topic: as even as the replica sets allow while every broker keeps the number it
-leads.
+"""Leaders per topic: as even as the replica sets allow, while every broker keeps its number.
 
-    leads = even_topics(candidates, even_leaders(candidates))       # 8 partitions on 5 brokers lead 1, 1, 2, 2, 2
+    leaders = even_topics(candidates, even_leaders(candidates))
 
-A topic leans when one broker leads at least two partitions of it more than another one. Then
-leadership is passed on inside the topic, from broker to broker, so that a broker that leads many
-leads one less and one that leads few one more; and goes back to the first by partitions of other
-topics, none of which gets less even by that. Each such circle lowers the sum of the squares of the
-counts per topic and broker, and in the end there is none left. So a topic that still leans does
-because its replica sets allow no better, or because no way back is free; circles on which one topic
-gains what another one loses are not looked for.
+8 partitions of one topic on 5 brokers end with 1, 1, 2, 2 and 2 leaders per broker.
 
-Circles that take few further changes of leader come first. Topics that do not lean change on ways
-back only. Time: about 0.2 ms per circle.
+    for each uneven topic (one broker leads at least two more partitions of it than another):
+        path  = leadership passed on inside the topic, from a broker with many to one with few
+        back  = leadership passed back by partitions of other topics, none of which gets less even
+        change the leaders along path + back: a cycle, so every broker keeps its count
+    until no topic has such a cycle; first with short ways back, then with ways however long
+
+Worked example: the partitions A-0, A-1, B-0, B-1 may all be led by brokers 0 and 1; broker 0 leads
+A-0 and A-1, broker 1 leads B-0 and B-1. Each broker leads two, but topic A is uneven (2 and 0).
+Path: A-0 goes from broker 0 to broker 1. Back: B-0 goes from broker 1 to broker 0, which makes B
+more even too. Now each broker leads one partition of each topic.
+
+Each cycle lowers the sum of the squares of the counts per topic and broker, so this ends. A topic
+that is still uneven then is so because its replica sets allow no better, or because there is no way
+back. Limits: cycles on which one topic gains what another one loses are not searched for. Cycles
+that take few further changes of leader come first; topics that are even change on ways back only.
+Time: about 0.2 ms per cycle.
 """
 
 from dataclasses import dataclass
@@ -25,268 +32,292 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.leading.candidates import Candidates
 
-_SmallInts: TypeAlias = NDArray[
-    np.int32
-]  # for what has a cell per topic and broker, or per pair of brokers
-_Step: TypeAlias = tuple[int, int]  # a partition, and the broker that leadership is passed on to
+_SmallInts: TypeAlias = NDArray[np.int32]  # where there is a cell per topic or broker and broker
+_LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
 
-_PER_CHANGE = 64  # steps: of paths with as many changes of leader the shortest is the best
-_MOST_STEPS = 128  # of a path inside a topic
-_FAR = 1 << 40
-_MOST_TRIED = 2
+_PRICE_PER_CHANGE = 64  # in arcs: of paths with as many changes of leader the shortest is cheapest
+_MAX_PATH_ARCS = 128
+_UNREACHED = 1 << 40
+_MAX_MIDDLE_BROKERS = 2
 _TOPICS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Arcs:
-    """Ways to pass leadership on: which partition, from which broker, to which one."""
+    """Possible changes of leader, one entry each: which partition, from and to which broker."""
 
     partitions: Ints
-    tails: Ints
-    heads: Ints
-    changes: Ints  # of leader, more than now: 1, 0 or -1
+    tails: Ints  # leads
+    heads: Ints  # would lead
+    changes: Ints  # changes of leader in the plan, compared to now: 1, 0 or -1
+
+    def leader_changes(self, path: list[int]) -> list[_LeaderChange]:
+        return [(int(self.partitions[arc]), int(self.heads[arc])) for arc in path]
 
 
 @dataclass(slots=True, eq=False)
-class _Board:
-    """Who leads what."""
+class _Leadership:
+    """Who leads what while leaders are being changed."""
 
     candidates: Candidates
-    leads: Ints
-    counts: _SmallInts  # by topic and broker
+    leaders: Ints  # per partition
+    topic_counts: _SmallInts  # by topic and broker
     by_topic: Ints  # the free partitions
     starts: Ints  # where those of each topic begin in `by_topic`, and the end
-    cheap: (
-        _SmallInts  # by broker and broker: steps of partitions that do not keep their leader anyway
-    )
+    changed_arcs: _SmallInts  # by broker and broker: arcs of partitions that change leaders anyway
 
     @classmethod
-    def of(cls, candidates: Candidates, leads: Ints) -> "_Board":
-        count, free = candidates.broker_count, candidates.free
-        counts = np.zeros((candidates.topic_count, count), dtype=np.int32)
-        known = leads >= 0
-        np.add.at(counts, (candidates.topics[known], leads[known]), 1)
+    def of(cls, candidates: Candidates, leaders: Ints) -> "_Leadership":
+        broker_count, topic_count = candidates.broker_count, candidates.topic_count
+        free = candidates.free_partitions
+        topic_counts = np.zeros((topic_count, broker_count), dtype=np.int32)
+        has_leader = leaders >= 0
+        np.add.at(topic_counts, (candidates.topics[has_leader], leaders[has_leader]), 1)
         by_topic = free[np.argsort(candidates.topics[free], kind="stable")]
-        starts = np.searchsorted(candidates.topics[by_topic], np.arange(candidates.topic_count + 1))
-        cheap = np.zeros((count, count), dtype=np.int32)
-        board = cls(candidates, leads.copy(), counts, by_topic, starts, cheap)
-        arcs = board.arcs(free[candidates.present[free] != leads[free]])
-        np.add.at(cheap, (arcs.tails, arcs.heads), 1)
-        return board
+        starts = np.searchsorted(candidates.topics[by_topic], np.arange(topic_count + 1))
+        changed_arcs = np.zeros((broker_count, broker_count), dtype=np.int32)
+        leadership = cls(candidates, leaders.copy(), topic_counts, by_topic, starts, changed_arcs)
+        is_changed = candidates.leaders_now[free] != leaders[free]
+        arcs = leadership.arcs(free[is_changed])
+        np.add.at(changed_arcs, (arcs.tails, arcs.heads), 1)
+        return leadership
 
-    def leaning(self) -> list[int]:
-        """The topics of which one broker that may lead leads at least two more than another one."""
-        leading = self.candidates.leading
+    def uneven_topics(self) -> list[int]:
+        """Return the topics of which an eligible broker leads two more partitions than another."""
+        brokers = self.candidates.eligible_brokers
         topics: list[int] = []
-        for start in range(0, len(self.counts), _TOPICS_AT_ONCE):
-            counts = self.counts[start : start + _TOPICS_AT_ONCE, leading]
-            topics += (start + np.flatnonzero(np.ptp(counts, axis=1) > 1)).tolist()
+        for start in range(0, len(self.topic_counts), _TOPICS_AT_ONCE):
+            counts = self.topic_counts[start : start + _TOPICS_AT_ONCE, brokers]
+            is_uneven = np.ptp(counts, axis=1) > 1
+            topics += (start + np.flatnonzero(is_uneven)).tolist()
         return topics
 
     def arcs_of(self, topic: int) -> _Arcs:
         return self.arcs(self.by_topic[self.starts[topic] : self.starts[topic + 1]])
 
     def arcs(self, partitions: Ints) -> _Arcs:
-        leads, rows = self.leads[partitions], self.candidates.rows[partitions]
-        at, column = np.nonzero((rows >= 0) & (rows != leads[:, None]))
-        heads, tails, partitions = rows[at, column], leads[at], partitions[at]
-        present = self.candidates.present[partitions]
-        changes = (present != heads).astype(np.int64) - (present != tails)
-        return _Arcs(partitions, tails, heads, changes)
+        leaders = self.leaders[partitions]
+        rows, heads = self.candidates.alternatives(partitions, leaders)
+        on_arc, tails = partitions[rows], leaders[rows]
+        leaders_now = self.candidates.leaders_now[on_arc]
+        changes = (leaders_now != heads).astype(np.int64) - (leaders_now != tails)
+        return _Arcs(on_arc, tails, heads, changes)
 
-    def is_free(self, arcs: _Arcs) -> Flags:
-        """Does a step along the arc leave its topic at least as even?"""
+    def is_harmless(self, arcs: _Arcs) -> Flags:
+        """Return, per arc, whether its topic stays at least as even when the arc is taken."""
         topics = self.candidates.topics[arcs.partitions]
-        return np.asarray(self.counts[topics, arcs.tails] > self.counts[topics, arcs.heads])
+        tail_counts = self.topic_counts[topics, arcs.tails]
+        head_counts = self.topic_counts[topics, arcs.heads]
+        return np.asarray(tail_counts > head_counts)
 
-    def free_step(self, tail: int, head: int, topic: int, *, cheap: bool = False) -> _Step | None:
-        """The free step that costs least; of other topics than the given one.
+    def harmless_change(
+        self, tail: int, head: int, but_topic: int, *, only_changed: bool = False
+    ) -> _LeaderChange | None:
+        """Return the cheapest harmless change from one broker to another, of other topics.
 
-        `cheap`: without a change of leader.
+        With `only_changed` it has to be a partition that changes its leader anyway.
         """
         candidates = self.candidates
-        held = candidates.shared_by(tail, head)
-        held = held[self.leads[held] == tail]
-        if cheap:
-            held = held[candidates.present[held] != tail]
-        topics = candidates.topics[held]
-        held = held[(self.counts[topics, tail] > self.counts[topics, head]) & (topics != topic)]
-        if not len(held):
+        partitions = candidates.shared_by(tail, head)
+        partitions = partitions[self.leaders[partitions] == tail]
+        if only_changed:
+            partitions = partitions[candidates.leaders_now[partitions] != tail]
+        topics = candidates.topics[partitions]
+        is_harmless = self.topic_counts[topics, tail] > self.topic_counts[topics, head]
+        partitions = partitions[is_harmless & (topics != but_topic)]
+        if not len(partitions):
             return None
-        costs = candidates.cost(held, head) - candidates.cost(held, tail)
-        return int(held[costs.argmin()]), head
+        further_costs = candidates.cost(partitions, head) - candidates.cost(partitions, tail)
+        return int(partitions[further_costs.argmin()]), head
 
-    def take(self, step: _Step) -> None:
-        partition, head = step
-        topic, tail = self.candidates.topics[partition], self.leads[partition]
-        present, row = self.candidates.present[partition], self.candidates.rows[partition]
-        row = row[row >= 0]
-        self.cheap[tail, row] -= present != tail
-        self.cheap[head, row] += present != head
-        self.counts[topic, tail] -= 1
-        self.counts[topic, head] += 1
-        self.leads[partition] = head
-
-
-def even_topics(candidates: Candidates, leads: Ints) -> Ints:
-    """Leaders as even per topic as can be; no broker leads more or fewer partitions than by
-    `leads`.
-    """
-    board = _Board.of(candidates, leads)
-    while True:
-        if not sum(_go_round(board, topic) for topic in board.leaning()) and not _go_everywhere(
-            board
-        ):
-            return board.leads
+    def take(self, change: _LeaderChange) -> None:
+        partition, head = change
+        tail, topic = self.leaders[partition], self.candidates.topics[partition]
+        leader_now = self.candidates.leaders_now[partition]
+        replicas = self.candidates.replicas[partition]
+        may_lead = replicas[replicas >= 0]
+        self.changed_arcs[tail, may_lead] -= leader_now != tail
+        self.changed_arcs[head, may_lead] += leader_now != head
+        self.topic_counts[topic, tail] -= 1
+        self.topic_counts[topic, head] += 1
+        self.leaders[partition] = head
 
 
-def _go_round(board: _Board, topic: int) -> bool:
-    """Circles with short ways back until the topic is even or there is none; whether there was any."""
-    improved = False
-    while True:
-        arcs, counts = board.arcs_of(topic), board.counts[topic]
-        for level, heavy in _levels(board, arcs, counts):
-            paths = _Paths.cheapest(arcs, heavy, len(counts))
-            if _take_circles(board, topic, arcs, paths, heavy, paths.reached(counts <= level - 2)):
-                improved = True
-                break
-        else:
-            return improved
+def even_topics(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return leaders that are as even per topic as found, with as many per broker as `leaders`."""
+    leadership = _Leadership.of(candidates, leaders)
+    is_improved = True
+    while is_improved:
+        improved = [_improve_shortly(leadership, topic) for topic in leadership.uneven_topics()]
+        is_improved = any(improved) or _improve_at_any_length(leadership)
+    return leadership.leaders
 
 
-def _levels(board: _Board, arcs: _Arcs, counts: _SmallInts) -> list[tuple[int, Ints]]:
-    """From the top: a count, and the brokers with at least so many that can pass one on."""
-    leads_any = np.zeros(len(counts), dtype=np.bool_)
-    leads_any[arcs.tails] = True
-    fewest = int(counts[board.candidates.leading].min())
-    levels = [level for level in np.unique(counts[leads_any])[::-1].tolist() if level - fewest >= 2]
-    return [(level, np.flatnonzero(leads_any & (counts >= level))) for level in levels]
+def _improve_shortly(leadership: _Leadership, topic: int) -> bool:
+    """Take cycles with short ways back while there are any; return whether there was one."""
+    is_improved = False
+    while _take_short_cycles(leadership, topic):
+        is_improved = True
+    return is_improved
 
 
-def _take_circles(
-    board: _Board, topic: int, arcs: _Arcs, paths: "_Paths", heavy: Ints, light: Ints
+def _take_short_cycles(leadership: _Leadership, topic: int) -> bool:
+    """Take the cycles of the highest count that has any; return whether there was one."""
+    arcs, counts = leadership.arcs_of(topic), leadership.topic_counts[topic]
+    for count, heavy_brokers in _levels(leadership, arcs, counts):
+        paths = _Paths.cheapest(arcs, heavy_brokers, len(counts))
+        light_brokers = paths.reached(counts <= count - 2)
+        if _take_disjoint_cycles(leadership, topic, arcs, paths, heavy_brokers, light_brokers):
+            return True
+    return False
+
+
+def _levels(leadership: _Leadership, arcs: _Arcs, counts: _SmallInts) -> list[tuple[int, Ints]]:
+    """Return counts from the top, each with the brokers that have so many and can pass one on."""
+    can_pass_on = np.zeros(len(counts), dtype=np.bool_)
+    can_pass_on[arcs.tails] = True
+    fewest = int(counts[leadership.candidates.eligible_brokers].min())
+    levels = np.unique(counts[can_pass_on])[::-1].tolist()
+    return [
+        (level, np.flatnonzero(can_pass_on & (counts >= level)))
+        for level in levels
+        if level - fewest >= 2
+    ]
+
+
+def _take_disjoint_cycles(
+    leadership: _Leadership,
+    topic: int,
+    arcs: _Arcs,
+    paths: "_Paths",
+    heavy_brokers: Ints,
+    light_brokers: Ints,
 ) -> bool:
-    """Circles from heavy brokers to light ones that have none in common, with short ways back."""
+    """Take cycles from heavy to light brokers that have no broker in common; was there one?"""
     used: set[int] = set()
-    starts = set(heavy.tolist())
-    for broker in light.tolist():
-        if starts <= used:
+    heavy = set(heavy_brokers.tolist())
+    for light in light_brokers.tolist():
+        if heavy <= used:
             break
-        path = paths.to(broker, arcs)
+        path = paths.to(light, arcs)
         if path is None:
             continue
-        brokers = {broker, *arcs.tails[path].tolist()}
+        brokers = {light, *arcs.tails[path].tolist()}
         if not used.isdisjoint(brokers):
             continue
-        way = _short_way(board, broker, int(arcs.tails[path[-1]]), topic)
-        for step in [*_steps(arcs, path), *way] if way else []:
-            board.take(step)
-        used |= brokers if way else set()
+        start = int(arcs.tails[path[-1]])
+        way_back = _short_way_back(leadership, light, start, topic)
+        if not way_back:
+            continue
+        for change in [*arcs.leader_changes(path), *way_back]:
+            leadership.take(change)
+        used |= brokers
     return bool(used)
 
 
-def _steps(arcs: _Arcs, path: list[int]) -> list[_Step]:
-    return [(int(arcs.partitions[arc]), int(arcs.heads[arc])) for arc in path]
-
-
-def _short_way(board: _Board, tail: int, head: int, topic: int) -> list[_Step] | None:
-    """Straight back, or by way of one more broker where that saves a change of leader."""
-    straight = board.free_step(tail, head, topic)
-    if straight is not None and board.candidates.present[straight[0]] != tail:
-        return [straight]
-    between = np.minimum(board.cheap[tail], board.cheap[:, head])
-    for _ in range(_MOST_TRIED):
-        middle = int(between.argmax())
-        if not between[middle]:
+def _short_way_back(
+    leadership: _Leadership, tail: int, head: int, topic: int
+) -> list[_LeaderChange] | None:
+    """Return the direct way, or one over a middle broker where that saves a change of leader."""
+    leaders_now = leadership.candidates.leaders_now
+    direct = leadership.harmless_change(tail, head, topic)
+    if direct is not None and leaders_now[direct[0]] != tail:
+        return [direct]
+    choices = np.minimum(leadership.changed_arcs[tail], leadership.changed_arcs[:, head])
+    for _ in range(_MAX_MIDDLE_BROKERS):
+        middle = int(choices.argmax())
+        if not choices[middle]:
             break
-        between[middle] = 0
-        first = board.free_step(tail, middle, topic, cheap=True)
-        second = board.free_step(middle, head, topic, cheap=True)
+        choices[middle] = 0
+        first = leadership.harmless_change(tail, middle, topic, only_changed=True)
+        second = leadership.harmless_change(middle, head, topic, only_changed=True)
         if first is not None and second is not None:
             return [first, second]
-    return None if straight is None else [straight]
+    return None if direct is None else [direct]
 
 
-def _go_everywhere(board: _Board) -> bool:
-    """Circles however long, by topic; whether there was any."""
-    leaning = board.leaning()
-    if not leaning:
+def _improve_at_any_length(leadership: _Leadership) -> bool:
+    """Take cycles however long, topic by topic; return whether there was one."""
+    uneven_topics = leadership.uneven_topics()
+    if not uneven_topics:
         return False
-    ways = _Ways.of(board)
-    return sum(_go_far_round(board, ways, topic) for topic in leaning) > 0
+    ways_back = _WaysBack.of(leadership)
+    improved = [_take_long_cycles(leadership, ways_back, topic) for topic in uneven_topics]
+    return any(improved)
 
 
-def _go_far_round(board: _Board, ways: "_Ways", topic: int) -> bool:
-    ways.count(board.arcs_of(topic), -1)
-    improved = False
-    while _take_far_circle(board, ways, topic):
-        improved = True
-    ways.count(board.arcs_of(topic), 1)
-    return improved
+def _take_long_cycles(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
+    """Take cycles while there are any; the topic itself is no way back meanwhile."""
+    is_improved = False
+    ways_back.count(leadership.arcs_of(topic), -1)
+    while _take_long_cycle(leadership, ways_back, topic):
+        is_improved = True
+    ways_back.count(leadership.arcs_of(topic), 1)
+    return is_improved
 
 
-def _take_far_circle(board: _Board, ways: "_Ways", topic: int) -> bool:
-    """One circle from any broker; the partitions of its topic are not among the ways now."""
-    arcs, counts = board.arcs_of(topic), board.counts[topic]
+def _take_long_cycle(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
+    """Take one cycle from any broker; False when there is none."""
+    arcs, counts = leadership.arcs_of(topic), leadership.topic_counts[topic]
     arcs = _Arcs(arcs.partitions, arcs.tails, arcs.heads, np.zeros_like(arcs.changes))
-    for level, heavy in _levels(board, arcs, counts):
-        is_light = counts <= level - 2
-        if not len(_Paths.cheapest(arcs, heavy, len(counts)).reached(is_light)):
+    for count, heavy_brokers in _levels(leadership, arcs, counts):
+        is_light = counts <= count - 2
+        if not len(_Paths.cheapest(arcs, heavy_brokers, len(counts)).reached(is_light)):
             continue
-        for start in heavy[counts[heavy] == level].tolist():
+        for start in heavy_brokers[counts[heavy_brokers] == count].tolist():
             paths = _Paths.cheapest(arcs, np.array([start]), len(counts))
-            way = ways.shortest(paths.reached(is_light), start)
-            path = None if way is None else paths.to(way[0], arcs)
-            if way is None or path is None:
+            way_back = ways_back.shortest(paths.reached(is_light), start)
+            path = None if way_back is None else paths.to(way_back[0], arcs)
+            if way_back is None or path is None:
                 continue
-            for step in _steps(arcs, path):
-                board.take(step)
-            for tail, head in pairwise(way):
-                ways.go(tail, head, topic)
+            for change in arcs.leader_changes(path):
+                leadership.take(change)
+            for tail, head in pairwise(way_back):
+                ways_back.take(tail, head, topic)
             return True
     return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ways:
-    """Between which brokers a free step leads, exactly."""
+class _WaysBack:
+    """Between which brokers leadership can be passed on without harm to any topic."""
 
-    board: _Board
-    steps: _SmallInts  # by broker and broker
+    leadership: _Leadership
+    counts: _SmallInts  # harmless arcs, by broker and broker
 
     @classmethod
-    def of(cls, board: _Board) -> "_Ways":
-        count = board.candidates.broker_count
-        ways = cls(board, np.zeros((count, count), dtype=np.int32))
-        ways.count(board.arcs(board.by_topic), 1)
-        return ways
+    def of(cls, leadership: _Leadership) -> "_WaysBack":
+        broker_count = leadership.candidates.broker_count
+        ways_back = cls(leadership, np.zeros((broker_count, broker_count), dtype=np.int32))
+        ways_back.count(leadership.arcs(leadership.by_topic), 1)
+        return ways_back
 
     def count(self, arcs: _Arcs, by: int) -> None:
-        is_free = self.board.is_free(arcs)
-        np.add.at(self.steps, (arcs.tails[is_free], arcs.heads[is_free]), by)
+        is_harmless = self.leadership.is_harmless(arcs)
+        np.add.at(self.counts, (arcs.tails[is_harmless], arcs.heads[is_harmless]), by)
 
-    def go(self, tail: int, head: int, topic: int) -> None:
-        """Takes the step that costs least, of another topic than the given one."""
-        step = self.board.free_step(tail, head, topic)
-        if step is None:
+    def take(self, tail: int, head: int, but_topic: int) -> None:
+        """Take the cheapest harmless change of another topic than the given one."""
+        change = self.leadership.harmless_change(tail, head, but_topic)
+        if change is None:
             raise AssertionError(
-                f"no free step leads from broker {tail} to {head}, though one was counted"
+                f"no leadership can pass from broker {tail} to {head}, though one was counted"
             )
-        other = int(self.board.candidates.topics[step[0]])
-        self.count(self.board.arcs_of(other), -1)
-        self.board.take(step)
-        self.count(self.board.arcs_of(other), 1)
+        topic = int(self.leadership.candidates.topics[change[0]])
+        self.count(self.leadership.arcs_of(topic), -1)
+        self.leadership.take(change)
+        self.count(self.leadership.arcs_of(topic), 1)
 
     def shortest(self, tails: Ints, head: int) -> list[int] | None:
-        """The brokers on a way from one of the tails, both ends included."""
-        came_from = np.full(len(self.steps), -1)
+        """Return the brokers on the shortest way from one of `tails` to `head`, ends included."""
+        came_from = np.full(len(self.counts), -1)
         came_from[tails] = tails
         front = tails
         while len(front) and came_from[head] < 0:
-            found = (self.steps[front] > 0) & (came_from < 0)
-            new = np.flatnonzero(found.any(axis=0))
-            came_from[new] = front[found[:, new].argmax(axis=0)]
-            front = new
+            is_next = (self.counts[front] > 0) & (came_from < 0)
+            reached = np.flatnonzero(is_next.any(axis=0))
+            came_from[reached] = front[is_next[:, reached].argmax(axis=0)]
+            front = reached
         if came_from[head] < 0:
             return None
         way = [head]
@@ -297,44 +328,44 @@ class _Ways:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Paths:
-    """The cheapest paths inside a topic from any of some brokers to each other one."""
+    """The cheapest paths inside a topic from any of some brokers to each other broker."""
 
-    prices: Ints  # per broker; _FAR where none goes
-    last: Ints  # per broker: the arc that leads to it; -1 where none does
+    prices: Ints  # per broker; _UNREACHED where no path leads
+    last_arcs: Ints  # per broker: the arc that leads to it; -1 where none does
 
     @classmethod
-    def cheapest(cls, arcs: _Arcs, sources: Ints, broker_count: int) -> "_Paths":
-        """By relaxing all arcs at once, round after round (Bellman and Ford), since going back to a
-        leader saves.
+    def cheapest(cls, arcs: _Arcs, start_brokers: Ints, broker_count: int) -> "_Paths":
+        """Return the paths by relaxing all arcs at once, in rounds (Bellman and Ford).
 
-        Where that goes round in circles prices never settle, and `to` may find no path.
+        An arc that goes back to the leader of now has a price below 0. Where such arcs form a
+        cycle, prices never settle, and `to` may find no path.
         """
-        prices, last = np.full(broker_count, _FAR), np.full(broker_count, -1)
-        prices[sources] = 0
-        costs = arcs.changes * _PER_CHANGE + 1
-        for _ in range(_MOST_STEPS):
-            offers = prices[arcs.tails] + costs
-            better = np.flatnonzero((offers < prices[arcs.heads]) & (prices[arcs.tails] < _FAR))
-            if not len(better):
+        prices = np.full(broker_count, _UNREACHED)
+        last_arcs = np.full(broker_count, -1)
+        prices[start_brokers] = 0
+        arc_prices = arcs.changes * _PRICE_PER_CHANGE + 1
+        for _ in range(_MAX_PATH_ARCS):
+            new_prices = prices[arcs.tails] + arc_prices
+            is_reached = prices[arcs.tails] < _UNREACHED
+            cheaper = np.flatnonzero((new_prices < prices[arcs.heads]) & is_reached)
+            if not len(cheaper):
                 break
-            heads = arcs.heads[better]
-            np.minimum.at(prices, heads, offers[better])
-            best = better[offers[better] == prices[heads]][
-                ::-1
-            ]  # the first of equals is written last
-            last[arcs.heads[best]] = best
-        return cls(prices, last)
+            np.minimum.at(prices, arcs.heads[cheaper], new_prices[cheaper])
+            is_cheapest = new_prices[cheaper] == prices[arcs.heads[cheaper]]
+            cheapest = cheaper[is_cheapest][::-1]  # of equal arcs the first is written last
+            last_arcs[arcs.heads[cheapest]] = cheapest
+        return cls(prices, last_arcs)
 
-    def reached(self, wanted: Flags) -> Ints:
-        """The brokers of the wanted ones that a path leads to, the cheapest first."""
-        found = np.flatnonzero(wanted & (self.prices < _FAR))
-        return found[np.argsort(self.prices[found], kind="stable")]
+    def reached(self, is_wanted: Flags) -> Ints:
+        """Return the wanted brokers to which a path leads, the cheapest first."""
+        brokers = np.flatnonzero(is_wanted & (self.prices < _UNREACHED))
+        return brokers[np.argsort(self.prices[brokers], kind="stable")]
 
     def to(self, broker: int, arcs: _Arcs) -> list[int] | None:
-        """The arcs of a path, the last one first; None where prices went in a circle."""
+        """Return the arcs of a path, the last one first; None where prices went in a cycle."""
         path: list[int] = []
-        while (arc := int(self.last[broker])) >= 0:
-            if len(path) == len(self.last):
+        while (arc := int(self.last_arcs[broker])) >= 0:
+            if len(path) == len(self.last_arcs):
                 return None
             path.append(arc)
             broker = int(arcs.tails[arc])

@@ -1,23 +1,29 @@
-"""Leaders weighed by bytes-in: what producers send as even per broker as can be found, then the
-numbers of leaders.
+"""Leaders weighed by bytes-in: first the bytes from producers per broker, then the counts.
 
-    leads = even_bytes_in(candidates, ignorable_permille=2)
+    leaders = even_bytes_in(candidates, ignorable_permille=2)
 
-Sharing given rates out evenly is number partitioning, which is NP-hard, so this is a search and no
-exact optimum. It starts from the exact choice by count (`leader_flow`) and takes steps, first for
-the broker that is farthest off: two partitions exchange their leaders, which leaves all counts as
-they are; once that helps no more, one is passed on. Counts that have become less even by that are
-evened again where it costs no evenness of bytes.
+To share given rates out evenly is number partitioning, which is NP-hard, so this is a local search:
 
-What a broker should get is a water level: the mean, unless brokers that cannot get that much, or
-single partitions that are larger, leave less or more to the others. It is off by what its bytes are
+    start from the exact choice by count (`leader_flow`)
+    for each broker, the one that is farthest from the target level first:
+        exchange leaders with another broker where that helps (all counts stay as they are)
+    when no exchange helps: pass single partitions on, or take them over
+    when that does not help either: even the counts out where it costs no evenness of bytes
+
+The target level is a water level: the mean, unless brokers that cannot get that much, or single
+partitions that are larger, leave less or more to the others. A broker is off by what its bytes are
 further away from the level than a band of one part in 2,000 of the mean.
+
+Worked example: broker 0 leads partitions of 50 and 30 MB/s, broker 1 of 20 and 10; each partition
+may be led by both. The level is 55 MB/s, so broker 0 is 25 above it. To exchange 50 for 20 shifts
+30 and leaves 50 and 60; to exchange 30 for 10 shifts 20 and leaves 60 and 50. Both gain as much, so
+the partition that comes first decides: 50 goes for 20. No exchange gains anything after that.
 
 Promised: in the end no exchange of two leaders and no single change of leader would lower the sum
 of the squares of what brokers are off by more than the square of the band, and no single change
-that does not raise this sum would make counts more even. Not promised: that longer chains of
-changes could do no better, nor that topics are led evenly. Leaders that are even enough, or that no
-step makes more even, stay, so choosing again changes nothing.
+that does not raise this sum would make counts more even. Limits: longer chains of changes could do
+better, and topics are not led evenly. Leaders that are even enough, or that no change makes more
+even, stay, so choosing again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -32,15 +38,15 @@ from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_flow import even_leaders
 
 _Floats: TypeAlias = NDArray[np.float64]
-_Step: TypeAlias = tuple[int, int]  # a partition, and the broker that is to lead it
+_LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
 
 _BANDS_IN_MEAN = 2000
-_HIGHEST_COST = 14  # of two new leaders; the lowest is as far below 0
-_MOST_AT_ONCE = 8
+_MAX_COST = 14  # of two new leaders; the lowest is as far below 0
+_MAX_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Aim:
+class _Target:
     """What each broker should lead, in bytes per second."""
 
     level: int
@@ -51,267 +57,289 @@ class _Aim:
         return max(1.0, self.mean / _BANDS_IN_MEAN)
 
     @classmethod
-    def of(cls, candidates: Candidates) -> "_Aim":
-        rates, leading = candidates.bytes_in, candidates.leading
-        lower = _loads(candidates, np.where(candidates.is_free, NOBODY, candidates.present))
-        at, column = np.nonzero(candidates.rows >= 0)
+    def of(cls, candidates: Candidates) -> "_Target":
+        brokers, rates = candidates.eligible_brokers, candidates.bytes_in
+        fixed_leaders = np.where(candidates.is_free, NOBODY, candidates.leaders_now)
+        lower = _loads(candidates, fixed_leaders)
         upper = lower.copy()
-        np.add.at(upper, candidates.rows[at, column], rates[at])
-        total = int(rates[candidates.free].sum() + lower[leading].sum())
-        return cls(
-            _water_level(total, lower[leading], upper[leading], rates[candidates.free]),
-            total // len(leading),
-        )
+        partitions, columns = np.nonzero(candidates.replicas >= 0)
+        np.add.at(upper, candidates.replicas[partitions, columns], rates[partitions])
+        free_rates = rates[candidates.free_partitions]
+        total = int(free_rates.sum() + lower[brokers].sum())
+        level = _water_level(total, lower[brokers], upper[brokers], free_rates)
+        return cls(level, total // len(brokers))
 
 
 def _water_level(total: int, lower: Ints, upper: Ints, rates: Ints) -> int:
-    """The level up to which brokers are filled, when each partition above it has a broker of its
-    own.
+    """Return the level to which brokers are filled, by bisection.
+
+    A partition above the level counts as if it had a broker of its own. Example: rates 90, 10 and
+    10 on two brokers that may lead all of them: above level 20 lie 70 bytes of the first partition,
+    and 2 x 20 + 70 is 110, all there is; so the level is 20, not the mean of 55.
     """
     ordered = np.sort(rates)
-    above = np.append(np.cumsum(ordered[::-1])[::-1], 0)
+    sums_from = np.append(np.cumsum(ordered[::-1])[::-1], 0)
 
-    def needed(level: int) -> int:
-        first = int(np.searchsorted(ordered, level, side="right"))
-        excess = int(above[first]) - (len(ordered) - first) * level
+    def total_at(level: int) -> int:
+        first_above = int(np.searchsorted(ordered, level, side="right"))
+        count_above = len(ordered) - first_above
+        excess = int(sums_from[first_above]) - count_above * level
         return int(np.clip(level, lower, upper).sum()) + excess
 
     low, high = 0, total + 1
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if needed(middle) <= total else (low, middle - 1)
+        if total_at(middle) <= total:
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Offers:
-    """What one broker could do: give a partition to another broker, take one from it, or both (else
-    NOBODY).
+class _Exchanges:
+    """What one broker could do: give a partition to another broker, get one from it, or both.
+
+    A partition that is not there is NOBODY.
     """
 
     others: Ints
-    passed: Ints  # bytes per second, to the other broker
+    shifts: Ints  # bytes per second that go to the other broker; below 0 where it passes some on
     given: Ints
-    taken: Ints
+    received: Ints
 
 
 @dataclass(slots=True, eq=False)
-class _Board:
-    """Who leads what, and how much that makes per broker."""
+class _Leadership:
+    """Who leads what while leaders are being changed, and how much that makes per broker."""
 
     candidates: Candidates
-    aim: _Aim
-    leads: Ints
-    loads: Ints  # bytes per second
-    counts: Ints
-    # broker x number of partitions + partition, in order, for each partition that a broker may lead
-    by_broker: Ints
+    target: _Target
+    leaders: Ints  # per partition
+    loads: Ints  # per broker, bytes per second
+    counts: Ints  # per broker
+    by_broker: Ints  # broker x partition count + partition, in order, for each candidate
 
     @classmethod
-    def of(cls, candidates: Candidates, aim: _Aim, leads: Ints) -> "_Board":
-        at, column = np.nonzero(candidates.rows >= 0)
-        by_broker = np.sort(candidates.rows[at, column] * len(leads) + at)
-        counts = np.bincount(leads[leads >= 0], minlength=candidates.broker_count).astype(np.int64)
-        return cls(candidates, aim, leads.copy(), _loads(candidates, leads), counts, by_broker)
+    def of(cls, candidates: Candidates, target: _Target, leaders: Ints) -> "_Leadership":
+        partitions, columns = np.nonzero(candidates.replicas >= 0)
+        brokers = candidates.replicas[partitions, columns]
+        by_broker = np.sort(brokers * len(leaders) + partitions)
+        led = leaders[leaders >= 0]
+        counts = np.bincount(led, minlength=candidates.broker_count).astype(np.int64)
+        loads = _loads(candidates, leaders)
+        return cls(candidates, target, leaders.copy(), loads, counts, by_broker)
 
-    def off(self, loads: Ints) -> _Floats:
-        """By how much loads are outside the band around the level."""
-        return np.asarray(np.maximum(0.0, np.abs(loads - self.aim.level) - self.aim.band))
-
-    def gains(self, one: int, others: Ints, passed: Ints) -> _Floats:
-        """What the sum of squares loses when `one` passes bytes on to each of the others (or, below
-        0, gets them).
-        """
-        now = self.off(self.loads[[one]]) ** 2 + self.off(self.loads[others]) ** 2
-        then = self.off(self.loads[one] - passed) ** 2 + self.off(self.loads[others] + passed) ** 2
-        return np.asarray(now - then)
+    def bytes_off(self, loads: Ints) -> _Floats:
+        """Return by how much loads are outside the band around the level."""
+        distances = np.abs(loads - self.target.level)
+        return np.asarray(np.maximum(0.0, distances - self.target.band))
 
     def is_off(self, broker: int) -> bool:
-        return bool(self.off(self.loads[[broker]])[0] > 0)
+        return bool(self.bytes_off(self.loads[[broker]])[0] > 0)
 
-    def gain(self, load: int, other: int, passed: int) -> float:
-        """As `gains`, for one other broker and for a broker with a given load."""
+    def gains(self, broker: int, others: Ints, shifts: Ints) -> _Floats:
+        """Return what the sum of squares loses when `broker` passes bytes on to each of `others`.
 
-        def cost(load: int) -> float:
-            return max(0.0, abs(load - self.aim.level) - self.aim.band) ** 2
+        Shifts below 0 are bytes that it gets.
+        """
+        load, other_loads = self.loads[[broker]], self.loads[others]
+        now = self.bytes_off(load) ** 2 + self.bytes_off(other_loads) ** 2
+        then = self.bytes_off(load - shifts) ** 2 + self.bytes_off(other_loads + shifts) ** 2
+        return np.asarray(now - then)
+
+    def gain(self, load: int, other: int, shift: int) -> float:
+        """Return the same for one other broker, and for a broker with a given load."""
+
+        def square(load: int) -> float:
+            distance = abs(load - self.target.level)
+            return max(0.0, distance - self.target.band) ** 2
 
         other_load = int(self.loads[other])
-        return cost(load) + cost(other_load) - cost(load - passed) - cost(other_load + passed)
+        return square(load) + square(other_load) - square(load - shift) - square(other_load + shift)
 
-    def given(self, broker: int) -> tuple[Ints, Ints]:
-        """The partitions that a broker leads, once for each other broker that may lead them, and
-        these brokers.
-        """
-        held = self._may_lead(broker)
-        held = held[self.leads[held] == broker]
-        rows = self.candidates.rows[held]
-        at, column = np.nonzero((rows >= 0) & (rows != broker))
-        return held[at], rows[at, column]
+    def given_by(self, broker: int) -> tuple[Ints, Ints]:
+        """Return each partition that a broker leads with each other broker that may lead it."""
+        partitions = self._may_lead(broker)
+        partitions = partitions[self.leaders[partitions] == broker]
+        rows, others = self.candidates.alternatives(partitions, broker)
+        return partitions[rows], others
 
-    def taken(self, broker: int) -> tuple[Ints, Ints]:
-        """The partitions that a broker may lead and others do, and these brokers."""
-        held = self._may_lead(broker)
-        held = held[self.leads[held] != broker]
-        return held, self.leads[held]
+    def received_by(self, broker: int) -> tuple[Ints, Ints]:
+        """Return the partitions that a broker may lead and others do, with these brokers."""
+        partitions = self._may_lead(broker)
+        partitions = partitions[self.leaders[partitions] != broker]
+        return partitions, self.leaders[partitions]
 
     def _may_lead(self, broker: int) -> Ints:
-        start = broker * len(self.leads)
-        first, end = np.searchsorted(self.by_broker, (start, start + len(self.leads)))
+        start = broker * len(self.leaders)
+        bounds = (start, start + len(self.leaders))
+        first, end = np.searchsorted(self.by_broker, bounds)
         return np.asarray(self.by_broker[first:end] - start)
 
-    def take(self, steps: list[_Step]) -> None:
-        for partition, head in steps:
-            rate, tail = self.candidates.bytes_in[partition], self.leads[partition]
+    def take(self, changes: list[_LeaderChange]) -> None:
+        for partition, head in changes:
+            rate, tail = self.candidates.bytes_in[partition], self.leaders[partition]
             self.loads[[tail, head]] += (-rate, rate)
             self.counts[[tail, head]] += (-1, 1)
-            self.leads[partition] = head
+            self.leaders[partition] = head
 
 
 def even_bytes_in(candidates: Candidates, ignorable_permille: int) -> Ints:
-    """The leader of each partition; the present one (or NOBODY) where it cannot be chosen.
+    """Return the leader of each partition; the present one (or NOBODY) where it cannot be chosen.
 
     Present leaders stay when they are even but for less than `ignorable_permille` of the mean.
     """
-    aim = _Aim.of(candidates)
-    free = candidates.free
-    if (candidates.rows[free] == candidates.present[free, None]).any(axis=1).all():
-        board = _Board.of(candidates, aim, candidates.present)
-        if _is_even(board, ignorable_permille) or next(_improvements(board), None) is None:
-            return board.leads
-    board = _Board.of(candidates, aim, even_leaders(candidates))
-    for steps in _improvements(board):
-        board.take(steps)
-    return board.leads
+    target = _Target.of(candidates)
+    free = candidates.free_partitions
+    is_candidate = candidates.replicas[free] == candidates.leaders_now[free, None]
+    if is_candidate.any(axis=1).all():
+        present = _Leadership.of(candidates, target, candidates.leaders_now)
+        if _is_even(present, ignorable_permille) or next(_improvements(present), None) is None:
+            return present.leaders
+    leadership = _Leadership.of(candidates, target, even_leaders(candidates))
+    for changes in _improvements(leadership):
+        leadership.take(changes)
+    return leadership.leaders
 
 
-def _loads(candidates: Candidates, leads: Ints) -> Ints:
+def _loads(candidates: Candidates, leaders: Ints) -> Ints:
     loads = np.zeros(candidates.broker_count, dtype=np.int64)
-    known = leads >= 0
-    np.add.at(loads, leads[known], candidates.bytes_in[known])
+    has_leader = leaders >= 0
+    np.add.at(loads, leaders[has_leader], candidates.bytes_in[has_leader])
     return loads
 
 
-def _is_even(board: _Board, ignorable_permille: int) -> bool:
-    leading = board.candidates.leading
-    counts, off = board.counts[leading], np.abs(board.loads - board.aim.level)[leading]
-    most_apart = max(1, int(counts.mean()) * ignorable_permille // 1000)
-    return (
-        int(np.ptp(counts)) <= most_apart
-        and int(off.max()) <= board.aim.mean * ignorable_permille // 1000
-    )
+def _is_even(leadership: _Leadership, ignorable_permille: int) -> bool:
+    brokers, target = leadership.candidates.eligible_brokers, leadership.target
+    counts = leadership.counts[brokers]
+    distances = np.abs(leadership.loads[brokers] - target.level)
+    allowed_count = max(1, int(counts.mean()) * ignorable_permille // 1000)
+    allowed_bytes = target.mean * ignorable_permille // 1000
+    return int(np.ptp(counts)) <= allowed_count and int(distances.max()) <= allowed_bytes
 
 
-def _improvements(board: _Board) -> Iterator[list[_Step]]:
-    """Steps, the next one for as long as there is any; the caller takes each before asking for the
-    next.
-    """
-    brokers = board.candidates.leading
-    is_left = True
-    while is_left:
-        is_left = False
-        by_off = brokers[np.argsort(-board.off(board.loads[brokers]), kind="stable")]
-        by_count = brokers[np.argsort(-board.counts[brokers], kind="stable")]
-        for find, order in ((_exchange, by_off), (_change, by_off), (_even_count, by_count)):
+def _improvements(leadership: _Leadership) -> Iterator[list[_LeaderChange]]:
+    """Yield changes for as long as there are any; the caller takes each before the next one."""
+    brokers = leadership.candidates.eligible_brokers
+    is_improved = True
+    while is_improved:
+        is_improved = False
+        bytes_off = leadership.bytes_off(leadership.loads[brokers])
+        by_bytes = brokers[np.argsort(-bytes_off, kind="stable")]
+        by_count = brokers[np.argsort(-leadership.counts[brokers], kind="stable")]
+        for find, order in ((_exchange, by_bytes), (_change, by_bytes), (_even_count, by_count)):
             for broker in order.tolist():
-                while steps := find(board, broker):
-                    is_left = True
-                    yield steps
-            if is_left:
+                while changes := find(leadership, broker):
+                    is_improved = True
+                    yield changes
+            if is_improved:
                 break
 
 
-def _exchange(board: _Board, broker: int) -> list[_Step]:
-    """Exchanges of two leaders with other brokers that make bytes more even; empty where none does."""
-    if not board.is_off(broker):
-        return []
-    rates = board.candidates.bytes_in
-    given, destinations = board.given(broker)
-    taken, sources = board.taken(broker)
-    order = np.lexsort((taken, rates[taken], sources))
-    taken, sources = taken[order], sources[order]
-    # For each partition given, those of its taker whose rates are nearest to what would leave both
-    # with the same bytes.
-    base = int(rates[taken].max(initial=0)) + 1
-    half = (board.loads[broker] - board.loads[destinations]) // 2
-    wanted = np.clip(rates[given] - half, 0, base - 1)
-    above = np.searchsorted(sources * base + rates[taken], destinations * base + wanted)
-    one, other = np.tile(np.arange(len(given)), 2), np.concatenate([above - 1, above])
-    fits = (other >= 0) & (other < len(taken))
-    fits[fits] = sources[other[fits]] == destinations[one[fits]]
-    given, destinations, taken = given[one[fits]], destinations[one[fits]], taken[other[fits]]
-    return _best(board, broker, _Offers(destinations, rates[given] - rates[taken], given, taken))
+def _exchange(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+    """Return exchanges of leaders with other brokers that make bytes more even; maybe none.
 
-
-def _change(board: _Board, broker: int) -> list[_Step]:
-    """Changes of one leader each, from the broker or to it, that make bytes more even; empty where
-    none does.
+    For each partition that the broker could give, the two partitions of the other broker count
+    whose rates are nearest to what would leave both brokers with the same bytes.
     """
-    if not board.is_off(broker):
+    if not leadership.is_off(broker):
         return []
-    rates = board.candidates.bytes_in
-    given, destinations = board.given(broker)
-    taken, sources = board.taken(broker)
-    nothing = np.full(len(given) + len(taken), NOBODY)
-    offers = _Offers(
+    rates = leadership.candidates.bytes_in
+    given, destinations = leadership.given_by(broker)
+    received, sources = leadership.received_by(broker)
+    order = np.lexsort((received, rates[received], sources))
+    received, sources = received[order], sources[order]
+    # One number per (broker, rate), so that one sorted column can be searched for both.
+    base = int(rates[received].max(initial=0)) + 1
+    half_difference = (leadership.loads[broker] - leadership.loads[destinations]) // 2
+    wanted_rates = np.clip(rates[given] - half_difference, 0, base - 1)
+    above = np.searchsorted(sources * base + rates[received], destinations * base + wanted_rates)
+    mine = np.tile(np.arange(len(given)), 2)
+    theirs = np.concatenate([above - 1, above])
+    fits = (theirs >= 0) & (theirs < len(received))
+    fits[fits] = sources[theirs[fits]] == destinations[mine[fits]]
+    mine, theirs = mine[fits], theirs[fits]
+    given, destinations, received = given[mine], destinations[mine], received[theirs]
+    shifts = rates[given] - rates[received]
+    return _best(leadership, broker, _Exchanges(destinations, shifts, given, received))
+
+
+def _change(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+    """Return single changes from or to the broker that make bytes more even; maybe none."""
+    if not leadership.is_off(broker):
+        return []
+    rates = leadership.candidates.bytes_in
+    given, destinations = leadership.given_by(broker)
+    received, sources = leadership.received_by(broker)
+    exchanges = _Exchanges(
         others=np.concatenate([destinations, sources]),
-        passed=np.concatenate([rates[given], -rates[taken]]),
-        given=np.concatenate([given, nothing[: len(taken)]]),
-        taken=np.concatenate([nothing[: len(given)], taken]),
+        shifts=np.concatenate([rates[given], -rates[received]]),
+        given=np.concatenate([given, np.full(len(received), NOBODY)]),
+        received=np.concatenate([np.full(len(given), NOBODY), received]),
     )
-    return _best(board, broker, offers)
+    return _best(leadership, broker, exchanges)
 
 
-def _best(board: _Board, broker: int, offers: _Offers) -> list[_Step]:
-    """The steps of the best offers: those that gain at least half of the most, first what gains
-    most for its cost.
+def _best(leadership: _Leadership, broker: int, exchanges: _Exchanges) -> list[_LeaderChange]:
+    """Return the changes of the exchanges that gain at least half of the most.
 
-    At most one for each other broker, and only while what was taken before leaves as much to gain.
+    Those that gain most for their cost come first; at most one for each other broker, and only
+    while what was taken before leaves as much to gain.
     """
-    gains = board.gains(broker, offers.others, offers.passed)
-    if not len(gains) or gains.max() < board.aim.band**2:
+    band_square = leadership.target.band**2
+    gains = leadership.gains(broker, exchanges.others, exchanges.shifts)
+    if not len(gains) or gains.max() < band_square:
         return []
-    enough = max(board.aim.band**2, gains.max() / 2)
+    enough = max(band_square, gains.max() / 2)
     good = np.flatnonzero(gains >= enough)
-    worth = gains[good] / (_HIGHEST_COST + 1 + _costs(board, broker, offers, good))
-    good = good[np.argsort(-worth, kind="stable")][:_MOST_AT_ONCE]
-    steps: list[_Step] = []
-    partners: set[int] = set()
-    partitions: set[int] = set()
-    load = int(board.loads[broker])
-    for offer in good.tolist():
-        other, passed = int(offers.others[offer]), int(offers.passed[offer])
-        given, taken = int(offers.given[offer]), int(offers.taken[offer])
-        is_new = other not in partners and given not in partitions and taken not in partitions
-        if not is_new or board.gain(load, other, passed) < enough:
+    costs = _costs(leadership, broker, exchanges, good)
+    gain_per_cost = gains[good] / (_MAX_COST + 1 + costs)
+    good = good[np.argsort(-gain_per_cost, kind="stable")][:_MAX_AT_ONCE]
+    changes: list[_LeaderChange] = []
+    used_brokers: set[int] = set()
+    used_partitions: set[int] = set()
+    load = int(leadership.loads[broker])
+    for exchange in good.tolist():
+        other, shift = int(exchanges.others[exchange]), int(exchanges.shifts[exchange])
+        given, received = int(exchanges.given[exchange]), int(exchanges.received[exchange])
+        partitions = {given, received} - {NOBODY}
+        if other in used_brokers or not used_partitions.isdisjoint(partitions):
             continue
-        steps += [(given, other)] * (given != NOBODY) + [(taken, broker)] * (taken != NOBODY)
-        partners.add(other)
-        partitions |= {given, taken} - {NOBODY}
-        load -= passed
-    return steps
+        if leadership.gain(load, other, shift) < enough:
+            continue
+        if given != NOBODY:
+            changes.append((given, other))
+        if received != NOBODY:
+            changes.append((received, broker))
+        used_brokers.add(other)
+        used_partitions |= partitions
+        load -= shift
+    return changes
 
 
-def _costs(board: _Board, broker: int, offers: _Offers, which: Ints) -> Ints:
-    cost, others = board.candidates.cost, offers.others[which]
-    given, taken = offers.given[which], offers.taken[which]
-    giving = np.where(given == NOBODY, 0, cost(given, others) - cost(given, board.leads[given]))
-    return giving + np.where(
-        taken == NOBODY, 0, cost(taken, broker) - cost(taken, board.leads[taken])
-    )
+def _costs(leadership: _Leadership, broker: int, exchanges: _Exchanges, chosen: Ints) -> Ints:
+    """Return what the chosen exchanges cost more than to leave the leaders as they are."""
+    given, received = exchanges.given[chosen], exchanges.received[chosen]
+    giving = _further_cost(leadership, given, exchanges.others[chosen])
+    receiving = _further_cost(leadership, received, broker)
+    return np.where(given == NOBODY, 0, giving) + np.where(received == NOBODY, 0, receiving)
 
 
-def _even_count(board: _Board, broker: int) -> list[_Step]:
-    """One partition less for a broker that leads at least two more than another one, at no loss in
-    bytes.
-    """
-    given, destinations = board.given(broker)
-    is_less = board.counts[destinations] <= board.counts[broker] - 2
-    given, destinations = given[is_less], destinations[is_less]
-    gains = board.gains(broker, destinations, board.candidates.bytes_in[given])
-    costs = board.candidates.cost(given, destinations) - board.candidates.cost(
-        given, np.full(len(given), broker)
-    )
-    for best in np.lexsort((given, -gains, costs, board.counts[destinations])).tolist():
+def _further_cost(leadership: _Leadership, partitions: Ints, leaders: Ints | int) -> Ints:
+    cost = leadership.candidates.cost
+    return cost(partitions, leaders) - cost(partitions, leadership.leaders[partitions])
+
+
+def _even_count(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+    """Return a change to a broker that leads two or more fewer, at no loss in bytes; maybe none."""
+    given, destinations = leadership.given_by(broker)
+    is_fewer = leadership.counts[destinations] <= leadership.counts[broker] - 2
+    given, destinations = given[is_fewer], destinations[is_fewer]
+    gains = leadership.gains(broker, destinations, leadership.candidates.bytes_in[given])
+    costs = _further_cost(leadership, given, destinations)
+    order = np.lexsort((given, -gains, costs, leadership.counts[destinations]))
+    for best in order.tolist():
         if gains[best] >= 0:
             return [(int(given[best]), int(destinations[best]))]
     return []
