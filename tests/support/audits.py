@@ -137,7 +137,7 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
         policy=policy,
         thresholds=resolve(audit),
         snapshot_interval=INTERVAL,
-        connectivity=walk(snapshot),
+        connectivity=connectivity(snapshot),
         inspection=inspect(cluster, snapshot, operator=cluster),
         past=past(snapshot),
     )
@@ -183,7 +183,7 @@ def _ip(address: str) -> str:
     return f"10.0.0.{host.rpartition('-')[2]}" if host.startswith("broker-") else "10.9.9.9"
 
 
-def walk(snapshot: ClusterSnapshot, **changes: Any) -> ConnectivityCheck:
+def connectivity(snapshot: ClusterSnapshot, **changes: Any) -> ConnectivityCheck:
     """Everything answers: the list names the first three brokers, and each live broker is where it
     says it is.
     """

@@ -24,10 +24,10 @@ from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResour
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.severity import Severity
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.pipeline.observing import keep
+from counterpoise.pipeline.snapshots import keep
 from counterpoise.pipeline.remembering import past_facts, usual_interval
 from counterpoise.snapshot import take_snapshot
-from tests.support.audits import HEALTHY, NOW, healthy, photograph, walk
+from tests.support.audits import HEALTHY, NOW, healthy, photograph, connectivity
 from tests.support.installations import DEMO, site_over
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -54,7 +54,7 @@ class Place:
             self.connect,
             clusters=self.yaml,
             clock=lambda: self.now,
-            connectivity_checker=lambda _settings: self.walk(),
+            connectivity_checker=lambda _settings: self.connectivity(),
         )
 
     def connect(self, settings: ConnectionSettings) -> ClusterAdmin:
@@ -62,8 +62,8 @@ class Place:
             raise ClusterUnreachableError(((settings.bootstrap_servers[0], "refused"),))
         return self.kafka
 
-    def walk(self) -> ConnectivityCheck:
-        return walk(photograph(self.kafka))
+    def connectivity(self) -> ConnectivityCheck:
+        return connectivity(photograph(self.kafka))
 
     def audit(self, hours: float = 0) -> AuditReport:
         self.now = NOW + hours * HOUR

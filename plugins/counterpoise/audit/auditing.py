@@ -1,16 +1,15 @@
-"""Runs the rules, and compares what they found with the audit before.
+"""Runs the rules, and compares what they found with the previous audit.
 
-    thresholds = resolve(policy.audit)                   # raises InputError for a rule or a name that does not exist
+    thresholds = resolve(policy.audit)      # raises InputError for a rule or a name without a rule
     findings = find(facts)
-    report = compare(previous, findings, ...)
+    report = compare(previous, findings, facts)
 
-A rule that needs the walk where there is none says "unknown" for the cluster, so that silence is
-never taken for health. Those that need a history where there is none yet are named once, together,
-among what could not be asked; those that all lack the same answer are named once, in the finding of
-that broker or question (`not-answered`).
+A rule whose data is unavailable says "unknown", so that missing data never passes as health. Rules
+that lack the same data stand together in one finding (`not-answered`); rules that need a history,
+while there is none yet, stand together in one line of `unavailable_data`.
 
-Limits: a finding is recognised by rule and subject: what is renamed is gone, and new. What a rule
-could not look at this time is neither there nor gone.
+Limits: a finding is recognised by rule and subject, so what is renamed is resolved there and new
+here. What a rule could not check this time is neither present nor resolved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,187 +18,219 @@ from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import Final
 
 from counterpoise.audit import RULES
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Need, Rule, Sighting, unknown
-from counterpoise.audit.unavailable_data import NOBODY_WALKED, NOT_ANSWERED, WALK, silent
+from counterpoise.audit.rule import CheckResult, Need, Rule, unknown
+from counterpoise.audit.unavailable_data import (
+    CONNECTIVITY,
+    NO_CONNECTIVITY_CHECK,
+    data_not_available,
+    unavailable_by_cause,
+)
 from counterpoise.errors import InputError
-from counterpoise.model.finding import AuditReport, Evidence, Finding, Seen
+from counterpoise.model import subjects
+from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.words import pluralize
 
-_CLUSTER: Final = "cluster"
+# -- thresholds
 
 
 def resolve(policy: AuditPolicy, rules: Iterable[Rule] = RULES) -> dict[str, dict[str, int]]:
-    """Thresholds by rule: their defaults, and over them the policy's.
+    """Return thresholds by rule id: the defaults, and over them the policy's values.
 
-    Raises InputError, with every name that no rule has: a threshold or a waiver that names none
-    would do nothing.
+    Raises InputError that lists every name without a rule: such a threshold or waiver would do
+    nothing.
     """
-    resolved = {rule.id: dict(rule.thresholds) for rule in rules}
-    complaints = [*_unknown_thresholds(policy, resolved), *_unknown_waivers(policy, resolved)]
-    if complaints:
-        raise InputError(
-            "policy.audit:\n" + "\n".join(f"  {complaint}" for complaint in complaints)
-        )
+    thresholds = {rule.id: dict(rule.thresholds) for rule in rules}
+    errors = [*_threshold_errors(policy, thresholds), *_waiver_errors(policy, thresholds)]
+    if errors:
+        lines = "\n".join(f"  {error}" for error in errors)
+        raise InputError(f"policy.audit:\n{lines}")
     for rule_id, values in policy.thresholds.items():
-        resolved[rule_id].update(values)
-    return resolved
+        thresholds[rule_id].update(values)
+    return thresholds
 
 
-def _unknown_thresholds(
-    policy: AuditPolicy, known: Mapping[str, Mapping[str, int]]
+def _threshold_errors(
+    policy: AuditPolicy, thresholds: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
     for rule_id, values in policy.thresholds.items():
-        if rule_id not in known:
-            yield f'thresholds: there is no rule "{rule_id}"{_perhaps(rule_id, known)}'
+        if rule_id not in thresholds:
+            yield f'thresholds: there is no rule "{rule_id}"{_suggestion(rule_id, thresholds)}'
             continue
+        known_names = thresholds[rule_id]
         for name in values:
-            if name not in known[rule_id]:
-                has = ", ".join(known[rule_id]) or "none"
-                yield f'thresholds: rule "{rule_id}" has no threshold "{name}"; it has {has}'
+            if name not in known_names:
+                listed = ", ".join(known_names) or "none"
+                yield f'thresholds: rule "{rule_id}" has no threshold "{name}"; it has {listed}'
 
 
-def _unknown_waivers(policy: AuditPolicy, known: Mapping[str, object]) -> Iterator[str]:
+def _waiver_errors(policy: AuditPolicy, known_ids: Iterable[str]) -> Iterator[str]:
+    known_ids = list(known_ids)
     for waiver in policy.waivers:
-        if waiver.rule not in known:
-            yield f'waivers: there is no rule "{waiver.rule}"{_perhaps(waiver.rule, known)}'
+        if waiver.rule not in known_ids:
+            suggestion = _suggestion(waiver.rule, known_ids)
+            yield f'waivers: there is no rule "{waiver.rule}"{suggestion}'
 
 
-def _perhaps(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+def _suggestion(name: str, known_names: Iterable[str]) -> str:
+    matches = get_close_matches(name, list(known_names), n=1)
+    return f'; did you mean "{matches[0]}"?' if matches else ""
+
+
+# -- findings
 
 
 def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """What every rule sees, the worst first, then in the order of the rules and by subject."""
-    found = [
-        _finding(rule, sighting)
+    """Return what every rule found, the worst first, then in the order of rules and subjects."""
+    findings = [
+        _finding(rule, result)
         for rule in rules
-        if _can_look(rule, facts)
-        for sighting in _look(rule, facts)
+        if _has_its_history(rule, facts)
+        for result in _results(rule, facts)
     ]
-    return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
+    return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
 
-def _can_look(rule: Rule, facts: AuditFacts) -> bool:
+def _has_its_history(rule: Rule, facts: AuditFacts) -> bool:
     return facts.past is not None or Need.HISTORY not in rule.needs
 
 
-def _look(rule: Rule, facts: AuditFacts) -> list[Sighting]:
-    if Need.WALK in rule.needs and facts.walk is None:
-        return [unknown(_CLUSTER, NOBODY_WALKED, (WALK,))]
-    return sorted(rule.look(facts), key=lambda sighting: sighting.subject)
+def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
+    if Need.CONNECTIVITY in rule.needs and facts.connectivity is None:
+        return [unknown(subjects.CLUSTER, NO_CONNECTIVITY_CHECK, (CONNECTIVITY,))]
+    return rule.results(facts)
 
 
-def _finding(rule: Rule, sighting: Sighting) -> Finding:
+def _finding(rule: Rule, result: CheckResult) -> Finding:
     return Finding(
         rule=rule.id,
-        severity=rule.severity if sighting.severity is None else sighting.severity,
-        subject=sighting.subject,
-        seen=sighting.seen,
-        evidence=sighting.evidence,
-        fix=sighting.fix,
-        plan=sighting.plan,
-        causes=sighting.causes,
+        severity=rule.severity if result.severity is None else result.severity,
+        subject=result.subject,
+        summary=result.summary,
+        evidence=result.evidence,
+        fix=result.fix,
+        plan=result.plan,
+        causes=result.causes,
     )
+
+
+# -- the report
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """The audit before, as it was kept: its findings, each with when it was first seen."""
+class PreviousAudit:
+    """The audit before this one, as it was stored: its findings, each with its first time."""
 
-    at: datetime  # UTC
-    found: Mapping[tuple[str, str], tuple[Finding, datetime]] = field(
-        default_factory=dict
-    )  # by key
+    audited_at: datetime  # UTC
+    findings: Mapping[tuple[str, str], tuple[Finding, datetime]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: AuditReport) -> "Before":
-        return cls(
-            report.at, {one.finding.key: (one.finding, one.first_seen) for one in report.found}
-        )
+    def of(cls, report: AuditReport) -> "PreviousAudit":
+        findings = {
+            reported.finding.key: (reported.finding, reported.first_seen)
+            for reported in report.findings
+        }
+        return cls(report.audited_at, findings)
 
 
 def compare(
-    before: Before | None, now: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule] = RULES
+    previous: PreviousAudit | None,
+    findings: Sequence[Finding],
+    facts: AuditFacts,
+    rules: Iterable[Rule] = RULES,
 ) -> AuditReport:
-    """What was found now, against the audit before: new, still there, gone, and what a team waived."""
-    old = before.found if before is not None else {}
-    keys = {finding.key for finding in now}
-    fired = {finding.rule for finding in now}
-    waiting = [rule.id for rule in rules if not _can_look(rule, facts)]
-    could_not = (finding.rule for finding in now if finding.severity is Severity.UNKNOWN)
-    told = set(chain.from_iterable(silent(facts).values()))  # in findings of their own
-    blind = {*waiting, *could_not} - {NOT_ANSWERED}  # which looked, and saw who kept silent
+    """Return the report: what is new, still there, resolved, and waived."""
+    rules = list(rules)
+    old = previous.findings if previous is not None else {}
+    keys = {finding.key for finding in findings}
+    rule_ids_with_findings = {finding.rule for finding in findings}
+    waiting_ids = [rule.id for rule in rules if not _has_its_history(rule, facts)]
+    unknown_ids = {finding.rule for finding in findings if finding.severity is Severity.UNKNOWN}
+    # The rule that lists the unavailable data did run.
+    unchecked_ids = {*waiting_ids, *unknown_ids} - {data_not_available.id}
+    resolved = [
+        finding
+        for key, (finding, _) in sorted(old.items())
+        if key not in keys and finding.rule not in unchecked_ids
+    ]
+    passed = [rule.id for rule in rules if rule.id not in rule_ids_with_findings | unchecked_ids]
     return AuditReport(
         cluster=facts.snapshot.cluster,
         cluster_id=facts.snapshot.cluster_id,
-        at=facts.now,
+        audited_at=facts.now,
         snapshot_id=facts.snapshot.snapshot_id,
-        found=tuple(_seen(finding, old, facts) for finding in _folded(now, facts, rules)),
-        gone=tuple(
-            finding
-            for key, (finding, _) in sorted(old.items())
-            if key not in keys and finding.rule not in blind
+        findings=tuple(
+            _reported(finding, old, facts) for finding in _grouped(findings, facts, rules)
         ),
-        passed=tuple(rule.id for rule in rules if rule.id not in fired and rule.id not in blind),
-        previous_at=None if before is None else before.at,
-        not_asked=(
-            *_without_history(waiting),
-            *(
-                f"{what}: {why}"
-                for what, why in facts.inspection.unanswered.items()
-                if what not in told
-            ),
-        ),
+        resolved=tuple(resolved),
+        passed=tuple(passed),
+        previous_at=None if previous is None else previous.audited_at,
+        unavailable_data=(*_without_history(waiting_ids), *_unanswered(facts)),
     )
 
 
-def _folded(
+def _grouped(
     findings: Sequence[Finding], facts: AuditFacts, rules: Iterable[Rule]
 ) -> Iterator[Finding]:
-    """Rules that could not look stand in the findings of what did not answer, but for those that a
-    team waived.
+    """Yield the findings; rules without their data move into the finding of the cause.
+
+    A rule that a team waived stays out of that list, so that the waiver shows.
     """
     titles = {rule.id: rule.title for rule in rules}
-    causes = {finding.subject for finding in findings if finding.rule == NOT_ANSWERED}
-    waiting: dict[str, list[str]] = {}
-    kept = []
+    cause_id = data_not_available.id
+    reported_causes = {finding.subject for finding in findings if finding.rule == cause_id}
+    rule_ids_by_cause: dict[str, list[str]] = {}
+    remaining = []
     for finding in findings:
-        if finding.causes and causes.issuperset(finding.causes) and _waiver(finding, facts) is None:
+        has_reported_causes = bool(finding.causes) and reported_causes.issuperset(finding.causes)
+        if has_reported_causes and _waiver(finding, facts) is None:
             for cause in finding.causes:
-                waiting.setdefault(cause, []).append(finding.rule)
+                rule_ids_by_cause.setdefault(cause, []).append(finding.rule)
         else:
-            kept.append(finding)
-    for finding in kept:
-        if finding.rule == NOT_ANSWERED and (blind := waiting.get(finding.subject)):
-            rows = tuple((rule_id, titles[rule_id]) for rule_id in blind)
-            said = f"{finding.seen}; {pluralize(len(rows), 'rule')} could not look"
-            yield replace(
-                finding,
-                seen=said,
-                evidence=Evidence(("rule", "what it looks for"), rows, len(rows)),
-            )
+            remaining.append(finding)
+    for finding in remaining:
+        rule_ids = rule_ids_by_cause.get(finding.subject, [])
+        if finding.rule == cause_id and rule_ids:
+            yield _with_rules(finding, rule_ids, titles)
         else:
             yield replace(finding, causes=())
 
 
-def _without_history(waiting: Sequence[str]) -> Iterator[str]:
-    if waiting:
-        rules = "1 rule needs" if len(waiting) == 1 else f"{len(waiting)} rules need"
-        yield f"{rules} a history, which begins with the first snapshots: {', '.join(waiting)}"
+def _with_rules(finding: Finding, rule_ids: Sequence[str], titles: Mapping[str, str]) -> Finding:
+    """Return the finding of a cause with the rules that could not run because of it."""
+    rows = tuple((rule_id, titles[rule_id]) for rule_id in rule_ids)
+    return replace(
+        finding,
+        summary=f"{finding.summary}; {pluralize(len(rows), 'rule')} could not run",
+        evidence=Evidence(("rule", "what it checks for"), rows, len(rows)),
+    )
 
 
-def _seen(
+def _without_history(waiting_ids: Sequence[str]) -> Iterator[str]:
+    if waiting_ids:
+        verb = "needs" if len(waiting_ids) == 1 else "need"
+        count = pluralize(len(waiting_ids), "rule")
+        names = ", ".join(waiting_ids)
+        yield f"{count} {verb} a history, which begins with the first snapshots: {names}"
+
+
+def _unanswered(facts: AuditFacts) -> Iterator[str]:
+    """Yield what the inspection could not read, except what has a finding of its own."""
+    items_in_findings = set(chain.from_iterable(unavailable_by_cause(facts).values()))
+    for item, reason in facts.inspection.unavailable.items():
+        if item not in items_in_findings:
+            yield f"{item}: {reason}"
+
+
+def _reported(
     finding: Finding, old: Mapping[tuple[str, str], tuple[Finding, datetime]], facts: AuditFacts
-) -> Seen:
+) -> ReportedFinding:
     known = old.get(finding.key)
-    return Seen(
+    return ReportedFinding(
         finding=finding,
         first_seen=facts.now if known is None else known[1],
         is_new=known is None,
@@ -207,12 +238,15 @@ def _seen(
     )
 
 
+# -- waivers
+
+
 def _waiver(finding: Finding, facts: AuditFacts) -> Waiver | None:
-    return waiver_of(finding, facts.policy.audit.waivers, facts.now)
+    return waiver_of(finding, facts.waivers, facts.now)
 
 
 def waiver_of(finding: Finding, waivers: Iterable[Waiver], now: datetime) -> Waiver | None:
-    """The first waiver in force that names the finding's rule and subject."""
+    """Return the first waiver in force that names the finding's rule and subject."""
     return next((waiver for waiver in waivers if _waives(waiver, finding, now)), None)
 
 

@@ -1,8 +1,8 @@
-"""Everything that rules look at, read before: the rules are pure.
+"""Everything that rules read, collected beforehand: the rules are pure.
 
-    facts.snapshot.partitions, facts.inspection.quorum, facts.threshold("partitions-per-broker", "most")
+    facts.snapshot.partitions, facts.inspection.quorum, facts.connectivity
 
-Limits: one cluster at one time; what changed since the audit before is found afterwards, from the
+Limits: one cluster at one time; what changed since the previous audit is found afterwards, from the
 findings.
 """
 
@@ -15,68 +15,79 @@ import pyarrow as pa
 
 from counterpoise.audit.columns import PartitionColumns, read_partitions
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.inspection import Inspection
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.result_tables import TOPIC_LOAD
-from counterpoise.model.walk import Walk
+from counterpoise.model.severity import Waiver
 
 
 @dataclass(frozen=True)
 class PastFacts:
-    """What the history and its analysis tell.
+    """What the history and its analysis know, as tables of model/result_tables.py.
 
-    Tables: those of model/result_tables.py, of the time looked back on.
+    `recent_snapshots` are the newest few before the present one, oldest first; `disk_forecasts`
+    begin with the disk that is full first. `idle_since` is by broker that holds no replica,
+    `moving_since` by partition whose reassignment has had the same target since then.
     """
 
     manifests: pa.Table  # columns of SNAPSHOTS, oldest first
     series: pa.Table  # SERIES
     partition_load: pa.Table  # PARTITION_LOAD of the newest analysed snapshots
     log_dir_load: pa.Table  # LOG_DIR_LOAD
-    recent: tuple[
-        ClusterSnapshot, ...
-    ] = ()  # the newest few, oldest first, this one not among them
-    idle_since: Mapping[int, datetime] = field(
-        default_factory=dict
-    )  # brokers that hold nothing; UTC
-    topic_load: pa.Table = field(
-        default_factory=TOPIC_LOAD.empty_table
-    )  # of the newest analysed snapshot
-    disks: tuple[DiskForecast, ...] = ()  # the first to fill first
-    moving_since: Mapping[TopicPartition, datetime] = field(
-        default_factory=dict
-    )  # towards the same replicas; UTC
+    recent_snapshots: tuple[ClusterSnapshot, ...] = ()
+    idle_since: Mapping[int, datetime] = field(default_factory=dict)  # UTC
+    topic_load: pa.Table = field(default_factory=TOPIC_LOAD.empty_table)  # of the newest snapshot
+    disk_forecasts: tuple[DiskForecast, ...] = ()
+    moving_since: Mapping[TopicPartition, datetime] = field(default_factory=dict)  # UTC
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A photograph that did not join the history."""
+class QuarantinedSnapshot:
+    """A snapshot that failed its checks and did not join the history."""
 
     snapshot_id: str
     observed_at: datetime  # UTC
     reasons: tuple[str, ...]  # a sentence for each check that failed
-    is_loss: bool  # it only has much less than the snapshot before
+    is_loss: bool  # nothing else is wrong than that much less is there than before
 
 
 @dataclass(frozen=True)
 class AuditFacts:
+    """One cluster now, and its past.
+
+    `thresholds` are by rule id: the rules' defaults, and over them the policy's values.
+    `snapshot_interval` is None where snapshots do not come on a schedule, `past` where the cluster
+    has no history. `quarantined` are the snapshots since the newest one of the history, oldest
+    first. The throttles of the run `active_run_id` are no leftovers.
+    """
+
     now: datetime  # UTC
-    snapshot: ClusterSnapshot  # of now
+    snapshot: ClusterSnapshot
     policy: ClusterPolicy
-    thresholds: Mapping[
-        str, Mapping[str, int]
-    ]  # by rule id: the defaults of the rules, and over them the policy's
-    snapshot_interval: timedelta | None = None  # None: nobody photographs on a schedule
-    walk: Walk | None = None
+    thresholds: Mapping[str, Mapping[str, int]]
+    snapshot_interval: timedelta | None = None
+    connectivity: ConnectivityCheck | None = None
     inspection: Inspection = field(default_factory=Inspection)
-    past: PastFacts | None = None  # None: no history of this cluster
-    set_aside: tuple[SetAside, ...] = ()  # since the newest snapshot of the history, oldest first
-    run_under_way: str | None = None  # a run of ours: its throttles are no leftovers
+    past: PastFacts | None = None
+    quarantined: tuple[QuarantinedSnapshot, ...] = ()
+    active_run_id: str | None = None
 
     @cached_property
     def partitions(self) -> PartitionColumns:
-        """Those of the snapshot, as numpy columns."""
+        """Return the partitions of the snapshot as numpy columns."""
         return read_partitions(self.snapshot)
 
-    def threshold(self, rule: str, name: str) -> int:
-        return self.thresholds[rule][name]
+    @property
+    def recent_snapshots(self) -> tuple[ClusterSnapshot, ...]:
+        """Return the newest snapshots before the present one, oldest first."""
+        return self.past.recent_snapshots if self.past else ()
+
+    @property
+    def waivers(self) -> tuple[Waiver, ...]:
+        return self.policy.audit.waivers
+
+    def threshold(self, rule_id: str, name: str) -> int:
+        """Return a threshold of another rule; a rule's own are arguments of its check."""
+        return self.thresholds[rule_id][name]

@@ -1,23 +1,36 @@
-"""What a rule is: its words for people, and a pure function from facts to sightings.
+"""What a rule is, and the decorator that makes one of a function.
 
-    def _one_replica(facts: AuditFacts) -> Iterator[Sighting]:
-        ...
-        yield Sighting("topic orders", "12 of 12 partitions have one replica", evidence=..., fix=(...,))
+    @rule(
+        "disk-full-soon",
+        Area.DISK,
+        Severity.WARNING,
+        title="...", why="...", how="...", source="https://...",
+        needs={Need.HISTORY},
+        thresholds={"days": 30},
+    )
+    def disk_full_soon(facts: AuditFacts, *, days: int) -> Iterator[CheckResult]:
+        yield CheckResult(subjects.broker(2), "broker 2: /data is full in 12 days", ...)
 
-    RULES: Final = (Rule("replication-factor-1", Area.REPLICATION, Severity.CRITICAL, ..., look=_one_replica), ...)
+Everything about a rule stands in its decorator and in the function below it. The thresholds in
+force arrive as keyword arguments of the same names. The decorated name is the `Rule`; `rules_of`
+lists the rules of a module in the order in which they stand there, which is also the order of
+reports and of docs/audit-rules.md.
 
-A rule that needs something that could not be read yields `unknown(...)`; one that has nothing to
-say yields nothing.
+A check is pure. It yields nothing where all is well, and `unknown(...)` where the data that it
+needs is unavailable.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import ModuleType
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.severity import Severity
+
+MAX_EVIDENCE_ROWS: Final = 20
 
 
 class Area(StrEnum):
@@ -37,26 +50,26 @@ class Area(StrEnum):
     RIGHTS = "rights"
     COEXISTENCE = "coexistence"
     WAIVERS = "waivers"
-    ANSWERS = "what was not answered"
+    UNAVAILABLE_DATA = "unavailable data"
 
 
 class Need(StrEnum):
-    """What a rule looks at beside the snapshot."""
+    """What a rule reads besides the snapshot."""
 
-    WALK = "the walk to every endpoint"
-    INSPECTION = "configs, quorum, groups, asked now"
+    CONNECTIVITY = "the connectivity check of every endpoint"
+    INSPECTION = "configs, quorum, groups, requested from the cluster now"
     HISTORY = "the history"
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A finding as the rule sees it; `severity` only where it differs from the rule's.
+class CheckResult:
+    """What a check found about one subject; the rule's id and severity are added afterwards.
 
-    `causes`: see `Finding`.
+    `severity` is given only where it differs from the rule's. `causes` are described at `Finding`.
     """
 
     subject: str
-    seen: str
+    summary: str
     evidence: Evidence | None = None
     fix: tuple[str, ...] = ()
     plan: WantedPlan | None = None
@@ -64,14 +77,12 @@ class Sighting:
     causes: tuple[str, ...] = ()
 
 
-Look = Callable[[AuditFacts], Iterable[Sighting]]
+Check = Callable[..., Iterable[CheckResult]]  # (facts, **thresholds)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`thresholds`: names and defaults of what a policy may change; `facts.threshold(id, name)`
-    reads one.
-    """
+    """A check with its texts. `thresholds`: names and defaults of what a policy may change."""
 
     id: str
     area: Area
@@ -80,25 +91,71 @@ class Rule:
     why: str
     how: str
     source: str
-    look: Look
+    check: Check
     needs: frozenset[Need] = frozenset()
     thresholds: Mapping[str, int] = field(default_factory=dict)
 
+    def results(self, facts: AuditFacts) -> list[CheckResult]:
+        """Run the check with the thresholds in force; return its results by subject."""
+        thresholds = facts.thresholds.get(self.id, self.thresholds)
+        if getattr(self.check, "__name__", "_").startswith("_"):
+            thresholds = {}
+        results = self.check(facts, **thresholds)
+        return sorted(results, key=lambda result: result.subject)
 
-MOST_ROWS: Final = 20
+
+def rule(
+    rule_id: str,
+    area: Area,
+    severity: Severity,
+    *,
+    title: str,
+    why: str,
+    how: str,
+    source: str,
+    needs: Iterable[Need] = (),
+    thresholds: Mapping[str, int] | None = None,
+) -> Callable[[Check], Rule]:
+    """Return a decorator that makes a `Rule` of a check."""
+
+    def decorate(check: Check) -> Rule:
+        return Rule(
+            id=rule_id,
+            area=area,
+            severity=severity,
+            title=title,
+            why=why,
+            how=how,
+            source=source,
+            check=check,
+            needs=frozenset(needs),
+            thresholds=dict(thresholds or {}),
+        )
+
+    return decorate
+
+
+def rules_of(module: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules that `module` defines, in the order of its lines; not those it imports."""
+    if hasattr(module, "RULES"):
+        return tuple(module.RULES)
+    rules = [value for value in vars(module).values() if isinstance(value, Rule)]
+    return tuple(rule for rule in rules if rule.check.__module__ == module.__name__)
 
 
 def evidence(
     columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total: int | None = None
 ) -> Evidence:
-    """The first rows as text, and how many there are; `total` where `rows` are not all of them."""
-    listed = list(rows)
-    told = len(listed) if total is None else total
-    return Evidence(columns, tuple(tuple(map(str, row)) for row in listed[:MOST_ROWS]), told)
+    """Return the first rows as text, and their number; `total` where `rows` are only a part."""
+    all_rows = list(rows)
+    texts = tuple(tuple(map(str, row)) for row in all_rows[:MAX_EVIDENCE_ROWS])
+    return Evidence(columns, texts, len(all_rows) if total is None else total)
 
 
-def unknown(subject: str, why: str, causes: tuple[str, ...] = ()) -> Sighting:
-    """What the rule needs could not be read; `causes`: subjects of `not-answered`, which says so
-    for all rules.
+def unknown(subject: str, reason: str, causes: tuple[str, ...] = ()) -> CheckResult:
+    """Return the result of a check whose data is unavailable.
+
+    `causes` are subjects of the rule `not-answered`, which reports the cause once for all rules.
     """
-    return Sighting(subject, f"not known: {why}", severity=Severity.UNKNOWN, causes=causes)
+    summary = f"not known: {reason}"
+    return CheckResult(subject, summary, severity=Severity.UNKNOWN, causes=causes)

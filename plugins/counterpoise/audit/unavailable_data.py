@@ -1,73 +1,111 @@
-"""What did not answer, so that rules could not look.
+"""Data that the cluster did not give, so that rules could not check it.
 
-    yield from not_told(facts, Asked.BROKER_CONFIGS)     # in a rule: "unknown", with what kept silent as its cause
-    silent(facts)                                        # {"broker 2": ("broker configs", "versions"), ...}
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)     # in a check
+    unavailable_by_cause(facts)      # {"broker 2": ("broker configs", "versions"), ...}
 
-A cause is named as the rule `not-answered` names its findings: "broker 2"; or what was asked
-("metadata quorum"), where nobody at all answered it.
+A broker that does not respond would make a dozen rules say the same. So such results name their
+cause, and the report lists those rules in the one finding of that cause, by the rule `not-answered`
+below. A cause is a broker ("broker 2"), or what was requested ("metadata quorum") where no broker
+responded to it.
+
+Limits: `auditing.compare` puts the list of rules into the finding, after all of them have run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Sighting, unknown
-from counterpoise.model.inspection import Asked
+from counterpoise.audit.rule import Area, CheckResult, rule, unknown
+from counterpoise.model import subjects
+from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids
 
-NOT_ANSWERED: Final = "not-answered"
-LOG_DIRS: Final = "log dirs"  # told in the photograph
-WALK: Final = "walk"
-NOBODY_WALKED: Final = "nobody walked to the cluster's endpoints"
-_CLUSTER: Final = "cluster"
+LOG_DIRS: Final = "log dirs"  # read with the snapshot
+CONNECTIVITY: Final = "walk"  # a subject: see model/subjects.py
+NO_CONNECTIVITY_CHECK: Final = "the connectivity check of the endpoints was not run, or it failed"
 
 
-def not_told(facts: AuditFacts, what: str, without: str = "") -> Iterator[Sighting]:
-    """Nothing where every live broker told it; `without`: what else was not found."""
-    told = _told(facts)[what]
-    missing = [broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in told]
+def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[CheckResult]:
+    """Yield an unknown result where a live broker did not report `item`.
+
+    `prefix` is put before the reason: what the rule knows nevertheless.
+    """
+    reporting_brokers = _reporting_brokers(facts)[item]
+    live_broker_ids = facts.snapshot.live_broker_ids
+    missing = [broker_id for broker_id in live_broker_ids if broker_id not in reporting_brokers]
     if missing:
-        words = f"{without}{what} of broker {join_ids(missing)}: {why(facts, what)}"
-        yield unknown(_CLUSTER, words, causes(facts, what, missing))
+        reason = f"{prefix}{item} of broker {join_ids(missing)}: {reason_for(facts, item)}"
+        yield unknown(subjects.CLUSTER, reason, causes_of(facts, item, missing))
 
 
-def causes(facts: AuditFacts, what: str, broker_ids: Iterable[int]) -> tuple[str, ...]:
-    """Why it is not known of these brokers; none if one of them did answer."""
-    if _told(facts)[what].intersection(broker_ids):
+def causes_of(facts: AuditFacts, item: str, broker_ids: Iterable[int]) -> tuple[str, ...]:
+    """Return why `item` is not known of these brokers; nothing if one of them reported it."""
+    if _reporting_brokers(facts)[item].intersection(broker_ids):
         return ()
-    return tuple(cause for cause, whats in silent(facts).items() if what in whats)
+    by_cause = unavailable_by_cause(facts)
+    return tuple(cause for cause, items in by_cause.items() if item in items)
 
 
-def silent(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
-    """By cause, what is not known because of it; brokers by id, then what nobody answered."""
-    told, live = _told(facts), facts.snapshot.live_broker_ids
-    found: dict[str, tuple[str, ...]] = {}
-    for broker_id in live:
-        if whats := tuple(
-            what for what, brokers in told.items() if brokers and broker_id not in brokers
-        ):
-            found[f"broker {broker_id}"] = whats
-    found |= {what: (what,) for what, brokers in told.items() if live and not brokers}
+def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
+    """Return what is not known, by cause: brokers by id, then what no broker reported."""
+    brokers_by_item = _reporting_brokers(facts)
+    live_broker_ids = facts.snapshot.live_broker_ids
+    by_cause: dict[str, tuple[str, ...]] = {}
+    for broker_id in live_broker_ids:
+        missing_items = tuple(
+            item
+            for item, brokers in brokers_by_item.items()
+            if brokers and broker_id not in brokers
+        )
+        if missing_items:
+            by_cause[subjects.broker(broker_id)] = missing_items
+    for item, brokers in brokers_by_item.items():
+        if live_broker_ids and not brokers:
+            by_cause[item] = (item,)
     if facts.inspection.quorum is None:
-        found[Asked.QUORUM] = (Asked.QUORUM,)
-    if facts.walk is None:
-        found[WALK] = (WALK,)
-    return found
+        by_cause[InspectionItem.QUORUM] = (InspectionItem.QUORUM,)
+    if facts.connectivity is None:
+        by_cause[CONNECTIVITY] = (CONNECTIVITY,)
+    return by_cause
 
 
-def why(facts: AuditFacts, what: str) -> str:
-    if what == WALK:
-        return NOBODY_WALKED
-    otherwise = "the cluster has no metadata quorum" if what == Asked.QUORUM else "not told"
-    return facts.inspection.unanswered.get(what, otherwise)
+def reason_for(facts: AuditFacts, item: str) -> str:
+    """Return why `item` is unavailable."""
+    if item == CONNECTIVITY:
+        return NO_CONNECTIVITY_CHECK
+    default = "not reported"
+    if item == InspectionItem.QUORUM:
+        default = "the cluster has no metadata quorum"
+    return facts.inspection.unavailable.get(item, default)
 
 
-def _told(facts: AuditFacts) -> dict[str, frozenset[int]]:
-    """Who answered, by what every live broker is asked."""
-    asked = facts.inspection
+def _reporting_brokers(facts: AuditFacts) -> dict[str, frozenset[int]]:
+    """Return the brokers that responded, by what is requested from every live broker."""
+    inspection = facts.inspection
+    log_dir_brokers = facts.snapshot.log_dirs["broker_id"].unique().to_pylist()
     return {
-        Asked.BROKER_CONFIGS: frozenset(asked.broker_configs),
-        Asked.VERSIONS: frozenset(asked.versions),
-        Asked.FEATURES: frozenset(asked.features),
-        LOG_DIRS: frozenset(facts.snapshot.log_dirs["broker_id"].unique().to_pylist()),
+        InspectionItem.BROKER_CONFIGS: frozenset(inspection.broker_configs),
+        InspectionItem.VERSIONS: frozenset(inspection.versions),
+        InspectionItem.FEATURES: frozenset(inspection.features),
+        LOG_DIRS: frozenset(log_dir_brokers),
     }
+
+
+@rule(
+    "not-answered",
+    Area.UNAVAILABLE_DATA,
+    Severity.UNKNOWN,
+    title="Data that the cluster did not give",
+    why="The rules listed here needed it and could not run, so problems of their kind may exist "
+    "without being shown.",
+    how="If a finding says that the broker's endpoint cannot be reached, fix that first. Otherwise "
+    "check whether the broker process hangs, and whether our principal has the ACLs to read this.",
+    source="https://kafka.apache.org/documentation/#operations_in_kraft",
+)
+def data_not_available(facts: AuditFacts) -> Iterator[CheckResult]:
+    for cause, items in unavailable_by_cause(facts).items():
+        if items == (cause,):
+            yield unknown(cause, f"{cause}: {reason_for(facts, cause)}")
+        else:
+            yield unknown(cause, f"{', '.join(items)} of {cause}")

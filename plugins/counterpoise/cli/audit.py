@@ -20,7 +20,7 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.printable import printable
 from counterpoise.errors import StoreError
-from counterpoise.model.finding import AuditReport, Seen
+from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity
 from counterpoise.units import format_moment
 
@@ -94,7 +94,7 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
 
 
 def _print(console: Console, report: AuditReport, page: str) -> None:
-    waived = len(report.found) - len(report.open)
+    waived = len(report.findings) - len(report.open)
     if report.open:
         rows = tables.table("severity", "rule", "subject", "seen", "since")
         for one in report.open:
@@ -109,19 +109,19 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
     if report.previous_at:
         new = sum(one.is_new for one in report.open)
         console.print(
-            f"since {format_moment(report.previous_at)}: {new} new, {len(report.gone)} gone"
+            f"since {format_moment(report.previous_at)}: {new} new, {len(report.resolved)} gone"
         )
-    for words in report.not_asked:
+    for words in report.unavailable_data:
         console.print(printable(f"not asked: {words}"), markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
     console.print(f"what to do, and the lines to paste: {page}", markup=False, soft_wrap=True)
 
 
-def _row(one: Seen, report: AuditReport) -> list[Text]:
+def _row(one: ReportedFinding, report: AuditReport) -> list[Text]:
     finding = one.finding
     since = "new" if one.is_new and report.previous_at else f"{one.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
     return [
         severity,
-        *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.seen, since)),
+        *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.summary, since)),
     ]

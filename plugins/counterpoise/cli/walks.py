@@ -12,7 +12,7 @@ from rich.text import Text
 
 from counterpoise.cli.printable import printable
 from counterpoise.cli.tables import table
-from counterpoise.model.walk import ClusterSight, EndpointWalk, LeaderChange, Step, Walk
+from counterpoise.model.connectivity import ClusterMetadata, EndpointCheck, LeaderChange, StageResult, ConnectivityCheck
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import Examination
@@ -26,74 +26,74 @@ def shown(text: str) -> Text:
 
 
 def print_examination(console: Console, examined: "Examination") -> None:
-    walk = examined.walk
-    console.print(f"bootstrap ({walk.security_protocol})", markup=False)
-    first = walk.answered_by
-    console.print(_walks_table([("*" if one is first else "", one) for one in walk.bootstrap], ""))
-    if first and first.told:
-        _print_cluster(console, first, examined.sight)
-    if walk.advertised:
+    connectivity = examined.connectivity
+    console.print(f"bootstrap ({connectivity.security_protocol})", markup=False)
+    first = connectivity.answered_by
+    console.print(_walks_table([("*" if one is first else "", one) for one in connectivity.bootstrap], ""))
+    if first and first.metadata:
+        _print_cluster(console, first, examined.metadata)
+    if connectivity.advertised:
         console.print("\nadvertised endpoints")
-        walks = [(str(number), one) for number, one in walk.advertised.items()]
+        walks = [(str(number), one) for number, one in connectivity.advertised.items()]
         if len(walks) > _MOST_WELL_SHOWN:
-            well = [one for _, one in walks if one.answered and one.is_expected_broker is not False]
+            well = [one for _, one in walks if one.is_reachable and one.is_expected_broker is not False]
             console.print(f"{len(well)} of {len(walks)} answer as they should")
             walks = [(number, one) for number, one in walks if one not in well]
         console.print(_walks_table(walks, "broker"))
     _print_leaders(console, examined)
-    _print_certificates(console, walk)
+    _print_certificates(console, connectivity)
     console.print()
     for finding in examined.findings:
         style = "red" if finding.severity == "critical" else "yellow"
         line = Text(f"{finding.severity}: ", style=style)
-        line.append_text(shown("; ".join((finding.seen, *finding.fix))))
+        line.append_text(shown("; ".join((finding.summary, *finding.fix))))
         console.print(line, soft_wrap=True)
     if not examined.findings:
         console.print("every address and every endpoint answers; nothing was found")
 
 
-def _walks_table(walks: list[tuple[str, EndpointWalk]], first_column: str) -> Table:
+def _walks_table(walks: list[tuple[str, EndpointCheck]], first_column: str) -> Table:
     rows = table(first_column, "address", "steps (milliseconds)", "found")
     for mark, one in walks:
         rows.add_row(mark, shown(one.address), shown(_steps_in_words(one)), shown(_outcome(one)))
     return rows
 
 
-def _steps_in_words(one: EndpointWalk) -> str:
+def _steps_in_words(one: EndpointCheck) -> str:
     return ", ".join(
-        f"{step.name} {step.milliseconds}" if step.is_ok else f"{step.name} FAILED"
-        for step in one.steps
+        f"{stage.stage} {stage.milliseconds}" if stage.is_ok else f"{stage.stage} FAILED"
+        for stage in one.stages
     )
 
 
-def _outcome(one: EndpointWalk) -> str:
-    if one.failed_step is not None:
-        return one.failed_step.said
-    said = [step.said for step in one.steps if step.name in ("sasl", "metadata")]
+def _outcome(one: EndpointCheck) -> str:
+    if one.failed_stage is not None:
+        return one.failed_stage.detail
+    said = [stage.detail for stage in one.stages if stage.stage in ("sasl", "metadata")]
     if one.is_expected_broker is False:
         said.insert(0, "ANOTHER BROKER")
     return "; ".join([*said, *([f"{len(one.ips)} IP addresses"] if len(one.ips) > 1 else [])])
 
 
-def _print_cluster(console: Console, first: EndpointWalk, sight: ClusterSight | None) -> None:
-    assert first.told is not None
+def _print_cluster(console: Console, first: EndpointCheck, metadata: ClusterMetadata | None) -> None:
+    assert first.metadata is not None
     console.print()
-    console.print(shown(f"cluster {first.told.cluster_id}, told by {first.address}"))
-    if sight is None:
+    console.print(shown(f"cluster {first.metadata.cluster_id}, told by {first.address}"))
+    if metadata is None:
         console.print("it answered the walk, and then no more: nothing else is known")
         return
-    live = [broker for broker in sight.brokers if not broker.is_fenced]
-    partitions = sum(len(topic.partitions) for topic in sight.topics)
-    controller = "not known" if sight.controller_id is None else str(sight.controller_id)
+    live = [broker for broker in metadata.brokers if not broker.is_fenced]
+    partitions = sum(len(topic.partitions) for topic in metadata.topics)
+    controller = "not known" if metadata.controller_id is None else str(metadata.controller_id)
     console.print(
-        f"active controller {controller}; brokers: {len(sight.brokers)} registered, {len(live)} live, "
-        f"{len(sight.brokers) - len(live)} fenced; {len(sight.topics)} topics, {partitions} partitions"
+        f"active controller {controller}; brokers: {len(metadata.brokers)} registered, {len(live)} live, "
+        f"{len(metadata.brokers) - len(live)} fenced; {len(metadata.topics)} topics, {partitions} partitions"
     )
-    for reason in sight.not_told:
+    for reason in metadata.unavailable:
         console.print(shown(f"not told: {reason}"), soft_wrap=True)
-    leaders = sight.leaders
+    leaders = metadata.leaders
     rows = table("broker", "advertises", "rack", "state", ("leaders", "right"))
-    for broker in sight.brokers:
+    for broker in metadata.brokers:
         endpoint = shown(f"{broker.host}:{broker.port}")
         state = "fenced" if broker.is_fenced else "live"
         led = str(len(leaders.get(broker.broker_id, ())))
@@ -103,7 +103,7 @@ def _print_cluster(console: Console, first: EndpointWalk, sight: ClusterSight | 
 
 def _print_leaders(console: Console, examined: "Examination") -> None:
     """Of each topic that was asked about: who leads what, and whether a client gets there."""
-    for topic in examined.sight.topics if examined.sight else ():
+    for topic in examined.metadata.topics if examined.metadata else ():
         if topic.topic not in examined.topics:
             continue
         led: dict[int | None, list[str]] = {}
@@ -117,27 +117,27 @@ def _print_leaders(console: Console, examined: "Examination") -> None:
         ):
             rows.add_row(
                 "none" if leader is None else str(leader),
-                _state(examined.walk, leader),
+                _state(examined.connectivity, leader),
                 ", ".join(partitions),
             )
         console.print(rows)
 
 
-def _state(walk: Walk, leader: int | None) -> str:
-    one = None if leader is None else walk.advertised.get(leader)
+def _state(connectivity: ConnectivityCheck, leader: int | None) -> str:
+    one = None if leader is None else connectivity.advertised.get(leader)
     if one is None:
         return "-"
-    if not one.answered:
+    if not one.is_reachable:
         return "DOES NOT ANSWER"
     return "ANOTHER BROKER" if one.is_expected_broker is False else "answers"
 
 
-def _print_certificates(console: Console, walk: Walk) -> None:
-    if not walk.certificates:
+def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> None:
+    if not connectivity.certificates:
         return
     console.print("\ncertificates")
     rows = table("subject", "issuer", "names", "expires (UTC)", "for the host", "at")
-    for certificate, addresses in walk.certificates.items():
+    for certificate, addresses in connectivity.certificates.items():
         rows.add_row(
             shown(certificate.subject),
             shown(certificate.issuer),
@@ -151,24 +151,24 @@ def _print_certificates(console: Console, walk: Walk) -> None:
 
 def summary(examined: "Examination") -> dict[str, Any]:
     """What `--json` prints."""
-    walk, sight = examined.walk, examined.sight
-    first = walk.answered_by
+    connectivity, metadata = examined.connectivity, examined.metadata
+    first = connectivity.answered_by
     return {
-        "security_protocol": walk.security_protocol,
+        "security_protocol": connectivity.security_protocol,
         "answered_by": first.address if first else None,
-        "cluster_id": walk.cluster_id,
-        "bootstrap": [_walk_summary(one) for one in walk.bootstrap],
+        "cluster_id": connectivity.cluster_id,
+        "bootstrap": [_walk_summary(one) for one in connectivity.bootstrap],
         "advertised": {
-            str(broker_id): _walk_summary(one) for broker_id, one in walk.advertised.items()
+            str(broker_id): _walk_summary(one) for broker_id, one in connectivity.advertised.items()
         },
-        "cluster": _sight_summary(sight) if sight else None,
+        "cluster": _sight_summary(metadata) if metadata else None,
         "leaders": _leaders_summary(examined),
         "findings": [
             {
                 "rule": finding.rule,
                 "severity": str(finding.severity),
                 "subject": finding.subject,
-                "seen": finding.seen,
+                "seen": finding.summary,
                 "fix": list(finding.fix),
             }
             for finding in examined.findings
@@ -176,17 +176,17 @@ def summary(examined: "Examination") -> dict[str, Any]:
     }
 
 
-def _walk_summary(one: EndpointWalk) -> dict[str, Any]:
+def _walk_summary(one: EndpointCheck) -> dict[str, Any]:
     certificate = one.certificate
     return {
         "address": one.address,
-        "answered": one.answered,
+        "answered": one.is_reachable,
         "ips": list(one.ips),
-        "steps": [_step_summary(step) for step in one.steps],
+        "steps": [_step_summary(stage) for stage in one.stages],
         "is_expected_broker": one.is_expected_broker,
         "actual_broker_id": one.actual_broker_id,
         "cluster_id": one.cluster_id,
-        "sees_brokers": sorted(one.told.broker_ids) if one.told else None,
+        "sees_brokers": sorted(one.metadata.broker_ids) if one.metadata else None,
         "certificate": asdict(certificate) | {"expires_at": certificate.expires_at.isoformat()}
         if certificate
         else None,
@@ -195,14 +195,14 @@ def _walk_summary(one: EndpointWalk) -> dict[str, Any]:
 
 def _leaders_summary(examined: "Examination") -> dict[str, Any]:
     """Of the topics that were asked about."""
-    topics = examined.sight.topics if examined.sight else ()
+    topics = examined.metadata.topics if examined.metadata else ()
     return {
         topic.topic: [
             {
                 "partition": p.partition,
                 "leader": p.leader,
                 "isr": list(p.isr),
-                "endpoint": _state(examined.walk, p.leader).lower(),
+                "endpoint": _state(examined.connectivity, p.leader).lower(),
             }
             for p in topic.partitions
         ]
@@ -211,25 +211,25 @@ def _leaders_summary(examined: "Examination") -> dict[str, Any]:
     }
 
 
-def _step_summary(step: Step) -> dict[str, Any]:
+def _step_summary(stage: StageResult) -> dict[str, Any]:
     return {
-        "step": str(step.name),
-        "ok": step.is_ok,
-        "said": step.said,
-        "milliseconds": step.milliseconds,
+        "step": str(stage.stage),
+        "ok": stage.is_ok,
+        "said": stage.detail,
+        "milliseconds": stage.milliseconds,
     }
 
 
-def _sight_summary(sight: ClusterSight) -> dict[str, Any]:
-    leaders = sight.leaders
+def _sight_summary(metadata: ClusterMetadata) -> dict[str, Any]:
+    leaders = metadata.leaders
     return {
-        "controller_id": sight.controller_id,
-        "not_told": list(sight.not_told),
-        "topics": len(sight.topics),
-        "partitions": sum(len(topic.partitions) for topic in sight.topics),
+        "controller_id": metadata.controller_id,
+        "not_told": list(metadata.unavailable),
+        "topics": len(metadata.topics),
+        "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "brokers": [
             asdict(broker) | {"leaders": len(leaders.get(broker.broker_id, ()))}
-            for broker in sight.brokers
+            for broker in metadata.brokers
         ],
     }
 
@@ -248,8 +248,8 @@ def in_words(change: LeaderChange) -> str:
         text = f"{change.topic_partition}: leader {_id(change.before)} -> {change.after}, {kind}"
     if change.before is not None:
         text += f"; {change.seconds:.1f} s after the last look with the old leader"
-    if change.silent_seconds is not None:
-        text += f", {change.silent_seconds:.1f} s after broker {change.before} last answered"
+    if change.unresponsive_seconds is not None:
+        text += f", {change.unresponsive_seconds:.1f} s after broker {change.before} last answered"
     return text
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from counterpoise.errors import InputError
-from counterpoise.model.finding import AuditReport, Evidence, Finding, Seen, WantedPlan
+from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 
@@ -31,7 +31,7 @@ def to_json(report: AuditReport) -> str:
         "format": FORMAT,
         "cluster": report.cluster,
         "cluster_id": report.cluster_id,
-        "at": _time(report.at),
+        "at": _time(report.audited_at),
         "snapshot_id": report.snapshot_id,
         "previous_at": _time(report.previous_at),
         "worst": report.worst,
@@ -39,10 +39,10 @@ def to_json(report: AuditReport) -> str:
             str(severity): sum(o.finding.severity is severity for o in report.open)
             for severity in Severity
         },
-        "findings": [_seen(one) for one in report.found],
-        "gone": [_finding(finding) for finding in report.gone],
+        "findings": [_seen(one) for one in report.findings],
+        "gone": [_finding(finding) for finding in report.resolved],
         "passed": list(report.passed),
-        "not_asked": list(report.not_asked),
+        "not_asked": list(report.unavailable_data),
     }
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -56,15 +56,15 @@ def from_json(text: str, *, where: str) -> AuditReport:
         return AuditReport(
             cluster=document["cluster"],
             cluster_id=document["cluster_id"],
-            at=_read_time(document["at"]),
+            audited_at=_read_time(document["at"]),
             snapshot_id=document["snapshot_id"],
-            found=tuple(_read_seen(row) for row in document["findings"]),
-            gone=tuple(_read_finding(row) for row in document["gone"]),
+            findings=tuple(_read_seen(row) for row in document["findings"]),
+            resolved=tuple(_read_finding(row) for row in document["gone"]),
             passed=tuple(document["passed"]),
             previous_at=None
             if document["previous_at"] is None
             else _read_time(document["previous_at"]),
-            not_asked=tuple(document["not_asked"]),
+            unavailable_data=tuple(document["not_asked"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -72,7 +72,7 @@ def from_json(text: str, *, where: str) -> AuditReport:
         ) from None
 
 
-def _seen(one: Seen) -> dict[str, Any]:
+def _seen(one: ReportedFinding) -> dict[str, Any]:
     waiver = one.waived_by
     return _finding(one.finding) | {
         "first_seen": _time(one.first_seen),
@@ -94,7 +94,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "rule": finding.rule,
         "severity": finding.severity,
         "subject": finding.subject,
-        "seen": finding.seen,
+        "seen": finding.summary,
         "evidence": None
         if evidence is None
         else {
@@ -107,9 +107,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _read_seen(row: Mapping[str, Any]) -> Seen:
+def _read_seen(row: Mapping[str, Any]) -> ReportedFinding:
     waiver = row["waived_by"]
-    return Seen(
+    return ReportedFinding(
         finding=_read_finding(row),
         first_seen=_read_time(row["first_seen"]),
         is_new=bool(row["is_new"]),
@@ -130,7 +130,7 @@ def _read_finding(row: Mapping[str, Any]) -> Finding:
         rule=row["rule"],
         severity=Severity(row["severity"]),
         subject=row["subject"],
-        seen=row["seen"],
+        summary=row["seen"],
         evidence=None
         if evidence is None
         else Evidence(

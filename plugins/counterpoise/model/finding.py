@@ -78,7 +78,7 @@ class Finding:
     rule: str
     severity: Severity
     subject: str
-    seen: str  # one sentence, with the figures
+    summary: str  # one sentence, with the figures
     evidence: Evidence | None = None
     fix: tuple[str, ...] = ()  # commands or config lines to paste, in order
     plan: WantedPlan | None = None
@@ -92,7 +92,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReportedFinding:
     """A finding with its history, as a report shows it."""
 
     finding: Finding
@@ -107,18 +107,18 @@ class AuditReport:
 
     cluster: str
     cluster_id: str
-    at: datetime  # UTC
+    audited_at: datetime  # UTC
     snapshot_id: str
-    found: tuple[Seen, ...]  # the worst first
-    gone: tuple[Finding, ...] = ()  # of the audit before this one
+    findings: tuple[ReportedFinding, ...]  # the worst first
+    resolved: tuple[Finding, ...] = ()  # of the audit before this one
     passed: tuple[str, ...] = ()  # rules that looked and found nothing
     previous_at: datetime | None = None
-    not_asked: tuple[str, ...] = field(default=())  # what could not be read, with its reason
+    unavailable_data: tuple[str, ...] = field(default=())  # what could not be read, with its reason
 
     @property
-    def open(self) -> tuple[Seen, ...]:
+    def open(self) -> tuple[ReportedFinding, ...]:
         """Those that nobody waived."""
-        return tuple(one for one in self.found if one.waived_by is None)
+        return tuple(one for one in self.findings if one.waived_by is None)
 
     @property
     def worst(self) -> Severity | None:

@@ -22,12 +22,12 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
-from counterpoise.model.finding import AuditReport, RuleText, Seen
+from counterpoise.model.finding import AuditReport, RuleText, ReportedFinding
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import Walk
+from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.observing import photograph_by
+from counterpoise.pipeline.snapshots import photograph_by
 from counterpoise.pipeline.remembering import past_facts, set_aside, usual_interval
 
 _LOGGER = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def audit(installation: Installation, cluster: str, at: datetime) -> AuditReport
     with ExitStack() as stack:
         reader, operator = _connected(installation, cluster, stack)
         taken = photograph_by(reader, installation, cluster, at)
-        walk = _walk(installation, cluster)
+        connectivity = _connectivity(installation, cluster)
         found = inspection.inspect(reader, taken, operator=operator)
     past = past_facts(installation, taken)
     facts = AuditFacts(
@@ -55,15 +55,15 @@ def audit(installation: Installation, cluster: str, at: datetime) -> AuditReport
         policy=policy,
         thresholds=thresholds,
         snapshot_interval=usual_interval(past.manifests) if past else None,
-        walk=walk,
+        connectivity=connectivity,
         inspection=found,
         past=past,
-        set_aside=tuple(set_aside(installation, taken, past)),
-        run_under_way=_run_under_way(installation, cluster),
+        quarantined=tuple(set_aside(installation, taken, past)),
+        active_run_id=_run_under_way(installation, cluster),
     )
     before = installation.archive.audit_before(cluster, at)
     report = auditing.compare(
-        auditing.Before.of(before) if before else None, auditing.find(facts), facts
+        auditing.PreviousAudit.of(before) if before else None, auditing.find(facts), facts
     )
     installation.archive.write_audit(report)
     _write_pages(installation, report, thresholds)
@@ -95,7 +95,7 @@ def failure_of(installation: Installation, report: AuditReport) -> str | None:
     return f"{report.cluster}: {count} as bad as {fails_at} or worse: {'; '.join(named[:_NAMED])}{more}"
 
 
-def open_at(report: AuditReport, severity: Severity) -> tuple[Seen, ...]:
+def open_at(report: AuditReport, severity: Severity) -> tuple[ReportedFinding, ...]:
     """What nobody waived and is so bad, or worse."""
     return tuple(one for one in report.open if one.finding.severity.rank >= severity.rank)
 
@@ -128,15 +128,15 @@ def _write_pages(
     docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(report.cluster) else None
     page = reporting.audit_report(report, texts, data_checks=docs)
     write = installation.archive.write_report
-    write(audit_report_name(report.cluster, report.at.date()), page)
+    write(audit_report_name(report.cluster, report.audited_at.date()), page)
     write(audit_report_name(report.cluster, suffix="md"), reporting.audit_markdown(report, texts))
     write(audit_report_name(report.cluster, suffix="json"), reporting.audit_json(report, texts))
     write(audit_report_name(report.cluster), page)
 
 
-def _walk(installation: Installation, cluster: str) -> Walk | None:
+def _connectivity(installation: Installation, cluster: str) -> ConnectivityCheck | None:
     try:
-        return installation.walk(cluster)
+        return installation.check_connectivity(cluster)
     except CounterpoiseError as error:
         _LOGGER.warning("nobody walked to the endpoints of %s: %s", cluster, error)
         return None

@@ -19,22 +19,22 @@ from counterpoise.model.connectivity import (
     ConnectionStage,
     ConnectivityCheck,
 )
-from tests.support.audits import NOW, endpoint, facts, healthy, past, photograph, findings_of, walk
+from tests.support.audits import NOW, endpoint, facts, healthy, past, photograph, findings_of, connectivity
 
 
 def with_bootstrap(*entries: EndpointCheck, cluster: SimulatedCluster | None = None) -> AuditFacts:
     found = facts(cluster)
-    assert found.walk is not None
-    return replace(found, connectivity=replace(found.walk, bootstrap=entries))
+    assert found.connectivity is not None
+    return replace(found, connectivity=replace(found.connectivity, bootstrap=entries))
 
 
 def with_advertised(broker_id: int, one: EndpointCheck | None) -> AuditFacts:
     found = facts()
-    assert found.walk is not None
-    advertised = {**found.walk.advertised, broker_id: one}
+    assert found.connectivity is not None
+    advertised = {**found.connectivity.advertised, broker_id: one}
     return replace(
         found,
-        connectivity=replace(found.walk, advertised={b: w for b, w in advertised.items() if w is not None}),
+        connectivity=replace(found.connectivity, advertised={b: w for b, w in advertised.items() if w is not None}),
     )
 
 
@@ -346,5 +346,5 @@ def test_a_broker_that_is_not_live_is_not_walked_to() -> None:
     cluster.kill_broker(3)
     given = facts(cluster)
     assert isinstance(given.connectivity, ConnectivityCheck)
-    assert walk(given.snapshot).advertised.keys() == {1, 2}
+    assert connectivity(given.snapshot).advertised.keys() == {1, 2}
     assert findings_of("advertised-unreachable", given) == ()

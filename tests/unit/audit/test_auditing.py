@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from counterpoise.audit import RULES
-from counterpoise.audit.auditing import Before, compare, find, resolve
+from counterpoise.audit.auditing import PreviousAudit, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, Need, Rule, CheckResult, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
@@ -25,7 +25,7 @@ from tests.support.audits import NOW, facts, fired, healthy, photograph, finding
 ILL = "orders-0: 1\nstock-0: 2\npayments-0: 1 2 3"
 
 
-def report(given: AuditFacts, before: Before | None = None) -> AuditReport:
+def report(given: AuditFacts, before: PreviousAudit | None = None) -> AuditReport:
     return compare(before, find(given), given)
 
 
@@ -178,7 +178,7 @@ def test_what_is_new_still_there_and_gone() -> None:
     first = report(facts(healthy(ILL), now=NOW - timedelta(days=1)))
     assert {one.is_new for one in first.findings} == {True}
     assert first.previous_at is None
-    second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), Before.of(first))
+    second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), PreviousAudit.of(first))
     known = {
         one.finding.subject: (one.is_new, one.first_seen)
         for one in second.findings
@@ -192,7 +192,7 @@ def test_what_is_new_still_there_and_gone() -> None:
     assert second.previous_at == NOW - timedelta(days=1)
     third = report(
         facts(healthy("orders-0: 1\npayments-0: 1 2 3"), now=NOW + timedelta(days=1)),
-        Before.of(second),
+        PreviousAudit.of(second),
     )
     assert {one.finding.subject: one.first_seen for one in third.findings}[
         "topic orders"
@@ -206,7 +206,7 @@ def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
     assert ("quorum-static", "quorum") in {one.finding.key for one in first.findings}
     snapshot = photograph(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
-    second = report(facts(cluster, snapshot=snapshot), Before.of(first))
+    second = report(facts(cluster, snapshot=snapshot), PreviousAudit.of(first))
     assert "quorum-static" not in {finding.rule for finding in second.resolved}
     assert "quorum-static" not in second.passed
     assert second.unavailable_data == ()
@@ -236,7 +236,7 @@ def test_what_a_rule_without_its_history_could_not_look_at_is_not_gone() -> None
             ),
         ),
     )
-    assert report(facts(past=None), Before.of(kept)).resolved == ()
+    assert report(facts(past=None), PreviousAudit.of(kept)).resolved == ()
 
 
 def test_evidence_is_cut_and_counted() -> None:
@@ -284,7 +284,7 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
     assert unknowns(found) == [("not-answered", "broker 2")]
     (one,) = [one.finding for one in found.findings if one.finding.rule == "not-answered"]
     assert one.summary == (
-        f"not known: broker configs, versions, features, log dirs of broker 2; {len(blind)} rules could not look"
+        f"not known: broker configs, versions, features, log dirs of broker 2; {len(blind)} rules could not run"
     )
     assert one.evidence is not None
     assert [rule_id for rule_id, _ in one.evidence.rows] == blind
@@ -303,22 +303,22 @@ def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
     assert unknowns(found) == [("not-answered", "metadata quorum"), ("not-answered", "walk")]
     assert [one.finding.summary.partition(";")[0] for one in found.findings] == [
         "not known: metadata quorum: not allowed",
-        "not known: walk: nobody walked to the cluster's endpoints",
+        "not known: walk: the connectivity check of the endpoints was not run, or it failed",
     ]
 
 
 def test_what_did_not_answer_is_new_still_there_and_gone() -> None:
     ill = facts(healthy(ILL))
     first = report(replace(ill, now=NOW - timedelta(days=1)))
-    second = report(replace(silent(2), past=ill.past, now=NOW), Before.of(first))
+    second = report(replace(silent(2), past=ill.past, now=NOW), PreviousAudit.of(first))
     (one,) = [one for one in second.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (True, NOW)
-    third = report(replace(silent(2), now=NOW + timedelta(hours=1)), Before.of(second))
+    third = report(replace(silent(2), now=NOW + timedelta(hours=1)), PreviousAudit.of(second))
     (one,) = [one for one in third.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (False, NOW)
-    other = report(silent(3), Before.of(third))
+    other = report(silent(3), PreviousAudit.of(third))
     assert [gone.key for gone in other.resolved] == [("not-answered", "broker 2")]
-    assert [gone.key for gone in report(facts(), Before.of(other)).resolved] == [
+    assert [gone.key for gone in report(facts(), PreviousAudit.of(other)).resolved] == [
         ("not-answered", "broker 3")
     ]
 
@@ -330,7 +330,7 @@ def test_what_a_listed_rule_had_found_is_not_gone() -> None:
     known = ReportedFinding(
         Finding("racks-missing", Severity.WARNING, "cluster", "s"), NOW, is_new=True
     )
-    before = Before.of(replace(report(facts()), findings=(had, known)))
+    before = PreviousAudit.of(replace(report(facts()), findings=(had, known)))
     assert [gone.key for gone in report(silent(2), before).resolved] == [
         ("racks-missing", "cluster")
     ]

@@ -259,7 +259,7 @@ def test_many_partitions_with_next_to_nothing_in_them() -> None:
     assert [row[0] for row in finding.evidence.rows] == ["orders"], (
         "100 bytes a second for each partition, and no more"
     )
-    assert "Kafka cannot take partitions away" in _how("topics-over-provisioned")
+    assert "Kafka cannot remove partitions" in _how("topics-over-provisioned")
     assert findings_of("topics-over-provisioned", _topic_rates(facts(), ("orders", 23, 0))) == ()
     assert (
         findings_of("topics-over-provisioned", _topic_rates(facts(), ("__consumer_offsets", 50, 0)))

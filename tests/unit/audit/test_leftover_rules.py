@@ -277,7 +277,7 @@ def test_auto_leader_rebalance() -> None:
     seen_of_two = [
         finding.summary for finding in findings_of("auto-leader-rebalance", facts(cluster))
     ]
-    assert f"{key} is off on every broker that told it" in seen_of_two
+    assert f"{key} is off on every broker that reported it" in seen_of_two
 
 
 # -- versions

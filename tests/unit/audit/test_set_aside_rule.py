@@ -35,7 +35,7 @@ def test_the_newest_in_a_row_are_one_finding() -> None:
     (finding,) = findings_of("snapshots-set-aside", given)
     assert finding.subject == "cluster"
     assert finding.summary == (
-        f"the newest 3 photographs in a row were set aside, since 2026-11-22 09:00 UTC: {LOSS} and 1 more"
+        f"the newest 3 snapshots are quarantined, since 2026-11-22 09:00 UTC: {LOSS} and 1 more"
     )
     assert finding.evidence is not None
     assert finding.evidence.rows == (
@@ -52,7 +52,7 @@ def test_what_contradicts_itself_is_believed_by_no_policy() -> None:
     (finding,) = findings_of("snapshots-set-aside", facts(quarantined=(aside(-1, TWICE),)))
     assert (
         finding.summary
-        == f"the newest photograph was set aside, since 2026-11-22 11:00 UTC: {TWICE}"
+        == f"the newest snapshot is quarantined, since 2026-11-22 11:00 UTC: {TWICE}"
     )
     assert finding.fix == ("counterpoise snapshot --cluster demo",)
 

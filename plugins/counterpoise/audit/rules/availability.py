@@ -19,8 +19,16 @@ import pyarrow.compute as pc
 from counterpoise.audit.columns import NOT_KNOWN, PARTITION_ROW, PartitionColumns, read_partitions
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.unavailable_data import LOG_DIRS, not_told
+from counterpoise.audit.rule import (
+    MAX_EVIDENCE_ROWS,
+    Area,
+    CheckResult,
+    Need,
+    Rule,
+    evidence,
+    unknown,
+)
+from counterpoise.audit.unavailable_data import LOG_DIRS, unavailable
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
@@ -37,18 +45,21 @@ _REPLICA: Final = ("topic", "partition", "broker_id")
 
 def _rows(columns: PartitionColumns, rows: Ints, total: int | None = None) -> Evidence:
     return evidence(
-        PARTITION_ROW, [columns.row(at) for at in rows[:MOST_ROWS].tolist()], total or len(rows)
+        PARTITION_ROW,
+        [columns.row(at) for at in rows[:MAX_EVIDENCE_ROWS].tolist()],
+        total or len(rows),
     )
 
 
 def _topic_rows(columns: PartitionColumns, rows: Ints) -> Evidence:
     shown = [
-        (columns.topics[columns.topic_of[at]], *columns.row(at)) for at in rows[:MOST_ROWS].tolist()
+        (columns.topics[columns.topic_of[at]], *columns.row(at))
+        for at in rows[:MAX_EVIDENCE_ROWS].tolist()
     ]
     return evidence(("topic", *PARTITION_ROW), shown, len(rows))
 
 
-def _offline(facts: AuditFacts) -> Iterator[Sighting]:
+def _offline(facts: AuditFacts) -> Iterator[CheckResult]:
     columns = facts.partitions
     counts = columns.counts()
     is_offline = columns.leaders == NOBODY
@@ -60,7 +71,7 @@ def _offline(facts: AuditFacts) -> Iterator[Sighting]:
     for topic, rows in columns.by_topic(is_offline):
         dead = sorted({*columns.isr[rows].ravel().tolist(), *eligible.get(topic, ())} - not_wanted)
         wanted = f"; needed: broker {join_ids(dead)}" if dead else ""
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"{len(rows):,} of {pluralize(int(counts[columns.topic_of[rows[0]]]), 'partition')} have no leader{wanted}",
             _rows(columns, rows),
@@ -73,7 +84,7 @@ def _offline(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
+def _under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _isr_not_told(facts)
     columns = facts.partitions
     # As Kafka counts them: a reassignment's new replica that is in sync already makes up for
@@ -85,7 +96,7 @@ def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
         rows = np.flatnonzero((lacking & (columns.replicas == broker_id)).any(axis=1))
         topics = len(np.unique(columns.topic_of[rows]))
         state = "" if broker_id in live else ", which is not live"
-        yield Sighting(
+        yield CheckResult(
             f"broker {broker_id}",
             f"{pluralize(len(rows), 'partition')} of {pluralize(topics, 'topic')} lack broker {broker_id}{state}, in their ISR",
             _topic_rows(columns, rows),
@@ -94,13 +105,13 @@ def _under_replicated(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _isr_not_told(facts: AuditFacts) -> Iterator[Sighting]:
+def _isr_not_told(facts: AuditFacts) -> Iterator[CheckResult]:
     untold = int((~facts.partitions.is_isr_known).sum())
     if untold:
         yield unknown(_CLUSTER, f"the ISR of {pluralize(untold, 'partition')} was not told")
 
 
-def _under_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
+def _under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _isr_not_told(facts)
     columns = facts.partitions
     if untold := [columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN)]:
@@ -113,7 +124,7 @@ def _under_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
     )
     for topic, rows in columns.by_topic(is_under):
         at = columns.topic_of[rows[0]]
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"{pluralize(len(rows), 'partition')} of topic {topic} have fewer than {columns.min_insync[at]} in-sync "
             "replicas: producers with acks=all are refused",
@@ -124,7 +135,7 @@ def _under_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _at_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
+def _at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     """Where a replica is missing: a topic whose factor equals its min ISR is always there, and a
     finding of its own.
     """
@@ -137,7 +148,7 @@ def _at_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
     rows = np.flatnonzero(is_at)
     if len(rows):
         topics = len(np.unique(columns.topic_of[rows]))
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{pluralize(len(rows), 'partition')} of {pluralize(topics, 'topic')} have lost a replica and are at their "
             "min.insync.replicas: one more, and producers with acks=all are refused",
@@ -146,29 +157,29 @@ def _at_min_isr(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _log_dirs(facts: AuditFacts) -> Iterator[Sighting]:
+def _log_dirs(facts: AuditFacts) -> Iterator[CheckResult]:
     told = facts.snapshot.log_dirs.to_pylist()
     by_broker: dict[int, list[tuple[str, str]]] = {}
     for row in told:
         if row["error"] is not None:
             by_broker.setdefault(row["broker_id"], []).append((row["log_dir"], row["error"]))
     for broker_id, dirs in sorted(by_broker.items()):
-        yield Sighting(
+        yield CheckResult(
             f"broker {broker_id}",
             f"{pluralize(len(dirs), 'log dir')} of broker {broker_id} {'is' if len(dirs) == 1 else 'are'} offline",
             evidence(("log dir", "error"), dirs),
             fix=(f"# mend or replace the disk of broker {broker_id}, then restart the broker",),
         )
-    yield from not_told(facts, LOG_DIRS)
+    yield from unavailable(facts, LOG_DIRS)
 
 
-def _fenced(facts: AuditFacts) -> Iterator[Sighting]:
+def _fenced(facts: AuditFacts) -> Iterator[CheckResult]:
     live = set(facts.snapshot.live_broker_ids)
     replicas = facts.partitions.replicas
     for broker_id in facts.snapshot.registered_broker_ids:
         if broker_id not in live:
             held = int((replicas == broker_id).sum())
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id} is registered and not live; it holds {pluralize(held, 'replica')}",
                 fix=(
@@ -180,7 +191,7 @@ def _fenced(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _long_out_of_sync(facts: AuditFacts) -> Iterator[Sighting]:
+def _long_out_of_sync(facts: AuditFacts) -> Iterator[CheckResult]:
     """Of live brokers, in every one of the newest snapshots; those that are being added are only on
     their way.
     """
@@ -188,7 +199,9 @@ def _long_out_of_sync(facts: AuditFacts) -> Iterator[Sighting]:
     now = _out_of_sync(facts.partitions, facts.snapshot)
     if not len(now):
         return
-    recent = [*(facts.past.recent if facts.past else ())][1 - count :] if count > 1 else []
+    recent = (
+        [*(facts.past.recent_snapshots if facts.past else ())][1 - count :] if count > 1 else []
+    )
     if len(recent) < count - 1:
         yield unknown(
             _CLUSTER,
@@ -205,7 +218,7 @@ def _long_out_of_sync(facts: AuditFacts) -> Iterator[Sighting]:
     )
     for broker_id in sorted(stayed["broker_id"].unique().to_pylist()):
         its = stayed.filter(pc.equal(stayed["broker_id"], broker_id))
-        yield Sighting(
+        yield CheckResult(
             f"broker {broker_id}",
             f"{pluralize(len(its), 'replica')} on broker {broker_id} have been out of sync in each of {count} snapshots, "
             f"since {format_moment(since)} at the latest",
@@ -234,7 +247,7 @@ def _with_sizes(snapshot: ClusterSnapshot, replicas: pa.Table) -> list[tuple[obj
     """
     shown = (
         replicas.sort_by([("topic", "ascending"), ("partition", "ascending")])
-        .slice(0, MOST_ROWS)
+        .slice(0, MAX_EVIDENCE_ROWS)
         .to_pylist()
     )
     of = snapshot.replicas
@@ -269,7 +282,7 @@ RULES: Final = (
         why="Nobody can write to or read from them, and no copy that is known to be complete is live.",
         how="Bring back a broker of the ISR. An unclean election loses what only that broker has.",
         source=_MONITORING,
-        look=_offline,
+        check=_offline,
     ),
     Rule(
         "partitions-under-replicated",
@@ -279,7 +292,7 @@ RULES: Final = (
         why="They have fewer copies than they should: the next failure may take the last one.",
         how="See why the broker does not keep up. Where it is not to come back, make a plan that repairs.",
         source=_MONITORING,
-        look=_under_replicated,
+        check=_under_replicated,
     ),
     Rule(
         "partitions-under-min-isr",
@@ -289,7 +302,7 @@ RULES: Final = (
         why="Producers with acks=all get NOT_ENOUGH_REPLICAS: writing has stopped.",
         how="Bring back a replica. Lowering min.insync.replicas trades the records of the next failure for writes now.",
         source="https://kafka.apache.org/documentation/#topicconfigs_min.insync.replicas",
-        look=_under_min_isr,
+        check=_under_min_isr,
     ),
     Rule(
         "partitions-at-min-isr",
@@ -299,7 +312,7 @@ RULES: Final = (
         why="One more replica out of sync, be it by a restart, and producers with acks=all are refused.",
         how="Restart nothing before the replicas are back.",
         source="https://kafka.apache.org/documentation/#topicconfigs_min.insync.replicas",
-        look=_at_min_isr,
+        check=_at_min_isr,
     ),
     Rule(
         "log-dir-offline",
@@ -309,7 +322,7 @@ RULES: Final = (
         why="Their replicas are gone until the disk is mended, while the broker looks live.",
         how="Mend or replace the disk and restart the broker; replicas are copied again.",
         source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-112%3A+Handle+disk+failure+for+JBOD",
-        look=_log_dirs,
+        check=_log_dirs,
     ),
     Rule(
         "broker-fenced",
@@ -319,7 +332,7 @@ RULES: Final = (
         why="Their replicas fall behind, and every partition of theirs has one failure less to stand.",
         how="Start the broker, or repair its partitions onto others and unregister it.",
         source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller",
-        look=_fenced,
+        check=_fenced,
     ),
     Rule(
         "replica-long-out-of-sync",
@@ -330,7 +343,7 @@ RULES: Final = (
         "throttle that is lower than what producers write.",
         how="Compare its size with the leader's from look to look; see the broker's log, and throttles.",
         source=_REPLICATION,
-        look=_long_out_of_sync,
+        check=_long_out_of_sync,
         needs=frozenset({Need.HISTORY}),
         thresholds={"snapshots": 3},
     ),

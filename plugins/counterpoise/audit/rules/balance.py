@@ -29,7 +29,7 @@ from counterpoise.audit.rule import (
     evidence,
     unknown,
 )
-from counterpoise.audit.unavailable_data import LOG_DIRS, causes
+from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal, matching
@@ -195,7 +195,7 @@ def _bytes(facts: AuditFacts) -> Iterator[CheckResult]:
         brokers = set(
             replicas.filter(pc.is_null(replicas["size_bytes"]))["broker_id"].to_pylist()
         ) & set(holding)
-        yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, brokers))
+        yield unknown(_CLUSTER, words, causes_of(facts, LOG_DIRS, brokers))
         return
     found = evenness(held)
     is_much = found.max_minus_min >= facts.threshold(rule, "least_gigabytes") * 10**9

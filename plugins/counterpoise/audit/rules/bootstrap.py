@@ -14,30 +14,30 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
+from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence, unknown
+from counterpoise.model.connectivity import ConnectivityCheck, EndpointCheck, MetadataResponse
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import EndpointWalk, MetadataAnswer, Walk
 from counterpoise.model.words import join_ids, pluralize
 
 _CLUSTER: Final = "cluster"
-_NEEDS: Final = frozenset({Need.WALK})
+_NEEDS: Final = frozenset({Need.CONNECTIVITY})
 _STEPS: Final = ("address", "step", "outcome", "said")
 _LIST: Final = "https://kafka.apache.org/documentation/#producerconfigs_bootstrap.servers"
 
 
-def _few(facts: AuditFacts) -> Iterator[Sighting]:
-    walk = _walk(facts)
-    found = sockets(walk.bootstrap)
+def _few(facts: AuditFacts) -> Iterator[CheckResult]:
+    connectivity = _connectivity(facts)
+    found = sockets(connectivity.bootstrap)
     least = facts.threshold("bootstrap-few-addresses", "least")
     if len(found) >= min(least, len(facts.snapshot.registered_broker_ids)):
         return
-    yield Sighting(
+    yield CheckResult(
         _CLUSTER,
         f"the bootstrap list leads to {pluralize(len(found), 'address', 'addresses')}, fewer than {least}",
         evidence(
             ("entry", "resolves to"),
-            [(one.address, join_ids(one.ips) or "nothing") for one in walk.bootstrap],
+            [(one.address, join_ids(one.ips) or "nothing") for one in connectivity.bootstrap],
         ),
         fix=(f"bootstrap.servers={','.join(_wanted(facts))}",),
         severity=Severity.WARNING if len(found) < 2 else Severity.INFO,
@@ -53,7 +53,7 @@ def _wanted(facts: AuditFacts) -> list[str]:
     return [f"{row['host']}:{row['port']}" for row in [*first_of_rack, *rest][:3]]
 
 
-def sockets(entries: Sequence[EndpointWalk]) -> frozenset[tuple[str, str]]:
+def sockets(entries: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
     """What the entries lead to: address and port, of one family only; the name where it does not
     resolve.
     """
@@ -65,23 +65,23 @@ def sockets(entries: Sequence[EndpointWalk]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def _dead(facts: AuditFacts) -> Iterator[Sighting]:
-    walk = _walk(facts)
+def _dead(facts: AuditFacts) -> Iterator[CheckResult]:
+    connectivity = _connectivity(facts)
     removed = _removed_brokers(facts)
-    for one in walk.silent:
+    for one in connectivity.unreachable:
         if one.address not in removed:
-            yield Sighting(
+            yield CheckResult(
                 f"bootstrap address {one.address}",
-                f"of {len(walk.bootstrap)} bootstrap addresses, {one.address} does not answer: {one.failure}",
-                steps(one),
+                f"of {len(connectivity.bootstrap)} bootstrap addresses, {one.address} does not answer: {one.failure}",
+                stages(one),
                 fix=_without(facts, one.address),
-                severity=None if walk.answered_by else Severity.CRITICAL,
+                severity=None if connectivity.answered_by else Severity.CRITICAL,
             )
 
 
-def _removed(facts: AuditFacts) -> Iterator[Sighting]:
+def _removed(facts: AuditFacts) -> Iterator[CheckResult]:
     for address, broker_id in _removed_brokers(facts).items():
-        yield Sighting(
+        yield CheckResult(
             f"bootstrap address {address}",
             f"{address} was broker {broker_id}, which is not part of the cluster any more",
             fix=_without(facts, address),
@@ -92,26 +92,26 @@ def _removed_brokers(facts: AuditFacts) -> dict[str, int]:
     """Silent addresses that a broker had once, which is not registered any more."""
     registered = set(facts.snapshot.registered_broker_ids)
     had: dict[str, int] = {}
-    for snapshot in facts.past.recent if facts.past else ():
+    for snapshot in facts.past.recent_snapshots if facts.past else ():
         had |= {
             f"{row['host']}:{row['port']}": row["broker_id"] for row in snapshot.brokers.to_pylist()
         }
-    silent = [one.address for one in _walk(facts).silent]
+    unreachable = [one.address for one in _connectivity(facts).unreachable]
     return {
         address: had[address]
-        for address in silent
+        for address in unreachable
         if had.get(address, None) not in (None, *registered)
     }
 
 
 def _without(facts: AuditFacts, address: str) -> tuple[str, ...]:
-    rest = [one.address for one in _walk(facts).bootstrap if one.address != address]
+    rest = [one.address for one in _connectivity(facts).bootstrap if one.address != address]
     return (f"bootstrap.servers={','.join(rest)}",) if rest else ()
 
 
-def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
+def _one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     racks = set(facts.snapshot.racks.values()) - {None}
-    entries = [one for one in _walk(facts).bootstrap if one.answered]
+    entries = [one for one in _connectivity(facts).bootstrap if one.is_reachable]
     if len(racks) < 2 or not entries:
         return
     led = {one.address: leads_to(one, facts) for one in entries}
@@ -125,18 +125,18 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
             if lost
             else "the rack of a broker that the list leads to"
         )
-        ends = [
+        endpoints = [
             f"broker {broker_id}"
-            for broker_id, one in sorted(_walk(facts).advertised.items())
-            if not one.answered
+            for broker_id, one in sorted(_connectivity(facts).advertised.items())
+            if not one.is_reachable
         ]
-        yield unknown(_CLUSTER, why, tuple(ends) if lost else ())
+        yield unknown(_CLUSTER, why, tuple(endpoints) if lost else ())
         return
     rows = [
         (address, join_ids(brokers), facts.snapshot.racks[brokers[0]])
         for address, brokers in led.items()
     ]
-    yield Sighting(
+    yield CheckResult(
         _CLUSTER,
         f"every bootstrap address that answers is in rack {rows[0][2]}, of {len(racks)} racks",
         evidence(("address", "broker", "rack"), rows),
@@ -144,7 +144,7 @@ def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
     )
 
 
-def leads_to(one: EndpointWalk, facts: AuditFacts) -> tuple[int, ...]:
+def leads_to(one: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
     """The brokers behind an address, as far as that can be told."""
     named = [
         r["broker_id"]
@@ -154,7 +154,7 @@ def leads_to(one: EndpointWalk, facts: AuditFacts) -> tuple[int, ...]:
     if named:
         return tuple(named)
     met = sockets([one])
-    advertised = _walk(facts).advertised
+    advertised = _connectivity(facts).advertised
     return tuple(
         sorted(
             broker_id for broker_id, its in advertised.items() if its.ips and sockets([its]) & met
@@ -162,25 +162,29 @@ def leads_to(one: EndpointWalk, facts: AuditFacts) -> tuple[int, ...]:
     )
 
 
-def _other_cluster(facts: AuditFacts) -> Iterator[Sighting]:
+def _other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
     ours = facts.snapshot.cluster_id
-    for one in _walk(facts).bootstrap:
-        if one.told is not None and one.told.cluster_id != ours:
-            yield Sighting(
+    for one in _connectivity(facts).bootstrap:
+        if one.metadata is not None and one.metadata.cluster_id != ours:
+            yield CheckResult(
                 f"bootstrap address {one.address}",
-                f"{one.address} belongs to the cluster {one.told.cluster_id}, not to {ours}",
-                evidence(("address", "cluster id", "brokers"), [_told_row(one.address, one.told)]),
+                f"{one.address} belongs to the cluster {one.metadata.cluster_id}, not to {ours}",
+                evidence(
+                    ("address", "cluster id", "brokers"), [_told_row(one.address, one.metadata)]
+                ),
                 fix=_without(facts, one.address),
             )
 
 
-def _disagree(facts: AuditFacts) -> Iterator[Sighting]:
+def _disagree(facts: AuditFacts) -> Iterator[CheckResult]:
     """Of those that belong to the cluster: addresses that list other live brokers than most do."""
-    told = _walk(facts).told_of(facts.snapshot.cluster_id)
-    answers = {tuple((b.broker_id, b.host, b.port) for b in answer.brokers) for _, answer in told}
+    metadata = _connectivity(facts).metadata_of(facts.snapshot.cluster_id)
+    answers = {
+        tuple((b.broker_id, b.host, b.port) for b in answer.brokers) for _, answer in metadata
+    }
     if len(answers) > 1:
-        rows = sorted({_told_row(address, answer) for address, answer in told})
-        yield Sighting(
+        rows = sorted({_told_row(address, answer) for address, answer in metadata})
+        yield CheckResult(
             _CLUSTER,
             f"brokers were asked for the live brokers within one walk and gave {len(answers)} different answers",
             evidence(("address", "cluster id", "brokers"), rows),
@@ -188,25 +192,26 @@ def _disagree(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _told_row(address: str, told: MetadataAnswer) -> tuple[str, str, str]:
+def _told_row(address: str, metadata: MetadataResponse) -> tuple[str, str, str]:
     return (
         address,
-        told.cluster_id,
-        join_ids([f"{b.broker_id} at {b.host}:{b.port}" for b in told.brokers]),
+        metadata.cluster_id,
+        join_ids([f"{b.broker_id} at {b.host}:{b.port}" for b in metadata.brokers]),
     )
 
 
-def steps(one: EndpointWalk) -> Evidence:
+def stages(one: EndpointCheck) -> Evidence:
     """The steps of a walk, as rows."""
     rows = [
-        (one.address, step.name, "ok" if step.is_ok else "failed", step.said) for step in one.steps
+        (one.address, stage.stage, "ok" if stage.is_ok else "failed", stage.detail)
+        for stage in one.stages
     ]
     return evidence(_STEPS, rows)
 
 
-def _walk(facts: AuditFacts) -> Walk:
+def _connectivity(facts: AuditFacts) -> ConnectivityCheck:
     """There is one, or the rule would not have been asked."""
-    return facts.walk or Walk("", ())
+    return facts.connectivity or ConnectivityCheck("", ())
 
 
 RULES: Final = (
@@ -218,7 +223,7 @@ RULES: Final = (
         why="A client that starts while the only broker it knows is down does not start, although the cluster is well.",
         how="List three brokers of different racks, or one name that resolves to all of them.",
         source=_LIST,
-        look=_few,
+        check=_few,
         needs=_NEEDS,
         thresholds={"least": 3},
     ),
@@ -231,7 +236,7 @@ RULES: Final = (
         "wait for the dead ones first.",
         how="Mend what the failed step names, or take the address out of the list of every client.",
         source=_LIST,
-        look=_dead,
+        check=_dead,
         needs=_NEEDS,
     ),
     Rule(
@@ -242,7 +247,7 @@ RULES: Final = (
         why="The address may be given to another machine one day, even to another cluster, and clients would follow.",
         how="Take the address out of the list of every client.",
         source=_LIST,
-        look=_removed,
+        check=_removed,
         needs=_NEEDS | {Need.HISTORY},
     ),
     Rule(
@@ -253,7 +258,7 @@ RULES: Final = (
         why="When that rack is down no client can start, while the brokers of the other racks serve those that run.",
         how="List brokers of different racks.",
         source=_LIST,
-        look=_one_rack,
+        check=_one_rack,
         needs=_NEEDS,
     ),
     Rule(
@@ -264,7 +269,7 @@ RULES: Final = (
         why="A client takes the first address that answers: some will produce to one cluster and some to the other.",
         how="Take the address out of the list of every client, or put the right one in its place.",
         source=_LIST,
-        look=_other_cluster,
+        check=_other_cluster,
         needs=_NEEDS,
     ),
     Rule(
@@ -276,7 +281,7 @@ RULES: Final = (
         "For a moment after a broker joined or left this is ordinary.",
         how="Look again; if it stays, see why that broker does not follow the metadata log (its lag, its log).",
         source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller",
-        look=_disagree,
+        check=_disagree,
         needs=_NEEDS,
     ),
 )

@@ -11,17 +11,17 @@ from datetime import timedelta
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
+from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence
+from counterpoise.model.connectivity import EndpointCheck
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import EndpointWalk
 from counterpoise.model.words import join_ids
 
-_WALK: Final = frozenset({Need.WALK})
+_WALK: Final = frozenset({Need.CONNECTIVITY})
 _A_WEEK: Final = timedelta(days=7)
 
 
-def _certificates(facts: AuditFacts) -> Iterator[Sighting]:
+def _certificates(facts: AuditFacts) -> Iterator[CheckResult]:
     days = facts.threshold("certificate-expires", "days")
     for subject, one in _walked(facts):
         if one.certificate is None:
@@ -29,7 +29,7 @@ def _certificates(facts: AuditFacts) -> Iterator[Sighting]:
         left = one.certificate.expires_at - facts.now
         if left < timedelta(days=days):
             is_over = left <= timedelta(0)
-            yield Sighting(
+            yield CheckResult(
                 subject,
                 f"the certificate of {one.address} {'expired' if is_over else 'expires'} at "
                 f"{one.certificate.expires_in_words}",
@@ -38,35 +38,36 @@ def _certificates(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _other_host(facts: AuditFacts) -> Iterator[Sighting]:
+def _other_host(facts: AuditFacts) -> Iterator[CheckResult]:
     for subject, one in _walked(facts):
         if one.certificate is not None and not one.certificate.matches_host:
-            yield Sighting(
+            yield CheckResult(
                 subject,
                 f"the certificate of {one.address} is for {join_ids(one.certificate.names) or one.certificate.subject}",
                 _certificate(one),
             )
 
 
-def _walked(facts: AuditFacts) -> list[tuple[str, EndpointWalk]]:
+def _walked(facts: AuditFacts) -> list[tuple[str, EndpointCheck]]:
     """Bootstrap addresses that no broker advertises are walked to like these."""
-    if facts.walk is None:
+    if facts.connectivity is None:
         return []
     brokers = [
-        (f"broker {broker_id}", one) for broker_id, one in sorted(facts.walk.advertised.items())
+        (f"broker {broker_id}", one)
+        for broker_id, one in sorted(facts.connectivity.advertised.items())
     ]
     known = {one.address for _, one in brokers}
     return [
         *brokers,
         *(
             (f"bootstrap address {one.address}", one)
-            for one in facts.walk.bootstrap
+            for one in facts.connectivity.bootstrap
             if one.address not in known
         ),
     ]
 
 
-def _certificate(one: EndpointWalk) -> Evidence | None:
+def _certificate(one: EndpointCheck) -> Evidence | None:
     its = one.certificate
     if its is None:
         return None
@@ -83,7 +84,7 @@ RULES: Final = (
         why="At that minute no client and no other broker connects any more.",
         how="Renew the certificate; brokers load a new keystore without a restart when its config is set again.",
         source="https://kafka.apache.org/documentation/#security_ssl",
-        look=_certificates,
+        check=_certificates,
         needs=_WALK,
         thresholds={"days": 30},
     ),
@@ -96,7 +97,7 @@ RULES: Final = (
         "certificate will do.",
         how="Issue a certificate that names what the broker advertises.",
         source="https://kafka.apache.org/documentation/#security_confighostname",
-        look=_other_host,
+        check=_other_host,
         needs=_WALK,
     ),
 )

@@ -1,14 +1,13 @@
-"""Coexistence: traces of others who move partitions. Two balancers undo each other's work.
+"""Coexistence: traces of other balancers. Two balancers undo each other's work.
 
-    topic __CruiseControlMetrics; metric.reporters has com.linkedin.kafka.cruisecontrol...        # cruise-control
+    Cruise Control is running (1 topic, 3 configs)        # cruise-control
 
-Limits: traces in topics and brokers' configs alone; a balancer that leaves neither (a script in
-somebody's cron) shows only in what it does.
+Limits: traces are found in topics and broker configs only; a balancer that leaves neither (a script
+started by cron) shows only in its reassignments.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -16,31 +15,46 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
-from counterpoise.audit.unavailable_data import not_told
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.inspection import Asked
+from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.request import matching
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 
-_CLUSTER: Final = "cluster"
 _REPORTERS: Final = "metric.reporters"
+_TOPICS_DESCRIBED: Final = 3
+_WHY: Final = (
+    "Two tools that move partitions by different ideas of even undo each other's work, copy the "
+    "same bytes again and again, and clear each other's throttles."
+)
+
+
+def _how(name: str) -> str:
+    return (
+        f"Let one of them move partitions. Turn off what {name} does automatically (its "
+        "self-healing or balancer), or use Counterpoise here for snapshots, reports and audits "
+        "only. Topics that were left by a removed tool can be deleted."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Balancer:
-    """What it leaves behind: topics (patterns), and words in the values of brokers' configs."""
+    """What a balancer leaves behind: topics, and values in broker configs.
+
+    `platform_topics` show that its platform is installed, not that it balances. `reporter` is the
+    beginning of a class in metric.reporters. `switch` is a config that is true where the balancer
+    is on; where there is one, a reporter alone does not show that the balancer is running.
+    """
 
     name: str
-    topics: tuple[str, ...]
-    of_its_platform: tuple[
-        str, ...
-    ] = ()  # topics that tell of who brought it, and not that it balances
-    reporter: str = ""  # in metric.reporters
-    switch: str = (
-        ""  # a config that is true where it balances; then a reporter alone says nothing of that
-    )
+    topics: tuple[str, ...]  # patterns
+    platform_topics: tuple[str, ...] = ()  # patterns
+    reporter: str = ""
+    switch: str = ""
 
 
 _CRUISE_CONTROL: Final = _Balancer(
@@ -51,120 +65,134 @@ _CRUISE_CONTROL: Final = _Balancer(
 _STRIMZI: Final = _Balancer(
     "Strimzi",
     ("strimzi.cruisecontrol.*",),
-    of_its_platform=("__strimzi*", "*strimzi-topic-operator*"),
+    platform_topics=("__strimzi*", "*strimzi-topic-operator*"),
 )
 _CONFLUENT: Final = _Balancer(
     "Confluent",
     ("_confluent_balancer*",),
-    of_its_platform=("_confluent-*",),
+    platform_topics=("_confluent-*",),
     reporter="io.confluent.",
     switch="confluent.balancer.enable",
 )
 
 
-def _look(balancer: _Balancer, facts: AuditFacts) -> Iterator[Sighting]:
-    names = facts.snapshot.topics["topic"].to_pylist()
-    topics = sorted(matching((*balancer.topics, *balancer.of_its_platform), names))
-    configured = list(_configured(balancer, facts))
-    if not topics and not configured:
-        yield from not_told(facts, Asked.BROKER_CONFIGS, f"no topic of {balancer.name}; ")
+@rule(
+    "cruise-control",
+    Area.COEXISTENCE,
+    Severity.WARNING,
+    title=f"Traces of {_CRUISE_CONTROL.name}",
+    why=_WHY,
+    how=_how(_CRUISE_CONTROL.name),
+    source="https://github.com/linkedin/cruise-control/wiki/Overview",
+    needs={Need.INSPECTION},
+)
+def cruise_control(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _traces_of(_CRUISE_CONTROL, facts)
+
+
+@rule(
+    "strimzi",
+    Area.COEXISTENCE,
+    Severity.WARNING,
+    title=f"Traces of {_STRIMZI.name}",
+    why=_WHY,
+    how=_how(_STRIMZI.name),
+    source="https://strimzi.io/docs/operators/latest/deploying#cruise-control-concepts-str",
+    needs={Need.INSPECTION},
+)
+def strimzi(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _traces_of(_STRIMZI, facts)
+
+
+@rule(
+    "confluent-balancer",
+    Area.COEXISTENCE,
+    Severity.WARNING,
+    title=f"Traces of {_CONFLUENT.name}",
+    why=_WHY,
+    how=_how(_CONFLUENT.name),
+    source="https://docs.confluent.io/platform/current/clusters/sbc/index.html",
+    needs={Need.INSPECTION},
+)
+def confluent_balancer(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _traces_of(_CONFLUENT, facts)
+
+
+def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
+    all_topics = facts.snapshot.topics["topic"].to_pylist()
+    topics = sorted(matching((*balancer.topics, *balancer.platform_topics), all_topics))
+    config_traces = list(_config_traces(balancer, facts))
+    if not topics and not config_traces:
+        prefix = f"no topic of {balancer.name}; "
+        yield from unavailable(facts, InspectionItem.BROKER_CONFIGS, prefix)
         return
-    growing = _growing(facts, sorted(matching(balancer.topics, names)))
-    is_at_work = bool(growing) or any(
-        trace.startswith(balancer.switch or _REPORTERS) for trace, _ in configured
-    )
-    state = "is at work" if is_at_work else "left traces; nothing shows that it moves partitions"
-    yield Sighting(
-        _CLUSTER,
-        f"{balancer.name} {state} ({pluralize(len(topics), 'topic')}, {pluralize(len(configured), 'config')})",
-        evidence(
-            ("trace", "where"),
-            [
-                *(
-                    (f"topic {topic}", "is written to" if topic in growing else "is there")
-                    for topic in topics
-                ),
-                *configured,
-            ],
-        ),
-        fix=_fix(topics, configured, facts),
-        severity=None if is_at_work else Severity.INFO,
+    growing_topics = _growing_topics(facts, sorted(matching(balancer.topics, all_topics)))
+    sign_of_work = balancer.switch or _REPORTERS
+    is_configured = any(trace.startswith(sign_of_work) for trace, _ in config_traces)
+    is_running = bool(growing_topics) or is_configured
+    topic_traces = [
+        (f"topic {topic}", "records are being written" if topic in growing_topics else "exists")
+        for topic in topics
+    ]
+    state = "is running" if is_running else "left traces; nothing shows that it moves partitions"
+    counts = f"{pluralize(len(topics), 'topic')}, {pluralize(len(config_traces), 'config')}"
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"{balancer.name} {state} ({counts})",
+        evidence(("trace", "where"), [*topic_traces, *config_traces]),
+        fix=_fix(topics, has_config_traces=bool(config_traces), facts=facts),
+        severity=None if is_running else Severity.INFO,
     )
 
 
-def _configured(balancer: _Balancer, facts: AuditFacts) -> Iterator[tuple[str, str]]:
-    """A row for each config of each broker that names the balancer."""
+def _config_traces(balancer: _Balancer, facts: AuditFacts) -> Iterator[tuple[str, str]]:
+    """Yield a row for each broker config that names the balancer."""
     for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
-        reporters = configs.get(_REPORTERS)
-        named = [one.strip() for one in ((reporters and reporters.value) or "").split(",")]
-        if balancer.reporter and (
-            found := [one for one in named if one.startswith(balancer.reporter)]
-        ):
-            yield f"{_REPORTERS} has {join_ids(found)}", f"broker {broker_id}"
+        reporters = _reporters_of(balancer, configs.get(_REPORTERS))
+        if reporters:
+            yield f"{_REPORTERS} has {join_ids(reporters)}", f"broker {broker_id}"
         switch = configs.get(balancer.switch) if balancer.switch else None
         if switch is not None and (switch.value or "").lower() == "true":
             yield f"{balancer.switch} is true", f"broker {broker_id}"
 
 
-def _growing(facts: AuditFacts, topics: list[str]) -> frozenset[str]:
-    """Those whose offsets went on since the newest snapshot before this one."""
-    if not topics or facts.past is None or not facts.past.recent:
+def _reporters_of(balancer: _Balancer, config: ConfigValue | None) -> list[str]:
+    if config is None or not balancer.reporter:
+        return []
+    class_names = [name.strip() for name in (config.value or "").split(",")]
+    return [name for name in class_names if name.startswith(balancer.reporter)]
+
+
+def _growing_topics(facts: AuditFacts, topics: Sequence[str]) -> frozenset[str]:
+    """Return the topics whose offsets have grown since the newest snapshot before this one."""
+    if not topics or not facts.recent_snapshots:
         return frozenset()
-    before, now = _ends(facts.past.recent[-1], topics), _ends(facts.snapshot, topics)
+    offsets_before = _end_offsets(facts.recent_snapshots[-1], topics)
+    offsets_now = _end_offsets(facts.snapshot, topics)
     return frozenset(
-        topic for topic in topics if topic in before and now.get(topic, 0) > before[topic]
+        topic
+        for topic in topics
+        if topic in offsets_before and offsets_now.get(topic, 0) > offsets_before[topic]
     )
 
 
-def _ends(snapshot: ClusterSnapshot, topics: list[str]) -> dict[str, int]:
-    its = snapshot.partitions.filter(
-        pc.is_in(snapshot.partitions["topic"], value_set=pa.array(topics, pa.string()))
+def _end_offsets(snapshot: ClusterSnapshot, topics: Sequence[str]) -> dict[str, int]:
+    """Return the sum of a topic's latest offsets, by topic."""
+    names = pa.array(topics, pa.string())
+    is_chosen = pc.is_in(snapshot.partitions["topic"], value_set=names)
+    sums = (
+        snapshot.partitions.filter(is_chosen)
+        .group_by("topic")
+        .aggregate([("latest_offset", "sum")])
     )
-    sums = its.group_by("topic").aggregate([("latest_offset", "sum")])
     return {row["topic"]: row["latest_offset_sum"] or 0 for row in sums.to_pylist()}
 
 
-def _fix(
-    topics: list[str], configured: list[tuple[str, str]], facts: AuditFacts
-) -> tuple[str, ...]:
-    if configured:
-        return tuple(
-            describe_config("brokers", broker_id)
-            for broker_id in facts.snapshot.live_broker_ids[:1]
-        )
-    return tuple(kafka("kafka-topics", "--describe", "--topic", topic) for topic in topics[:3])
-
-
-def _rule(rule_id: str, balancer: _Balancer, source: str) -> Rule:
-    return Rule(
-        rule_id,
-        Area.COEXISTENCE,
-        Severity.WARNING,
-        title=f"Traces of {balancer.name}",
-        why="Two who move partitions by different ideas of even undo each other's work, copy the same bytes again "
-        "and again, and clear each other's throttles.",
-        how=f"Let one of them move. Turn off what {balancer.name} does by itself (its self-healing or balancer), or "
-        "use Counterpoise here for snapshots, reports and audits only. Topics that a removed one left can go.",
-        source=source,
-        look=partial(_look, balancer),
-        needs=frozenset({Need.INSPECTION}),
+def _fix(topics: Sequence[str], *, has_config_traces: bool, facts: AuditFacts) -> tuple[str, ...]:
+    if has_config_traces:
+        first_broker = facts.snapshot.live_broker_ids[:1]
+        return tuple(describe_config("brokers", broker_id) for broker_id in first_broker)
+    return tuple(
+        kafka("kafka-topics", "--describe", "--topic", topic)
+        for topic in topics[:_TOPICS_DESCRIBED]
     )
-
-
-RULES: Final = (
-    _rule(
-        "cruise-control",
-        _CRUISE_CONTROL,
-        "https://github.com/linkedin/cruise-control/wiki/Overview",
-    ),
-    _rule(
-        "strimzi",
-        _STRIMZI,
-        "https://strimzi.io/docs/operators/latest/deploying#cruise-control-concepts-str",
-    ),
-    _rule(
-        "confluent-balancer",
-        _CONFLUENT,
-        "https://docs.confluent.io/platform/current/clusters/sbc/index.html",
-    ),
-)

@@ -1,310 +1,322 @@
-"""Controllers: how many vote, where they are, and who keeps up.
+"""Controllers: how many voters there are, where they are, and which of them keep up.
 
-    3 voters, one of them 40 s behind: one more, and nothing can be changed any more      # quorum-no-margin
+    3 voters, one of them 40 s behind: one more, and nothing can be changed      # quorum-no-margin
 
-All times are the quorum leader's clock, which its answer carries as the time when it caught up
-itself.
+All times are by the quorum leader's clock, which its response carries as the time when it caught up
+with itself.
 
-Limits: racks are known of controllers that are brokers, too, and of those that the policy names
-(`controller_racks`); brokers before 3.3 tell no times (KIP-836).
+Limits: racks are known of controllers that are brokers as well, and of those that the policy names
+(`controller_racks`); brokers before 3.3 report no times (KIP-836).
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.unavailable_data import why
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.unavailable_data import reason_for
+from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
-from counterpoise.model.inspection import Asked, Quorum, QuorumVoter
+from counterpoise.model.inspection import InspectionItem, Quorum, QuorumVoter
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_seconds
 
-_QUORUM: Final = "quorum"
-_NEEDS: Final = frozenset({Need.INSPECTION})
-_ZERO: Final = frozenset("0-A")  # of a directory id without a value, as text of either kind
-_STATUS: Final = 'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe --status'
-_REPLICATION: Final = (
-    'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe --replication'
-)
-_FEATURE: Final = (
+_UNSET_DIRECTORY_ID: Final = frozenset("0-A")  # characters of an id without a value, as text
+_QUORUM_TOOL: Final = 'kafka-metadata-quorum.sh --bootstrap-server "$BOOTSTRAP" describe'
+_STATUS: Final = f"{_QUORUM_TOOL} --status"
+_REPLICATION: Final = f"{_QUORUM_TOOL} --replication"
+_UPGRADE: Final = (
     'kafka-features.sh --bootstrap-server "$BOOTSTRAP" upgrade --feature kraft.version=1'
 )
 _KRAFT: Final = "https://kafka.apache.org/documentation/#kraft_deployment"
-_KIP_853: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-853%3A+KRaft+Controller+Membership+Changes"
-_KIP_836: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-836%3A+Expose+replication+information+of+the+cluster+metadata"
+_WIKI: Final = "https://cwiki.apache.org/confluence/display/KAFKA/"
+_KIP_853: Final = f"{_WIKI}KIP-853%3A+KRaft+Controller+Membership+Changes"
+_KIP_836: Final = f"{_WIKI}KIP-836%3A+Expose+replication+information+of+the+cluster+metadata"
 
 
-def _size(facts: AuditFacts) -> Iterator[Sighting]:
+def _quorum_unavailable(facts: AuditFacts) -> CheckResult:
+    reason = reason_for(facts, InspectionItem.QUORUM)
+    return unknown(subjects.QUORUM, reason, (InspectionItem.QUORUM,))
+
+
+def _times_unavailable(facts: AuditFacts) -> CheckResult:
+    if facts.inspection.quorum is None:
+        return _quorum_unavailable(facts)
+    return unknown(
+        subjects.QUORUM, "the quorum's leader reports no times; brokers before 3.3 do not"
+    )
+
+
+def _ids_of(voters: Sequence[QuorumVoter]) -> str:
+    return join_ids([voter.node_id for voter in voters])
+
+
+@rule(
+    "quorum-size",
+    Area.CONTROLLERS,
+    Severity.WARNING,
+    title="Number of voters of the metadata quorum",
+    why="The quorum works while more than half of the voters do: one voter survives no failure, an "
+    "even number no more failures than one voter less would, and above five each change waits for "
+    "more disks.",
+    how="Run three voters, or five.",
+    source=_KRAFT,
+    needs={Need.INSPECTION},
+    thresholds={"most": 5},
+)
+def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
     quorum = facts.inspection.quorum
     if quorum is None:
-        yield _not_told(facts)
+        yield _quorum_unavailable(facts)
         return
-    count = len(quorum.voters)
-    most = facts.threshold("quorum-size", "most")
-    ids = join_ids([voter.node_id for voter in quorum.voters])
+    count, ids = len(quorum.voters), _ids_of(quorum.voters)
     if count == 1:
-        said = f"controller {ids} is the only voter: without it nothing can be changed, and its disk is the only one"
-        yield Sighting(_QUORUM, said, fix=(_STATUS,), severity=Severity.CRITICAL)
+        summary = (
+            f"controller {ids} is the only voter: without it nothing can be changed, and its disk "
+            "has the only copy of the metadata"
+        )
+        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=Severity.CRITICAL)
     elif count > most:
-        said = f"{count} voters ({ids}), more than {most}: each change waits for {quorum.majority} of them"
-        yield Sighting(_QUORUM, said, fix=(_STATUS,), severity=Severity.INFO)
+        summary = (
+            f"{count} voters ({ids}), more than {most}: each change waits for {quorum.majority} "
+            "of them"
+        )
+        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=Severity.INFO)
     elif count % 2 == 0:
         spare = count - quorum.majority
-        said = f"{count} voters ({ids}) stand the loss of {spare}, no more than {count - 1} would"
-        yield Sighting(_QUORUM, said, fix=(_STATUS,))
+        summary = (
+            f"{count} voters ({ids}) survive the loss of {spare}, no more than {count - 1} "
+            "voters would"
+        )
+        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,))
 
 
-def _not_told(facts: AuditFacts) -> Sighting:
-    return unknown(_QUORUM, why(facts, Asked.QUORUM), (Asked.QUORUM,))
-
-
-def _one_rack(facts: AuditFacts) -> Iterator[Sighting]:
+@rule(
+    "quorum-one-rack",
+    Area.CONTROLLERS,
+    Severity.WARNING,
+    title="Most voters in one rack",
+    why="Without that rack there is no majority: brokers elsewhere go on serving, but no new "
+    "leader can be elected for the partitions that were led there.",
+    how="Spread voters over three racks, so that any one of them may be lost.",
+    source=_KRAFT,
+    needs={Need.INSPECTION},
+)
+def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     quorum = facts.inspection.quorum
     if quorum is None:
-        yield _not_told(facts)
+        yield _quorum_unavailable(facts)
         return
-    if len(quorum.voters) < 2:
+    voter_count = len(quorum.voters)
+    if voter_count < 2:
         return
-    rack_of = {
-        voter.node_id: facts.policy.audit.controller_racks.get(
-            voter.node_id, facts.snapshot.racks.get(voter.node_id) or ""
-        )
-        for voter in quorum.voters
-    }
-    lost = [node_id for node_id, rack in rack_of.items() if not rack]
-    rack, most = (
-        Counter(rack for rack in rack_of.values() if rack).most_common(1)[0]
-        if any(rack_of.values())
-        else ("", 0)
-    )
-    if most > len(quorum.voters) - quorum.majority:
-        is_all = most == len(quorum.voters)
-        yield Sighting(
-            _QUORUM,
-            f"{'all' if is_all else most} of {pluralize(len(rack_of), 'voter')} are in rack {rack}: without that rack the "
-            "cluster has no controller",
-            evidence(
-                ("controller", "rack"),
-                sorted((node_id, its or "not known") for node_id, its in rack_of.items()),
-            ),
+    racks = {voter.node_id: _rack_of(voter, facts) for voter in quorum.voters}
+    without_rack = [node_id for node_id, rack in racks.items() if not rack]
+    voters_by_rack = Counter(rack for rack in racks.values() if rack)
+    rack, voters_in_rack = voters_by_rack.most_common(1)[0] if voters_by_rack else ("", 0)
+    if voters_in_rack > voter_count - quorum.majority:
+        is_all = voters_in_rack == voter_count
+        rows = sorted((node_id, rack or "not known") for node_id, rack in racks.items())
+        yield CheckResult(
+            subjects.QUORUM,
+            f"{'all' if is_all else voters_in_rack} of {pluralize(voter_count, 'voter')} are in "
+            f"rack {rack}: without that rack the cluster has no controller",
+            evidence(("controller", "rack"), rows),
             severity=Severity.WARNING if is_all else Severity.INFO,
         )
-    elif lost:
+    elif without_rack:
         yield unknown(
-            _QUORUM,
-            f"the racks of controllers {join_ids(lost)}; name them in policy.audit.controller_racks",
+            subjects.QUORUM,
+            f"the racks of controllers {join_ids(without_rack)}; "
+            "name them in policy.audit.controller_racks",
         )
 
 
-def _static(facts: AuditFacts) -> Iterator[Sighting]:
+def _rack_of(voter: QuorumVoter, facts: AuditFacts) -> str:
+    """Return the rack from the policy, else that of the broker with this id; "" if not known."""
+    broker_rack = facts.snapshot.racks.get(voter.node_id) or ""
+    return facts.policy.audit.controller_racks.get(voter.node_id, broker_rack)
+
+
+@rule(
+    "quorum-static",
+    Area.CONTROLLERS,
+    Severity.INFO,
+    title="Voters that are set in configs",
+    why="A static voter whose machine is lost can only be replaced under the same id, and changing "
+    "the set means a restart of every node with another controller.quorum.voters.",
+    how="Where replacing controllers matters, go over to dynamic voters; read the documentation of "
+    "your version first, since there is no way back.",
+    source=_KIP_853,
+    needs={Need.INSPECTION},
+)
+def quorum_static(facts: AuditFacts) -> Iterator[CheckResult]:
     quorum = facts.inspection.quorum
     if quorum is None:
-        yield _not_told(facts)
-    elif static := [voter.node_id for voter in quorum.voters if is_static(voter)]:
-        yield Sighting(
-            _QUORUM,
-            f"{len(static)} of {pluralize(len(quorum.voters), 'voter')} {'is' if len(static) == 1 else 'are'} static: "
-            f"{join_ids(static)}",
-            fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _FEATURE),
+        yield _quorum_unavailable(facts)
+        return
+    static_voters = [voter for voter in quorum.voters if is_static(voter)]
+    if static_voters:
+        count = len(static_voters)
+        verb = "is" if count == 1 else "are"
+        yield CheckResult(
+            subjects.QUORUM,
+            f"{count} of {pluralize(len(quorum.voters), 'voter')} {verb} static: "
+            f"{_ids_of(static_voters)}",
+            fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _UPGRADE),
         )
 
 
 def is_static(voter: QuorumVoter) -> bool:
-    """Without a directory id (KIP-853)."""
-    return not voter.directory_id or set(voter.directory_id) <= _ZERO
+    """Return whether the voter has no directory id (KIP-853)."""
+    return not voter.directory_id or set(voter.directory_id) <= _UNSET_DIRECTORY_ID
 
 
-def _voters_lag(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _laggards(facts, "quorum-voter-lags", of_voters=True)
-
-
-def _observers_lag(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from _laggards(facts, "quorum-observer-lags", of_voters=False)
-
-
-def _laggards(facts: AuditFacts, rule: str, *, of_voters: bool) -> Iterator[Sighting]:
-    """Nodes that caught up longer ago than the threshold; a broker that is down is a finding of its
-    own.
-    """
+@rule(
+    "quorum-voter-lags",
+    Area.CONTROLLERS,
+    Severity.WARNING,
+    title="Voters that do not keep up",
+    why="A voter that is behind cannot take over at once: it is part of the majority in name only.",
+    how="Check whether it is running, then its log and its disk.",
+    source=_KIP_836,
+    needs={Need.INSPECTION},
+    thresholds={"seconds": 10},
+)
+def quorum_voter_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
     quorum = facts.inspection.quorum
     if quorum is None or quorum.now_ms is None:
-        yield _no_clock(facts)
+        yield _times_unavailable(facts)
         return
-    seconds = facts.threshold(rule, "seconds")
-    down = set(facts.snapshot.registered_broker_ids) - set(facts.snapshot.live_broker_ids)
-    for node in quorum.voters if of_voters else quorum.observers:
-        if is_behind(node, quorum, seconds) and (of_voters or node.node_id not in down):
-            name = "controller" if of_voters else "broker"
-            yield Sighting(
-                f"{name} {node.node_id}",
-                f"{name} {node.node_id} {_how_late(node, quorum)}",
-                _lags(quorum),
-                fix=(_REPLICATION,),
-            )
+    for voter in quorum.voters:
+        if is_behind(voter, quorum, seconds):
+            yield _lag(subjects.controller(voter.node_id), voter, quorum)
 
 
-def _no_clock(facts: AuditFacts) -> Sighting:
-    if facts.inspection.quorum is None:
-        return _not_told(facts)
-    return unknown(_QUORUM, "the quorum's leader tells no times; brokers before 3.3 do not")
+@rule(
+    "quorum-no-margin",
+    Area.CONTROLLERS,
+    Severity.CRITICAL,
+    title="No voter to spare",
+    why="With one more voter down the cluster has no controller: leaders on brokers that fail are "
+    "not replaced.",
+    how="Bring back the voters that are behind before anything else is restarted.",
+    source=_KRAFT,
+    needs={Need.INSPECTION},
+    thresholds={"seconds": 10},
+)
+def quorum_no_margin(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
+    quorum = facts.inspection.quorum
+    if quorum is None or quorum.now_ms is None:
+        yield _times_unavailable(facts)
+        return
+    behind = [voter for voter in quorum.voters if is_behind(voter, quorum, seconds)]
+    voter_count = len(quorum.voters)
+    current_count = voter_count - len(behind)
+    if behind and current_count <= quorum.majority:
+        yield CheckResult(
+            subjects.QUORUM,
+            f"{current_count} of {voter_count} voters keep up and {quorum.majority} are needed: "
+            "with one less, nobody can create topics, elect leaders or change a config "
+            f"(behind: {_ids_of(behind)})",
+            _lag_table(quorum),
+            fix=(_REPLICATION,),
+        )
+
+
+@rule(
+    "controllers-combined",
+    Area.CONTROLLERS,
+    Severity.WARNING,
+    title="Controllers that are brokers in a large cluster",
+    why="Load of clients slows the controller down, and neither can be restarted or scaled without "
+    "the other.",
+    how="Give the controllers machines of their own.",
+    source=_KRAFT,
+    needs={Need.INSPECTION},
+    thresholds={"most_brokers": 6},
+)
+def controllers_combined(facts: AuditFacts, *, most_brokers: int) -> Iterator[CheckResult]:
+    quorum = facts.inspection.quorum
+    if quorum is None:
+        yield _quorum_unavailable(facts)
+        return
+    broker_ids = facts.snapshot.registered_broker_ids
+    combined = [voter for voter in quorum.voters if voter.node_id in broker_ids]
+    if combined and len(broker_ids) > most_brokers:
+        yield CheckResult(
+            subjects.CLUSTER,
+            f"controllers {_ids_of(combined)} are brokers as well, in a cluster of "
+            f"{len(broker_ids)} brokers",
+        )
+
+
+@rule(
+    "quorum-observer-lags",
+    Area.CONTROLLERS,
+    Severity.WARNING,
+    title="Brokers that do not keep up with the metadata",
+    why="A broker that is behind gives old leaders and old configs to its clients.",
+    how="Check its log, and whether it can connect to the controllers.",
+    source=_KIP_836,
+    needs={Need.INSPECTION},
+    thresholds={"seconds": 10},
+)
+def quorum_observer_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
+    """Yield live brokers that lag; a broker that is down is a finding of `broker-fenced`."""
+    quorum = facts.inspection.quorum
+    if quorum is None or quorum.now_ms is None:
+        yield _times_unavailable(facts)
+        return
+    snapshot = facts.snapshot
+    down_broker_ids = set(snapshot.registered_broker_ids) - set(snapshot.live_broker_ids)
+    for observer in quorum.observers:
+        if observer.node_id not in down_broker_ids and is_behind(observer, quorum, seconds):
+            yield _lag(subjects.broker(observer.node_id), observer, quorum)
 
 
 def is_behind(node: QuorumVoter, quorum: Quorum, seconds: int) -> bool:
-    """The leader caught up with itself; one that never fetched from it is behind."""
+    """Return whether the node caught up with the leader longer ago than `seconds`, or never."""
     if node.node_id == quorum.leader_id or quorum.now_ms is None:
         return False
-    return node.last_caught_up_ms is None or quorum.now_ms - node.last_caught_up_ms > seconds * 1000
+    if node.last_caught_up_ms is None:
+        return True
+    return quorum.now_ms - node.last_caught_up_ms > seconds * 1000
 
 
-def _how_late(node: QuorumVoter, quorum: Quorum) -> str:
-    missing = max(0, quorum.high_watermark - node.log_end_offset)
-    records = f"{missing:,} records of metadata behind"
+def _lag(subject: str, node: QuorumVoter, quorum: Quorum) -> CheckResult:
+    missing_records = max(0, quorum.high_watermark - node.log_end_offset)
+    leader = f"the leader ({quorum.leader_id})"
     if node.last_caught_up_ms is None or quorum.now_ms is None:
-        return f"has not caught up with the leader ({quorum.leader_id}) since that one leads; {records}"
-    ago = format_seconds((quorum.now_ms - node.last_caught_up_ms) / 1000)
-    return f"caught up with the leader ({quorum.leader_id}) {ago} ago for the last time; {records}"
+        when = f"has not caught up with {leader} since that one leads"
+    else:
+        age = format_seconds((quorum.now_ms - node.last_caught_up_ms) / 1000)
+        when = f"caught up with {leader} {age} ago for the last time"
+    return CheckResult(
+        subject,
+        f"{subject} {when}; {missing_records:,} records of metadata behind",
+        _lag_table(quorum),
+        fix=(_REPLICATION,),
+    )
 
 
-def _lags(quorum: Quorum) -> Evidence:
+def _lag_table(quorum: Quorum) -> Evidence:
     rows = [
-        (
-            node.node_id,
-            "leader"
-            if node.node_id == quorum.leader_id
-            else "voter"
-            if node.is_voter
-            else "observer",
-            node.log_end_offset,
-            "not known"
-            if node.last_caught_up_ms is None or quorum.now_ms is None
-            else f"{quorum.now_ms - node.last_caught_up_ms:,}",
-        )
+        (node.node_id, _role(node, quorum), node.log_end_offset, _behind_ms(node, quorum))
         for node in quorum.nodes
     ]
     return evidence(("node", "role", "log end offset", "ms behind"), rows)
 
 
-def _no_margin(facts: AuditFacts) -> Iterator[Sighting]:
-    quorum = facts.inspection.quorum
-    if quorum is None or quorum.now_ms is None:
-        yield _no_clock(facts)
-        return
-    seconds = facts.threshold("quorum-no-margin", "seconds")
-    behind = [voter.node_id for voter in quorum.voters if is_behind(voter, quorum, seconds)]
-    there = len(quorum.voters) - len(behind)
-    if behind and there <= quorum.majority:
-        yield Sighting(
-            _QUORUM,
-            f"{there} of {len(quorum.voters)} voters keep up and {quorum.majority} are needed: without one more, "
-            f"nobody can create topics, elect leaders or change a config (behind: {join_ids(behind)})",
-            _lags(quorum),
-            fix=(_REPLICATION,),
-        )
+def _role(node: QuorumVoter, quorum: Quorum) -> str:
+    if node.node_id == quorum.leader_id:
+        return "leader"
+    return "voter" if node.is_voter else "observer"
 
 
-def _combined(facts: AuditFacts) -> Iterator[Sighting]:
-    quorum = facts.inspection.quorum
-    if quorum is None:
-        yield _not_told(facts)
-        return
-    most = facts.threshold("controllers-combined", "most_brokers")
-    brokers = facts.snapshot.registered_broker_ids
-    both = [voter.node_id for voter in quorum.voters if voter.node_id in brokers]
-    if both and len(brokers) > most:
-        yield Sighting(
-            "cluster",
-            f"controllers {join_ids(both)} are brokers, too, in a cluster of {len(brokers)} brokers",
-        )
-
-
-RULES: Final = (
-    Rule(
-        "quorum-size",
-        Area.CONTROLLERS,
-        Severity.WARNING,
-        title="Number of voters of the metadata quorum",
-        why="The quorum works while more than half of the voters do: one voter stands no loss, an even number no more "
-        "than one less, and above five each change waits for more disks.",
-        how="Run three voters, or five.",
-        source=_KRAFT,
-        look=_size,
-        needs=_NEEDS,
-        thresholds={"most": 5},
-    ),
-    Rule(
-        "quorum-one-rack",
-        Area.CONTROLLERS,
-        Severity.WARNING,
-        title="Most voters in one rack",
-        why="Without that rack there is no majority: brokers elsewhere go on serving, but no leader can be elected for "
-        "what was led there.",
-        how="Spread voters over three racks, so that any one may be lost.",
-        source=_KRAFT,
-        look=_one_rack,
-        needs=_NEEDS,
-    ),
-    Rule(
-        "quorum-static",
-        Area.CONTROLLERS,
-        Severity.INFO,
-        title="Voters that are set in configs",
-        why="A static voter whose machine is lost can only be replaced under the same id, and changing the set means a "
-        "restart of every node with another controller.quorum.voters.",
-        how="Where replacing controllers matters, go over to dynamic voters; read the documentation of your version "
-        "first, for there is no way back.",
-        source=_KIP_853,
-        look=_static,
-        needs=_NEEDS,
-    ),
-    Rule(
-        "quorum-voter-lags",
-        Area.CONTROLLERS,
-        Severity.WARNING,
-        title="Voters that do not keep up",
-        why="A voter that is behind cannot take over at once, and counts for the majority in name only.",
-        how="See whether it runs, and what its log and its disk say.",
-        source=_KIP_836,
-        look=_voters_lag,
-        needs=_NEEDS,
-        thresholds={"seconds": 10},
-    ),
-    Rule(
-        "quorum-no-margin",
-        Area.CONTROLLERS,
-        Severity.CRITICAL,
-        title="No voter to spare",
-        why="With one more voter down the cluster has no controller: leaders of brokers that die are not replaced.",
-        how="Bring back the voters that are behind before anything else is restarted.",
-        source=_KRAFT,
-        look=_no_margin,
-        needs=_NEEDS,
-        thresholds={"seconds": 10},
-    ),
-    Rule(
-        "controllers-combined",
-        Area.CONTROLLERS,
-        Severity.WARNING,
-        title="Controllers that are brokers in a large cluster",
-        why="Load of clients slows the controller down, and neither can be restarted or scaled without the other.",
-        how="Give the controllers machines of their own.",
-        source=_KRAFT,
-        look=_combined,
-        needs=_NEEDS,
-        thresholds={"most_brokers": 6},
-    ),
-    Rule(
-        "quorum-observer-lags",
-        Area.CONTROLLERS,
-        Severity.WARNING,
-        title="Brokers that do not keep up with the metadata",
-        why="A broker that is behind serves old leaders and old configs to its clients.",
-        how="See what its log says, and whether it reaches the controllers.",
-        source=_KIP_836,
-        look=_observers_lag,
-        needs=_NEEDS,
-        thresholds={"seconds": 10},
-    ),
-)
+def _behind_ms(node: QuorumVoter, quorum: Quorum) -> str:
+    if node.last_caught_up_ms is None or quorum.now_ms is None:
+        return "not known"
+    return f"{quorum.now_ms - node.last_caught_up_ms:,}"

@@ -19,8 +19,16 @@ from numpy.typing import NDArray
 from counterpoise.audit.commands import add_config, describe_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import positions, topic_codes
-from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.unavailable_data import LOG_DIRS, causes
+from counterpoise.audit.rule import (
+    MAX_EVIDENCE_ROWS,
+    Area,
+    CheckResult,
+    Need,
+    Rule,
+    evidence,
+    unknown,
+)
+from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model.columns import Ints
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
@@ -35,9 +43,9 @@ _NO_LIMIT: Final = float("inf")
 _TOPICS_SHOWN: Final = 3
 
 
-def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
+def _full_soon(facts: AuditFacts) -> Iterator[CheckResult]:
     rule = "disk-full-soon"
-    disks = facts.past.disks if facts.past else ()
+    disks = facts.past.disk_forecasts if facts.past else ()
     untold = [disk for disk in disks if disk.outlook is Outlook.NOT_KNOWN]
     if not disks:
         yield unknown(
@@ -54,7 +62,7 @@ def _full_soon(facts: AuditFacts) -> Iterator[Sighting]:
             filling.setdefault(disk.broker_id, []).append(disk)
     for broker_id, found in filling.items():
         first = found[0]
-        yield Sighting(
+        yield CheckResult(
             f"broker {broker_id}",
             f"broker {broker_id}: {join_ids(first.log_dirs)} is {first.in_words} at "
             f"{format_bytes(first.bytes_per_day or 0)} a day, as in the last two weeks",
@@ -82,7 +90,7 @@ def _forecast_row(disk: DiskForecast) -> tuple[object, ...]:
     )
 
 
-def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
+def _nearly_full(facts: AuditFacts) -> Iterator[CheckResult]:
     warns = facts.policy.balance.disk_limit_percent
     most = facts.threshold("disk-nearly-full", "critical_percent")
     dirs = _online_dirs(facts)
@@ -90,13 +98,13 @@ def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
     untold = [b for b in facts.snapshot.live_broker_ids if b not in telling]
     if untold:
         words = f"the size of the disks of broker {join_ids(untold)} was not told"
-        yield unknown(_CLUSTER, words, causes(facts, LOG_DIRS, untold))
+        yield unknown(_CLUSTER, words, causes_of(facts, LOG_DIRS, untold))
     for broker_id in sorted(telling):
         rows = _disks_of(dirs, broker_id)
         full = [row for row in rows if row[3] > warns]
         if full:
             worst = max(full, key=lambda row: row[3])
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id}: {worst[0]} is {worst[3]:.0f} % full ({format_bytes(worst[2])} of "
                 f"{format_bytes(worst[1])} left); the policy fills no disk further than {warns} %",
@@ -107,14 +115,14 @@ def _nearly_full(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _dirs_uneven(facts: AuditFacts) -> Iterator[Sighting]:
+def _dirs_uneven(facts: AuditFacts) -> Iterator[CheckResult]:
     most = facts.threshold("log-dirs-uneven", "most_percent_apart")
     dirs = _online_dirs(facts)
     for broker_id in sorted(set(dirs["broker_id"].to_pylist())):
         rows = _disks_of(dirs, broker_id)
         used = [row[3] for row in rows]
         if max(used) - min(used) > most:
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id}: its disks are {min(used):.0f} % to {max(used):.0f} % full",
                 _disk_table(rows),
@@ -122,7 +130,7 @@ def _dirs_uneven(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _cannot_fit(facts: AuditFacts) -> Iterator[Sighting]:
+def _cannot_fit(facts: AuditFacts) -> Iterator[CheckResult]:
     """What each broker will hold when every topic is as long as its retention lets it be."""
     if (
         facts.past is None
@@ -170,16 +178,18 @@ def _planned(facts: AuditFacts) -> _Planned:
     )
 
 
-def _overfull(planned: _Planned, its: Ints, broker_id: int, held: float, total: int) -> Sighting:
+def _overfull(planned: _Planned, its: Ints, broker_id: int, held: float, total: int) -> CheckResult:
     by_topic = np.bincount(
         planned.codes[its], weights=planned.bytes[its], minlength=len(planned.topics)
     )
     largest = [
-        at for at in np.argsort(-by_topic, kind="stable").tolist()[:MOST_ROWS] if by_topic[at] > 0
+        at
+        for at in np.argsort(-by_topic, kind="stable").tolist()[:MAX_EVIDENCE_ROWS]
+        if by_topic[at] > 0
     ]
     names = [planned.topics[at] for at in largest]
     rows = tuple((planned.topics[at], format_bytes(by_topic[at])) for at in largest)
-    return Sighting(
+    return CheckResult(
         f"broker {broker_id}",
         f"broker {broker_id}: its topics will hold {format_bytes(held)} when retention is reached; its disks have "
         f"{format_bytes(total)}",
@@ -191,7 +201,7 @@ def _overfull(planned: _Planned, its: Ints, broker_id: int, held: float, total: 
     )
 
 
-def _without_end(facts: AuditFacts) -> Iterator[Sighting]:
+def _without_end(facts: AuditFacts) -> Iterator[CheckResult]:
     topics = facts.snapshot.topics
     is_endless = pc.and_(
         pc.and_(pc.equal(topics["retention_ms"], -1), pc.equal(topics["retention_bytes"], -1)),
@@ -199,7 +209,7 @@ def _without_end(facts: AuditFacts) -> Iterator[Sighting]:
     )
     names = sorted(topics.filter(pc.fill_null(is_endless, False))["topic"].to_pylist())
     if names:
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{pluralize(len(names), 'topic')} keep every record for ever: retention.ms and retention.bytes are both -1",
             evidence(("topic",), [(name,) for name in names]),
@@ -317,7 +327,7 @@ RULES: Final = (
         "the broker stops, and what it held is copied to brokers that are nearly as full.",
         how="Shorten the retention of what is largest, add disk, or make a plan where other brokers have room.",
         source="https://kafka.apache.org/documentation/#diskandfs",
-        look=_full_soon,
+        check=_full_soon,
         needs=frozenset({Need.HISTORY}),
         thresholds={"days": 30, "critical_days": 7},
     ),
@@ -330,7 +340,7 @@ RULES: Final = (
         "goes offline.",
         how="Shorten the retention of what is largest, add disk, or make a plan where other brokers have room.",
         source="https://kafka.apache.org/documentation/#diskandfs",
-        look=_nearly_full,
+        check=_nearly_full,
         thresholds={"critical_percent": 95},
     ),
     Rule(
@@ -343,7 +353,7 @@ RULES: Final = (
         how="Set retention.bytes or a shorter retention.ms on the topics named here, or add disk. retention.bytes is "
         "of one partition.",
         source="https://kafka.apache.org/documentation/#topicconfigs_retention.bytes",
-        look=_cannot_fit,
+        check=_cannot_fit,
         needs=frozenset({Need.HISTORY}),
         thresholds={"most_percent": 95},
     ),
@@ -356,7 +366,7 @@ RULES: Final = (
         "decision, and not a default.",
         how="Set a retention, or waive this with the reason.",
         source="https://kafka.apache.org/documentation/#topicconfigs_retention.ms",
-        look=_without_end,
+        check=_without_end,
     ),
     Rule(
         "log-dirs-uneven",
@@ -368,7 +378,7 @@ RULES: Final = (
         how="Move replicas between its log dirs with kafka-reassign-partitions: a reassignment whose log_dirs names "
         "the emptier path (KIP-113).",
         source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-113%3A+Support+replicas+movement+between+log+directories",
-        look=_dirs_uneven,
+        check=_dirs_uneven,
         thresholds={"most_percent_apart": 25},
     ),
 )

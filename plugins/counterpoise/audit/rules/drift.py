@@ -1,10 +1,9 @@
-"""Drift: brokers of one cluster that are not alike: versions, features, configs in files, dynamic
-configs.
+"""Drift: brokers of one cluster that are not alike: versions, features, static and dynamic configs.
 
     min.insync.replicas is 2 on brokers 1, 2 and 1 on broker 3        # static-configs-differ
 
-Limits: of sensitive configs Kafka tells no value; they are named without one. Keys that are a
-broker's own by nature (its listeners, its log dirs, its throttle rate) are not compared.
+Limits: Kafka does not return the values of sensitive configs; they are named without one. Keys that
+differ by nature (a broker's listeners, log dirs, throttle rate) are not compared.
 """
 
 import re
@@ -14,21 +13,22 @@ from typing import Final
 
 from counterpoise.audit.commands import add_config, delete_config, describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
-from counterpoise.audit.unavailable_data import not_told
-from counterpoise.model.inspection import Asked
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.model import subjects
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 
-_CLUSTER: Final = "cluster"
-_AUTO_BALANCE: Final = "auto.leader.rebalance.enable"
-_BY_SOURCE: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
+_AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
+_STATIC_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
+_BROKERS_IN_FIX: Final = 3
+_DESCRIBE_FEATURES: Final = kafka("kafka-features", "describe")
 
-# What a topic, a client or the controller gets depends on which broker it asks, unless these are
-# alike.
+# Unless these are alike, what a topic, a client or the controller gets depends on the broker.
 SHOULD_MATCH: Final = (
-    _AUTO_BALANCE,
+    _AUTO_REBALANCE,
     "auto.create.topics.enable",
     "compression.type",
     "default.replication.factor",
@@ -57,228 +57,236 @@ SHOULD_MATCH: Final = (
     "transaction.state.log.replication.factor",
     "unclean.leader.election.enable",
 )
-_OF_ONE_BROKER: Final = re.compile(
-    r"(advertised\.)?listeners|listener\..*|broker\.(id|rack)|node\.id|log\.dirs?|cordoned\.log\.dirs|"
-    r".*(keystore|truststore|\.jaas\.|password|secret).*"
+_DIFFERS_BY_NATURE: Final = re.compile(
+    r"(advertised\.)?listeners|listener\..*|broker\.(id|rack)|node\.id|log\.dirs?|"
+    r"cordoned\.log\.dirs|.*(keystore|truststore|\.jaas\.|password|secret).*"
 )
 _SECRET: Final = re.compile(
     r"password|secret|jaas|credential|token|keystore|truststore", re.IGNORECASE
 )
 
 
-def _versions(facts: AuditFacts) -> Iterator[Sighting]:
-    versions = facts.inspection.versions
-    yield from not_told(facts, Asked.VERSIONS)
-    kinds = Counter((found.api_ranges, found.metadata_version) for found in versions.values())
-    if len(kinds) > 1:
-        rows = [
-            (broker_id, found.api_ranges, found.metadata_version)
-            for broker_id, found in sorted(versions.items())
-        ]
-        yield Sighting(
-            _CLUSTER,
-            f"the brokers speak {len(kinds)} different sets of API versions: more than one release is running",
+@rule(
+    "mixed-versions",
+    Area.LEFTOVERS,
+    Severity.WARNING,
+    title="Brokers of different releases",
+    why="Between two releases clients use only what both support, and bugs of the older one stay; "
+    "that is right for the hours of a rolling upgrade, and wrong for months.",
+    how="Finish the upgrade: the same release on every broker and controller.",
+    source="https://kafka.apache.org/documentation/#upgrade",
+    needs={Need.INSPECTION},
+)
+def mixed_versions(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.VERSIONS)
+    rows = [
+        (broker_id, version.api_ranges, version.metadata_version)
+        for broker_id, version in sorted(facts.inspection.versions.items())
+    ]
+    releases = {(api_ranges, metadata_version) for _, api_ranges, metadata_version in rows}
+    if len(releases) > 1:
+        yield CheckResult(
+            subjects.CLUSTER,
+            f"the brokers support {len(releases)} different sets of API versions: "
+            "more than one release is running",
             evidence(("broker", "API versions (digest)", "metadata.version"), rows),
-            fix=(kafka("kafka-broker-api-versions"), kafka("kafka-features", "describe")),
+            fix=(kafka("kafka-broker-api-versions"), _DESCRIBE_FEATURES),
         )
 
 
-def _features(facts: AuditFacts) -> Iterator[Sighting]:
-    """Levels that every broker supports and that are not in force: an upgrade that nobody finished."""
-    features = facts.inspection.features
-    yield from not_told(facts, Asked.FEATURES)
-    if not features:
+@rule(
+    "features-below-possible",
+    Area.LEFTOVERS,
+    Severity.INFO,
+    title="An upgrade that was not finished",
+    why="New brokers behave like old ones until metadata.version and the other features are "
+    "raised: fixes and features of the release are installed, but off.",
+    how="Raise the features as soon as nobody wants to go back to the old release.",
+    source="https://kafka.apache.org/documentation/#upgrade",
+    needs={Need.INSPECTION},
+)
+def features_below_possible(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.FEATURES)
+    rows = _features_to_raise(facts)
+    if not rows:
         return
+    names = join_ids([name for name, _, _ in rows])
+    upgrades = [
+        kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}")
+        for name, _, possible in rows
+    ]
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"every broker supports a higher level of {pluralize(len(rows), 'feature')}: {names}",
+        evidence(("feature", "level in force", "level that all support"), rows),
+        fix=(
+            _DESCRIBE_FEATURES,
+            "# some levels cannot be lowered again: read the upgrade notes of the release first",
+            *upgrades,
+        ),
+    )
+
+
+def _features_to_raise(facts: AuditFacts) -> list[tuple[str, int, int]]:
+    """Return features with the level in force and the higher one that every broker supports."""
+    features_by_broker = facts.inspection.features
+    names = {name for features in features_by_broker.values() for name in features}
     rows = []
-    for name in sorted({name for of_broker in features.values() for name in of_broker}):
-        told = [of_broker[name] for of_broker in features.values() if name in of_broker]
-        possible = min(level.highest for level in told)
-        finalized = max(
-            (level.finalized for level in told if level.finalized is not None), default=None
-        )
-        if len(told) == len(features) and finalized is not None and finalized < possible:
-            rows.append((name, finalized, possible))
-    if rows:
-        yield Sighting(
-            _CLUSTER,
-            f"every broker supports a higher level of {pluralize(len(rows), 'feature')}: {join_ids([row[0] for row in rows])}",
-            evidence(("feature", "level in force", "level that all support"), rows),
-            fix=(
-                kafka("kafka-features", "describe"),
-                "# no way back below some levels: read the upgrade notes of the release first",
-                *(
-                    kafka("kafka-features", "upgrade", "--feature", f"{name}={possible}")
-                    for name, _, possible in rows
-                ),
-            ),
-        )
+    for name in sorted(names):
+        levels = [features[name] for features in features_by_broker.values() if name in features]
+        finalized = [level.finalized for level in levels if level.finalized is not None]
+        is_on_every_broker = len(levels) == len(features_by_broker)
+        possible = min(level.highest for level in levels)
+        if is_on_every_broker and finalized and max(finalized) < possible:
+            rows.append((name, max(finalized), possible))
+    return rows
 
 
-def _static(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
-    told = facts.inspection.broker_configs
+@rule(
+    "static-configs-differ",
+    Area.LEFTOVERS,
+    Severity.WARNING,
+    title="Static configs that should be alike on all brokers, and differ",
+    why="What a new topic gets, how long records stay, whether an unclean election is allowed then "
+    "depends on the broker or controller that decides: it works until another one decides.",
+    how="Make the files alike and restart the brokers that differ, one after the other.",
+    source="https://kafka.apache.org/documentation/#brokerconfigs",
+    needs={Need.INSPECTION},
+)
+def static_configs_differ(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for key in SHOULD_MATCH:
         values = {
             broker_id: configs[key].value
-            for broker_id, configs in sorted(told.items())
-            if key in configs and configs[key].source in _BY_SOURCE
+            for broker_id, configs in sorted(facts.inspection.broker_configs.items())
+            if key in configs and configs[key].source in _STATIC_SOURCES
         }
-        if len(values) > 1 and len(set(values.values())) > 1:
-            yield Sighting(
-                f"config {key}",
-                f"{key} is {_in_words(values)}",
+        if len(set(values.values())) > 1:
+            different_brokers = _minority(values)[:_BROKERS_IN_FIX]
+            yield CheckResult(
+                subjects.config(key),
+                f"{key} is {_values_in_words(values)}",
                 evidence(("broker", key), values.items()),
-                fix=tuple(
-                    describe_config("brokers", broker_id) for broker_id in _minority(values)[:3]
-                ),
+                fix=tuple(describe_config("brokers", broker) for broker in different_brokers),
             )
 
 
-def _dynamic(facts: AuditFacts) -> Iterator[Sighting]:
-    """Keys that somebody set on some brokers by hand, and not alike on all."""
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
-    told = facts.inspection.broker_configs
-    keys = {
-        key
-        for configs in told.values()
-        for key, found in configs.items()
-        if found.source is ConfigSource.DYNAMIC_BROKER
-        and key not in RATE_KEYS
-        and not _OF_ONE_BROKER.fullmatch(key)
-    }
-    for key in sorted(keys):
+@rule(
+    "dynamic-config-drift",
+    Area.LEFTOVERS,
+    Severity.INFO,
+    title="Dynamic configs that only some brokers have",
+    why="They were mostly set by hand during some incident, are in no file, survive every restart "
+    "and take precedence over the files: nobody who reads the files knows how this broker behaves.",
+    how="Delete them, or set them as the default of all brokers.",
+    source="https://kafka.apache.org/documentation/#dynamicbrokerconfigs",
+    needs={Need.INSPECTION},
+)
+def dynamic_config_drift(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
+    configs_by_broker = sorted(facts.inspection.broker_configs.items())
+    for key in _dynamic_keys(facts):
         rows = [
-            (broker_id, *_dynamic_row(key, configs.get(key)))
-            for broker_id, configs in sorted(told.items())
+            (broker_id, *_value_and_source(key, configs.get(key)))
+            for broker_id, configs in configs_by_broker
         ]
-        if len({row[1:] for row in rows}) < 2:
+        different_values = {(value, source) for _, value, source in rows}
+        if len(different_values) < 2:
             continue
-        own = [row for row in rows if row[2] == str(ConfigSource.DYNAMIC_BROKER)]
-        yield Sighting(
-            f"config {key}",
-            f"{key} was set on broker {join_ids([row[0] for row in own])} and not alike on the other brokers",
+        set_on = [
+            broker_id for broker_id, _, source in rows if source == ConfigSource.DYNAMIC_BROKER
+        ]
+        deletions = [
+            delete_config("brokers", broker_id, (key,)) for broker_id in set_on[:_BROKERS_IN_FIX]
+        ]
+        yield CheckResult(
+            subjects.config(key),
+            f"{key} is set dynamically on broker {join_ids(set_on)}, "
+            "and is different on other brokers",
             evidence(("broker", key, "set where"), rows),
             fix=(
-                *(delete_config("brokers", row[0], (key,)) for row in own[:3]),
+                *deletions,
                 "# or, if it is meant for all of them:",
                 add_config("brokers", None, {key: "VALUE"}),
             ),
         )
 
 
-def _dynamic_row(key: str, found: ConfigValue | None) -> tuple[str, str]:
-    if found is None:
-        return "not set", "nowhere"
-    return "hidden" if _SECRET.search(key) or found.value is None else found.value, str(
-        found.source
+def _dynamic_keys(facts: AuditFacts) -> list[str]:
+    """Return the keys that are set dynamically on a single broker and should be alike."""
+    keys = {
+        key
+        for configs in facts.inspection.broker_configs.values()
+        for key, config in configs.items()
+        if config.source is ConfigSource.DYNAMIC_BROKER
+    }
+    return sorted(
+        key for key in keys if key not in RATE_KEYS and not _DIFFERS_BY_NATURE.fullmatch(key)
     )
 
 
-def _auto_balance(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _value_and_source(key: str, config: ConfigValue | None) -> tuple[str, str]:
+    if config is None:
+        return "not set", "nowhere"
+    is_hidden = config.value is None or _SECRET.search(key) is not None
+    return "hidden" if is_hidden else str(config.value), str(config.source)
+
+
+@rule(
+    "auto-leader-rebalance",
+    Area.LEFTOVERS,
+    Severity.INFO,
+    title="Kafka does not return leadership automatically",
+    why="With auto.leader.rebalance.enable off, each restart leaves leadership on other brokers "
+    "until somebody runs an election. With it on, Kafka undoes any leader that is not the "
+    "preferred one: so plans here change the order of replicas, and both agree.",
+    how="Turn it on (Kafka's default), or elect preferred leaders after each restart.",
+    source="https://kafka.apache.org/documentation/#brokerconfigs_auto.leader.rebalance.enable",
+    needs={Need.INSPECTION},
+)
+def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     values = {
-        broker_id: configs[_AUTO_BALANCE].value
+        broker_id: configs[_AUTO_REBALANCE].value
         for broker_id, configs in sorted(facts.inspection.broker_configs.items())
-        if _AUTO_BALANCE in configs
+        if _AUTO_REBALANCE in configs
     }
-    off = [broker_id for broker_id, value in values.items() if value == "false"]
-    if off:
-        is_mixed = len(off) < len(values)
-        told = "" if len(values) == len(facts.snapshot.live_broker_ids) else " that told it"
-        which = (
-            f"on broker {join_ids(off)} and on elsewhere" if is_mixed else f"on every broker{told}"
-        )
-        yield Sighting(
-            _CLUSTER,
-            f"{_AUTO_BALANCE} is off {which}",
-            evidence(("broker", _AUTO_BALANCE), values.items()),
-            fix=(
-                f"# in server.properties of the controllers: {_AUTO_BALANCE}=true",
-                kafka(
-                    "kafka-leader-election",
-                    "--election-type",
-                    "preferred",
-                    "--all-topic-partitions",
-                ),
+    brokers_off = [broker_id for broker_id, value in values.items() if value == "false"]
+    if not brokers_off:
+        return
+    is_mixed = len(brokers_off) < len(values)
+    if is_mixed:
+        which = f"on broker {join_ids(brokers_off)} and on elsewhere"
+    elif len(values) == len(facts.snapshot.live_broker_ids):
+        which = "on every broker"
+    else:
+        which = "on every broker that reported it"
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"{_AUTO_REBALANCE} is off {which}",
+        evidence(("broker", _AUTO_REBALANCE), values.items()),
+        fix=(
+            f"# in server.properties of the controllers: {_AUTO_REBALANCE}=true",
+            kafka(
+                "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
             ),
-            severity=Severity.WARNING if is_mixed else None,
-        )
+        ),
+        severity=Severity.WARNING if is_mixed else None,
+    )
 
 
-def _in_words(values: Mapping[int, str | None]) -> str:
-    """`2 on broker 1, 2 and 1 on broker 3`."""
-    by_value: dict[str, list[int]] = {}
+def _values_in_words(values: Mapping[int, str | None]) -> str:
+    """Return `2 on broker 1, 2 and 1 on broker 3`."""
+    brokers_by_value: dict[str, list[int]] = {}
     for broker_id, value in values.items():
-        by_value.setdefault("not set" if value is None else value, []).append(broker_id)
-    return " and ".join(f"{value} on broker {join_ids(ids)}" for value, ids in by_value.items())
+        brokers_by_value.setdefault("not set" if value is None else value, []).append(broker_id)
+    return " and ".join(
+        f"{value} on broker {join_ids(broker_ids)}"
+        for value, broker_ids in brokers_by_value.items()
+    )
 
 
 def _minority(values: Mapping[int, str | None]) -> list[int]:
-    """The brokers that are not like most; of equally many, those that are not like the first."""
+    """Return the brokers without the most common value; of equally common ones the first counts."""
     usual = Counter(values.values()).most_common(1)[0][0]
     return [broker_id for broker_id, value in values.items() if value != usual]
-
-
-RULES: Final = (
-    Rule(
-        "mixed-versions",
-        Area.LEFTOVERS,
-        Severity.WARNING,
-        title="Brokers of different releases",
-        why="Between two releases clients fall back to what both speak, and bugs of the older one stay; that is right "
-        "for the hours of a rolling upgrade, and wrong for months.",
-        how="Finish the upgrade: the same release on every broker and controller.",
-        source="https://kafka.apache.org/documentation/#upgrade",
-        look=_versions,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-    Rule(
-        "features-below-possible",
-        Area.LEFTOVERS,
-        Severity.INFO,
-        title="An upgrade that was not finished",
-        why="New brokers behave like old ones until metadata.version and its like are raised: fixes and features of "
-        "the release are installed, and off.",
-        how="Raise the features when going back to the old release is no longer wanted.",
-        source="https://kafka.apache.org/documentation/#upgrade",
-        look=_features,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-    Rule(
-        "static-configs-differ",
-        Area.LEFTOVERS,
-        Severity.WARNING,
-        title="Configs in brokers' files that should match and do not",
-        why="What a new topic gets, how long records stay, whether an unclean election is allowed then depends on "
-        "which broker or controller decides: it works until another one does.",
-        how="Make the files alike and restart the brokers that differ, one after the other.",
-        source="https://kafka.apache.org/documentation/#brokerconfigs",
-        look=_static,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-    Rule(
-        "dynamic-config-drift",
-        Area.LEFTOVERS,
-        Severity.INFO,
-        title="Dynamic configs that only some brokers have",
-        why="They were mostly set by hand in some night, are in no file, survive every restart and win over the files: "
-        "nobody who reads the files knows how this broker behaves.",
-        how="Delete them, or set them as the default of all brokers.",
-        source="https://kafka.apache.org/documentation/#dynamicbrokerconfigs",
-        look=_dynamic,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-    Rule(
-        "auto-leader-rebalance",
-        Area.LEFTOVERS,
-        Severity.INFO,
-        title="Kafka does not give leadership back by itself",
-        why="With auto.leader.rebalance.enable off, each restart leaves leadership on other brokers until somebody "
-        "elects. With it on, Kafka undoes any leader that is not the preferred one: so plans here change the order "
-        "of replicas, and both agree.",
-        how="Turn it on (Kafka's default), or elect preferred leaders after each restart.",
-        source="https://kafka.apache.org/documentation/#brokerconfigs_auto.leader.rebalance.enable",
-        look=_auto_balance,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-)

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.rules.bootstrap import steps
-from counterpoise.audit.unavailable_data import not_told
+from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence, unknown
+from counterpoise.audit.rules.bootstrap import stages
+from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.model.connectivity import EndpointCheck
 from counterpoise.model.finding import Evidence
-from counterpoise.model.inspection import Asked
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.severity import Severity
-from counterpoise.model.walk import EndpointWalk
 from counterpoise.model.words import join_ids, join_names, pluralize
 
 _CLUSTER: Final = "cluster"
-_WALK: Final = frozenset({Need.WALK})
+_WALK: Final = frozenset({Need.CONNECTIVITY})
 _ASKED: Final = frozenset({Need.INSPECTION})
 _ADVERTISED: Final = "advertised.listeners"
 _LISTENERS: Final = "listeners"
@@ -58,19 +58,19 @@ def listeners_of(text: str | None) -> tuple[Listener, ...]:
     return tuple(found)
 
 
-def _unreachable(facts: AuditFacts) -> Iterator[Sighting]:
+def _unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
     led = _led(facts)
     for broker_id in facts.snapshot.live_broker_ids:
         one = _advertised(facts).get(broker_id)
         if one is None:
             yield unknown(f"broker {broker_id}", "nobody walked to its endpoint")
-        elif not one.answered:
+        elif not one.is_reachable:
             topics = led.get(broker_id, [])
             lost = f"; {pluralize(len(topics), 'topic')} with partitions that it leads cannot be used: {join_names(topics)}"
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises {one.address}: {one.failure}{lost if topics else ''}",
-                steps(one),
+                stages(one),
                 fix=_advertise(facts, broker_id),
             )
 
@@ -97,27 +97,27 @@ def _advertise(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     return (f"# server.properties of broker {broker_id}, then restart it:", f"{_ADVERTISED}={line}")
 
 
-def _wrong_broker(facts: AuditFacts) -> Iterator[Sighting]:
+def _wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
     for broker_id, one in sorted(_advertised(facts).items()):
-        if not one.answered:
+        if not one.is_reachable:
             continue
         if one.is_expected_broker is None:
             yield unknown(f"broker {broker_id}", f"which broker answers at {one.address}")
         elif not one.is_expected_broker:
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises {one.address}, where {one.actual_broker} answers",
-                steps(one),
+                stages(one),
                 fix=_advertise(facts, broker_id),
             )
 
 
-def _loopback(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _loopback(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for broker_id, found in _endpoints(facts).items():
         local = [one for one in found if _is_local(one.host)]
         if local:
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises {join_ids([one.endpoint for one in local])}: an address of whoever asks",
                 _shown(local),
@@ -133,12 +133,12 @@ def _is_local(host: str) -> bool:
     return host.lower().rstrip(".") in ("", "localhost", "localhost.localdomain", "ip6-localhost")
 
 
-def _raw_ip(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _raw_ip(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for broker_id, found in _endpoints(facts).items():
         raw = [one for one in found if _ip(one.host) is not None and not _is_local(one.host)]
         if raw:
-            yield Sighting(
+            yield CheckResult(
                 f"broker {broker_id}",
                 f"broker {broker_id} advertises the address {join_ids([one.endpoint for one in raw])} instead of a name",
                 _shown(raw),
@@ -153,8 +153,8 @@ def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _duplicates(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     at: dict[str, set[int]] = {}
     for broker_id, found in _endpoints(facts).items():
         for one in found:
@@ -162,7 +162,7 @@ def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
     for endpoint, broker_ids in sorted(at.items()):
         if len(broker_ids) > 1:
             brokers = sorted(broker_ids)
-            yield Sighting(
+            yield CheckResult(
                 f"endpoint {endpoint}",
                 f"brokers {join_ids(brokers)} all advertise {endpoint}: clients of all of them end up at one",
                 evidence(("broker", "endpoint"), [(broker_id, endpoint) for broker_id in brokers]),
@@ -170,8 +170,8 @@ def _duplicates(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     protocols: dict[str, dict[int, str]] = {}
     for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
         mapped = _protocols(configs)
@@ -179,7 +179,7 @@ def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
             protocols.setdefault(one, {})[broker_id] = mapped.get(one, one)
     for name, of in sorted(protocols.items()):
         if len(set(of.values())) > 1:
-            yield Sighting(
+            yield CheckResult(
                 f"listener {name}",
                 f"listener {name} has {len(set(of.values()))} security protocols: {join_ids(sorted(set(of.values())))}",
                 evidence(("broker", "security protocol"), list(of.items())),
@@ -190,8 +190,8 @@ def _security_differs(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     named = {
         b: _advertised_names(configs)
         for b, configs in sorted(facts.inspection.broker_configs.items())
@@ -200,7 +200,7 @@ def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
         without = [broker_id for broker_id, names in named.items() if name not in names]
         if without:
             rows = [(broker_id, join_ids(sorted(names))) for broker_id, names in named.items()]
-            yield Sighting(
+            yield CheckResult(
                 f"listener {name}",
                 f"listener {name} is not advertised by {pluralize(len(without), 'broker')}: {join_ids(without)}",
                 evidence(("broker", "advertised listeners"), rows),
@@ -211,8 +211,8 @@ def _names_differ(facts: AuditFacts) -> Iterator[Sighting]:
             )
 
 
-def _not_in_map(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     lost: dict[str, list[int]] = {}
     for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
         mapped = _protocols(configs)
@@ -221,7 +221,7 @@ def _not_in_map(facts: AuditFacts) -> Iterator[Sighting]:
             if name not in mapped and name not in _PROTOCOLS:
                 lost.setdefault(name, []).append(broker_id)
     for name, brokers in sorted(lost.items()):
-        yield Sighting(
+        yield CheckResult(
             f"listener {name}",
             f"listener {name} of brokers {join_ids(brokers)} is not in {_MAP}",
             evidence(("broker", "listener"), [(broker_id, name) for broker_id in brokers]),
@@ -282,8 +282,8 @@ def _shown(listeners: list[Listener]) -> Evidence:
     )
 
 
-def _advertised(facts: AuditFacts) -> Mapping[int, EndpointWalk]:
-    return facts.walk.advertised if facts.walk else {}
+def _advertised(facts: AuditFacts) -> Mapping[int, EndpointCheck]:
+    return facts.connectivity.advertised if facts.connectivity else {}
 
 
 RULES: Final = (
@@ -296,7 +296,7 @@ RULES: Final = (
         "this broker leads fails, and the message names an address that nobody configured.",
         how="Make the name resolve and the port reachable from where clients run, or advertise another.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_unreachable,
+        check=_unreachable,
         needs=_WALK,
     ),
     Rule(
@@ -308,7 +308,7 @@ RULES: Final = (
         "come back to the same place for ever.",
         how="Correct the name's address, the port forwarding, or what the broker advertises.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_wrong_broker,
+        check=_wrong_broker,
         needs=_WALK,
     ),
     Rule(
@@ -319,7 +319,7 @@ RULES: Final = (
         why="Every client takes such an address for its own machine; only those on the broker itself get through.",
         how="Advertise a name that clients resolve to this broker.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_loopback,
+        check=_loopback,
         needs=_ASKED,
     ),
     Rule(
@@ -330,7 +330,7 @@ RULES: Final = (
         why="Clients of all these brokers end up at one of them, which refuses what it does not lead.",
         how="Give each broker a host or a port of its own.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_duplicates,
+        check=_duplicates,
         needs=_ASKED,
     ),
     Rule(
@@ -342,7 +342,7 @@ RULES: Final = (
         "have to name the address.",
         how="Advertise a stable name.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_raw_ip,
+        check=_raw_ip,
         needs=_ASKED,
     ),
     Rule(
@@ -353,7 +353,7 @@ RULES: Final = (
         why="A client brings one security protocol: it works with some brokers and fails with the others.",
         how="Map the listener's name to one security protocol on all brokers.",
         source=_DOCUMENTED + _MAP,
-        look=_security_differs,
+        check=_security_differs,
         needs=_ASKED,
     ),
     Rule(
@@ -365,7 +365,7 @@ RULES: Final = (
         "leader.",
         how="Advertise the same listener names on all brokers.",
         source=_DOCUMENTED + _ADVERTISED,
-        look=_names_differ,
+        check=_names_differ,
         needs=_ASKED,
     ),
     Rule(
@@ -377,7 +377,7 @@ RULES: Final = (
         "last.",
         how="Add the listener's name to the map.",
         source=_DOCUMENTED + _MAP,
-        look=_not_in_map,
+        check=_not_in_map,
         needs=_ASKED,
     ),
 )

@@ -18,11 +18,19 @@ import numpy as np
 from counterpoise.audit.columns import NOT_KNOWN
 from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import MOST_ROWS, Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.audit.unavailable_data import not_told
+from counterpoise.audit.rule import (
+    MAX_EVIDENCE_ROWS,
+    Area,
+    CheckResult,
+    Need,
+    Rule,
+    evidence,
+    unknown,
+)
+from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model.columns import Ints
 from counterpoise.model.finding import Evidence, WantedPlan
-from counterpoise.model.inspection import Asked
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
@@ -43,26 +51,26 @@ _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _FACTOR: Final = _DOCUMENTED + "basic_ops_increase_replication_factor"
 
 
-def _factor_one(facts: AuditFacts) -> Iterator[Sighting]:
+def _factor_one(facts: AuditFacts) -> Iterator[CheckResult]:
     columns = facts.partitions
     for topic, rows in columns.by_topic(columns.factors == 1):
         yield _too_few(facts, topic, rows, "one replica")
 
 
-def _factor_low(facts: AuditFacts) -> Iterator[Sighting]:
+def _factor_low(facts: AuditFacts) -> Iterator[CheckResult]:
     columns = facts.partitions
     least = facts.threshold("replication-factor-low", "least")
     for topic, rows in columns.by_topic((columns.factors > 1) & (columns.factors < least)):
         yield _too_few(facts, topic, rows, f"fewer than {least} replicas")
 
 
-def _too_few(facts: AuditFacts, topic: str, rows: Ints, said: str) -> Sighting:
+def _too_few(facts: AuditFacts, topic: str, rows: Ints, said: str) -> CheckResult:
     columns = facts.partitions
     counts = columns.counts()
-    shown = [(*columns.row(at)[:3],) for at in rows[:MOST_ROWS].tolist()]
+    shown = [(*columns.row(at)[:3],) for at in rows[:MAX_EVIDENCE_ROWS].tolist()]
     brokers = len(facts.snapshot.live_broker_ids)
     short = f"; the cluster has only {pluralize(brokers, 'live broker')}" if brokers < 3 else ""
-    return Sighting(
+    return CheckResult(
         f"topic {topic}",
         f"{len(rows):,} of {pluralize(int(counts[columns.topic_of[rows[0]]]), 'partition')} of topic {topic} have "
         f"{said}{short}",
@@ -78,7 +86,7 @@ def _raised(facts: AuditFacts, topic: str, factor: int) -> WantedPlan | None:
     return WantedPlan(Goal.REPLICATION_FACTOR, topics=(topic,), replication_factor=factor)
 
 
-def _mixed(facts: AuditFacts) -> Iterator[Sighting]:
+def _mixed(facts: AuditFacts) -> Iterator[CheckResult]:
     columns = facts.partitions
     lowest = np.full(len(columns.topics), 1 << 30, dtype=np.int64)
     highest = np.zeros(len(columns.topics), dtype=np.int64)
@@ -90,7 +98,7 @@ def _mixed(facts: AuditFacts) -> Iterator[Sighting]:
         told = ", ".join(
             f"{count:,} with {factor}" for factor, count in zip(factors, counts, strict=True)
         )
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"the partitions of topic {topic} have different numbers of replicas: {told}",
             evidence(
@@ -103,7 +111,7 @@ def _mixed(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _min_isr_blocks(facts: AuditFacts) -> Iterator[Sighting]:
+def _min_isr_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     """With one replica that is a finding of its own, and newer brokers do not ask for more than
     there are.
     """
@@ -118,7 +126,7 @@ def _min_isr_blocks(facts: AuditFacts) -> Iterator[Sighting]:
             if needed > factor
             else ""
         )
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"{_MIN_ISR} of topic {topic} is {needed}, and {pluralize(len(rows), 'partition')} have "
             f"{pluralize(factor, 'replica')}: one replica down stops writes with acks=all{older}",
@@ -128,7 +136,7 @@ def _min_isr_blocks(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
+def _min_isr_one(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _min_isr_not_told(facts)
     columns = facts.partitions
     lowest = np.zeros(len(columns.topics), dtype=np.int64)
@@ -139,7 +147,7 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
     ]
     own = [topic for topic in topics if _is_own(facts, topic, _MIN_ISR)]
     for topic in own:
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"topic {topic} has 3 replicas or more and sets {_MIN_ISR}=1 itself",
             _levels(facts, [topic]),
@@ -147,7 +155,7 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
         )
     others = sorted(set(topics) - set(own))
     if others:
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{pluralize(len(others), 'topic')} with 3 replicas or more have the cluster's {_MIN_ISR}=1",
             _levels(facts, others),
@@ -155,7 +163,7 @@ def _min_isr_one(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _min_isr_not_told(facts: AuditFacts) -> Iterator[Sighting]:
+def _min_isr_not_told(facts: AuditFacts) -> Iterator[CheckResult]:
     columns = facts.partitions
     if untold := [
         columns.topics[at] for at in np.flatnonzero(columns.min_insync == NOT_KNOWN).tolist()
@@ -169,7 +177,10 @@ def _levels(facts: AuditFacts, topics: list[str]) -> Evidence:
     """Which level sets it, topic by topic."""
     columns = facts.partitions
     needed = dict(zip(columns.topics, columns.min_insync.tolist(), strict=True))
-    rows = [(topic, needed[topic], _level(facts, topic, _MIN_ISR)) for topic in topics[:MOST_ROWS]]
+    rows = [
+        (topic, needed[topic], _level(facts, topic, _MIN_ISR))
+        for topic in topics[:MAX_EVIDENCE_ROWS]
+    ]
     return evidence(("topic", _MIN_ISR, "set by"), rows, len(topics))
 
 
@@ -192,22 +203,22 @@ def _is_own(facts: AuditFacts, topic: str, key: str) -> bool:
     return told is not None and told.source is ConfigSource.DYNAMIC_TOPIC
 
 
-def _default_factor(facts: AuditFacts) -> Iterator[Sighting]:
+def _default_factor(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _at_one(facts, (_DEFAULT_FACTOR,), "topics that are created without a number")
 
 
-def _internal_factors(facts: AuditFacts) -> Iterator[Sighting]:
+def _internal_factors(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _at_one(facts, _INTERNAL_FACTORS, "the internal topic, when it is created,")
 
 
-def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     if len(facts.snapshot.registered_broker_ids) < 2:
         return
     for key in keys:
         found = _brokers_with(facts, key, "1")
         if found:
-            yield Sighting(
+            yield CheckResult(
                 key,
                 f"{key} is 1 on {pluralize(len(found), 'broker')}: {what} will have one replica",
                 _told_by(found),
@@ -218,10 +229,10 @@ def _at_one(facts: AuditFacts, keys: Iterable[str], what: str) -> Iterator[Sight
             )
 
 
-def _auto_create(facts: AuditFacts) -> Iterator[Sighting]:
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+def _auto_create(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     if found := _brokers_with(facts, _AUTO_CREATE, "true"):
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{_AUTO_CREATE} is on, on {pluralize(len(found), 'broker')}",
             _told_by(found),
@@ -248,11 +259,11 @@ def _told_by(found: Mapping[int, ConfigValue]) -> Evidence:
     return evidence(("broker", "value", "set by"), rows)
 
 
-def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
+def _unclean(facts: AuditFacts) -> Iterator[CheckResult]:
     """Where it is in force; topics that set it themselves one by one."""
-    if why := facts.inspection.unanswered.get(Asked.TOPIC_CONFIGS):
+    if why := facts.inspection.unavailable.get(InspectionItem.TOPIC_CONFIGS):
         yield unknown(_CLUSTER, f"the configs of topics: {why}")
-    yield from not_told(facts, Asked.BROKER_CONFIGS)
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     asked = facts.inspection.topic_configs
     on = sorted(
         topic
@@ -261,7 +272,7 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
     )
     own = [topic for topic in on if _is_own(facts, topic, _UNCLEAN)]
     for topic in own:
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"topic {topic} sets {_UNCLEAN}=true itself",
             fix=(delete_config("topics", topic, (_UNCLEAN,)),),
@@ -269,7 +280,7 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
     brokers = _brokers_with(facts, _UNCLEAN, "true")
     others = sorted(set(on) - set(own))
     if others or brokers:
-        yield Sighting(
+        yield CheckResult(
             _CLUSTER,
             f"{_UNCLEAN} is on for {pluralize(len(others), 'topic')} by the configs of {pluralize(len(brokers), 'broker')}",
             _told_by(brokers),
@@ -277,19 +288,21 @@ def _unclean(facts: AuditFacts) -> Iterator[Sighting]:
         )
 
 
-def _eligible(facts: AuditFacts) -> Iterator[Sighting]:
+def _eligible(facts: AuditFacts) -> Iterator[CheckResult]:
     found = facts.inspection.eligible_leaders
     if found is None:
         yield unknown(
             _CLUSTER,
-            facts.inspection.unanswered.get(Asked.ELIGIBLE_LEADERS, "they were not asked for"),
+            facts.inspection.unavailable.get(
+                InspectionItem.ELIGIBLE_LEADERS, "they were not asked for"
+            ),
         )
         return
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for partition, brokers in sorted(found.items()):
         by_topic.setdefault(partition.topic, []).append((partition.partition, join_ids(brokers)))
     for topic, rows in by_topic.items():
-        yield Sighting(
+        yield CheckResult(
             f"topic {topic}",
             f"{pluralize(len(rows), 'partition')} of topic {topic} have replicas that left the ISR below {_MIN_ISR} and "
             "have every acknowledged record (ELR)",
@@ -307,7 +320,7 @@ RULES: Final = (
         why="The broker's restart stops them, and the loss of its disk loses their records.",
         how="Make a plan that gives them three replicas.",
         source=_FACTOR,
-        look=_factor_one,
+        check=_factor_one,
     ),
     Rule(
         "replication-factor-low",
@@ -317,7 +330,7 @@ RULES: Final = (
         why="With two replicas one broker may be down; while it is, the next failure loses records or stops writing.",
         how="Make a plan that gives them three replicas.",
         source=_FACTOR,
-        look=_factor_low,
+        check=_factor_low,
         thresholds={"least": 3},
     ),
     Rule(
@@ -329,7 +342,7 @@ RULES: Final = (
         "hand-made or half-undone reassignment leaves.",
         how="Make a plan that gives all partitions the same number of replicas.",
         source=_FACTOR,
-        look=_mixed,
+        check=_mixed,
     ),
     Rule(
         "min-insync-blocks",
@@ -339,7 +352,7 @@ RULES: Final = (
         why="Every restart of a broker, even in good order, stops producers with acks=all.",
         how="Leave one replica of room: more replicas, or a lower min.insync.replicas.",
         source=_DOCUMENTED + "topicconfigs_min.insync.replicas",
-        look=_min_isr_blocks,
+        check=_min_isr_blocks,
     ),
     Rule(
         "min-insync-1",
@@ -350,7 +363,7 @@ RULES: Final = (
         "losing that leader then loses it.",
         how="Set min.insync.replicas to 2.",
         source=_DOCUMENTED + "topicconfigs_min.insync.replicas",
-        look=_min_isr_one,
+        check=_min_isr_one,
         needs=_ASKED,
     ),
     Rule(
@@ -361,7 +374,7 @@ RULES: Final = (
         why="Whoever creates a topic without saying how many replicas it needs gets one that no failure leaves alone.",
         how="Set default.replication.factor to 3.",
         source=_DOCUMENTED + "brokerconfigs_default.replication.factor",
-        look=_default_factor,
+        check=_default_factor,
         needs=_ASKED,
     ),
     Rule(
@@ -372,7 +385,7 @@ RULES: Final = (
         why="When the one broker with a group's offsets is down the group stands still, in all topics that it reads.",
         how="Set these factors to 3 before the topics are created; afterwards a plan has to add the replicas.",
         source=_DOCUMENTED + "brokerconfigs_offsets.topic.replication.factor",
-        look=_internal_factors,
+        check=_internal_factors,
         needs=_ASKED,
     ),
     Rule(
@@ -384,7 +397,7 @@ RULES: Final = (
         "failing.",
         how="Switch it off and create topics on purpose.",
         source=_DOCUMENTED + "brokerconfigs_auto.create.topics.enable",
-        look=_auto_create,
+        check=_auto_create,
         needs=_ASKED,
     ),
     Rule(
@@ -396,7 +409,7 @@ RULES: Final = (
         "from without loss, until one of them is wiped or shut down uncleanly.",
         how="Bring the replicas back; do not reformat or replace the disks of the brokers named here.",
         source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-966%3A+Eligible+Leader+Replicas",
-        look=_eligible,
+        check=_eligible,
         needs=_ASKED,
     ),
     Rule(
@@ -407,7 +420,7 @@ RULES: Final = (
         why="When no in-sync replica is live, one that has fallen behind leads: what it lacks is cut off everywhere.",
         how="Switch it off, but for topics whose records may be lost.",
         source=_DOCUMENTED + "topicconfigs_unclean.leader.election.enable",
-        look=_unclean,
+        check=_unclean,
         needs=_ASKED,
     ),
 )

@@ -1,9 +1,9 @@
-"""Rights: which goals the operator's principal can carry out here, by probing. Nothing is changed
-by it.
+"""Rights: which goals the operator's principal can carry out here. The probe changes nothing.
 
     elect leaders: CLUSTER_AUTHORIZATION_FAILED        # no leaders, no demote-brokers, no rebalance
 
-Limits: says what the cluster refuses, not why; a managed service refuses some of it to everybody.
+Limits: this says what the cluster refuses, not why; a managed service refuses some of it to
+everybody.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from typing import Final
 
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence, unknown
-from counterpoise.model.inspection import Asked
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.model import subjects
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.request import PLANNED_GOALS, Goal
 from counterpoise.model.severity import Severity
 
-_CLUSTER: Final = "cluster"
 _COPYING: Final = (
     Goal.ADD_BROKERS,
     Goal.REMOVE_BROKERS,
@@ -32,8 +32,8 @@ _ELECTING: Final = (
     Goal.REMOVE_BROKERS,
 )
 
-# By the names of the operations that the probe has (a test holds them together): what cannot be
-# done without them, and the operation of Kafka's ACLs that allows them.
+# By the probe's names of operations (a test compares them): the goals that need the operation, and
+# the words of kafka-acls that allow it.
 GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {
     "set a broker's throttle rate": _COPYING,
     "set a topic's throttle lists": _COPYING,
@@ -48,54 +48,47 @@ _ALLOWED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _refused(facts: AuditFacts) -> Iterator[Sighting]:
+@rule(
+    "rights-refused",
+    Area.RIGHTS,
+    Severity.INFO,
+    title="Goals that this principal may not carry out",
+    why="A plan that cannot be throttled, submitted or finished fails in the middle of the night "
+    "for which it was scheduled; it is better to know on a working day.",
+    how="Grant the missing ACLs, or do not use those goals: a managed service grants some of them "
+    "to nobody.",
+    source="https://kafka.apache.org/documentation/#operations_resources_and_protocols",
+    needs={Need.INSPECTION},
+)
+def rights_refused(facts: AuditFacts) -> Iterator[CheckResult]:
     refused = facts.inspection.refused
     if refused is None:
-        yield unknown(
-            _CLUSTER,
-            facts.inspection.unanswered.get(Asked.PERMISSIONS, "permissions were not asked"),
-        )
+        reasons = facts.inspection.unavailable
+        default = "permissions were not requested"
+        yield unknown(subjects.CLUSTER, reasons.get(InspectionItem.PERMISSIONS, default))
         return
     if not refused:
         return
-    lost = {goal for operation in refused for goal in GOALS_WITHOUT.get(operation, PLANNED_GOALS)}
-    left = [str(goal) for goal in PLANNED_GOALS if goal not in lost]
-    needed = dict.fromkeys(
+    lost_goals = {goal for operation in refused for goal in _goals_needing(operation)}
+    remaining = [str(goal) for goal in PLANNED_GOALS if goal not in lost_goals]
+    rows = [
+        (operation, error, ", ".join(map(str, _goals_needing(operation))))
+        for operation, error in sorted(refused.items())
+    ]
+    needed_acls = dict.fromkeys(
         _ALLOWED_BY[operation] for operation in refused if operation in _ALLOWED_BY
     )
-    yield Sighting(
-        _CLUSTER,
-        f"the operator's principal may not {' and not '.join(sorted(refused))}; goals that remain: "
-        f"{', '.join(left) or 'none'}",
-        evidence(
-            ("operation", "the cluster's answer", "goals that need it"),
-            [
-                (
-                    operation,
-                    reason,
-                    ", ".join(map(str, GOALS_WITHOUT.get(operation, PLANNED_GOALS))),
-                )
-                for operation, reason in sorted(refused.items())
-            ],
-        ),
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"the operator's principal may not {' and not '.join(sorted(refused))}; "
+        f"goals that remain: {', '.join(remaining) or 'none'}",
+        evidence(("operation", "error of the cluster", "goals that need it"), rows),
         fix=tuple(
             kafka("kafka-acls", "--add", "--allow-principal", "User:PRINCIPAL", *words)
-            for words in needed
+            for words in needed_acls
         ),
     )
 
 
-RULES: Final = (
-    Rule(
-        "rights-refused",
-        Area.RIGHTS,
-        Severity.INFO,
-        title="Goals that this principal may not carry out",
-        why="A plan that cannot be throttled, submitted or finished fails in the middle of the night in which it "
-        "was to run; it is better to know on a working day.",
-        how="Grant what is missing, or leave those goals alone: a managed service allows some of this to nobody.",
-        source="https://kafka.apache.org/documentation/#operations_resources_and_protocols",
-        look=_refused,
-        needs=frozenset({Need.INSPECTION}),
-    ),
-)
+def _goals_needing(operation: str) -> tuple[Goal, ...]:
+    return GOALS_WITHOUT.get(operation, PLANNED_GOALS)

@@ -1,4 +1,4 @@
-"""Snapshots: silence is a finding, and so are photographs that do not join the history.
+"""Snapshots: none for a long time, or snapshots that fail their checks and are quarantined.
 
 the newest snapshot is 7 hours old; one is due every hour        # snapshots-silent
 """
@@ -9,28 +9,41 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, Sighting, evidence
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.model import subjects
 from counterpoise.model.severity import Severity
 from counterpoise.units import format_moment, format_seconds
 
-_LEAST_SILENCE: Final = timedelta(hours=1)
-_SUBJECT: Final = "cluster"
-_SHOWN: Final = 5
-_LESS: Final = (
-    "# if the cluster really has so much less, and nobody can wait until that is believed: in its policy, for a while",
+_MIN_AGE: Final = timedelta(hours=1)
+_SNAPSHOTS_SHOWN: Final = 5
+_ACCEPT_LOSS: Final = (
+    "# if the loss is real and cannot wait until it is accepted: put into the policy, for a while",
     "history: {least_share_of_previous_percent: 0}",
 )
 
 
-def _silent(facts: AuditFacts) -> Iterator[Sighting]:
+@rule(
+    "snapshots-silent",
+    Area.SNAPSHOTS,
+    Severity.WARNING,
+    title="No new snapshots",
+    why="Trends, forecasts and proposals are made from snapshots: without new ones every report "
+    "goes on showing the last good day.",
+    how="Find out why the Dag kafka_snapshot fails or does not run (paused, no scheduler, no "
+    "connection), and take a snapshot by hand.",
+    source="https://airflow.apache.org/docs/apache-airflow/stable/core-concepts/dag-run.html",
+    needs={Need.HISTORY},
+    thresholds={"intervals": 3},
+)
+def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckResult]:
     fix = (
         counterpoise("snapshot", "--cluster", facts.snapshot.cluster),
         "airflow dags unpause kafka_snapshot",
     )
     if facts.past is None or not facts.past.manifests.num_rows:
-        yield Sighting(
-            _SUBJECT,
-            "the history has no snapshot of this cluster: nothing is known of yesterday",
+        yield CheckResult(
+            subjects.CLUSTER,
+            "the history has no snapshot of this cluster, so nothing can be compared with before",
             fix=fix,
             severity=Severity.INFO,
         )
@@ -39,73 +52,52 @@ def _silent(facts: AuditFacts) -> Iterator[Sighting]:
         return
     manifests = facts.past.manifests
     age = facts.now - manifests["observed_at"][-1].as_py()
-    intervals = facts.threshold("snapshots-silent", "intervals")
-    if age > max(_LEAST_SILENCE, intervals * facts.snapshot_interval):
-        newest = manifests.slice(max(0, manifests.num_rows - _SHOWN)).to_pylist()
-        yield Sighting(
-            _SUBJECT,
-            f"the newest snapshot is {format_seconds(age.total_seconds())} old; one is due every "
-            f"{format_seconds(facts.snapshot_interval.total_seconds())}",
-            evidence(
-                ("snapshot", "taken"),
-                [(row["snapshot_id"], format_moment(row["observed_at"])) for row in newest],
-            ),
-            fix=fix,
-        )
-
-
-def _set_aside(facts: AuditFacts) -> Iterator[Sighting]:
-    if not facts.set_aside:
+    if age <= max(_MIN_AGE, intervals * facts.snapshot_interval):
         return
-    count, newest = len(facts.set_aside), facts.set_aside[-1]
-    since = format_moment(facts.set_aside[0].observed_at)
-    those = (
-        "the newest photograph was"
-        if count == 1
-        else f"the newest {count:,} photographs in a row were"
+    newest = manifests.slice(max(0, manifests.num_rows - _SNAPSHOTS_SHOWN)).to_pylist()
+    rows = [(row["snapshot_id"], format_moment(row["observed_at"])) for row in newest]
+    interval = format_seconds(facts.snapshot_interval.total_seconds())
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"the newest snapshot is {format_seconds(age.total_seconds())} old; "
+        f"one is due every {interval}",
+        evidence(("snapshot", "observed at"), rows),
+        fix=fix,
     )
+
+
+@rule(
+    "snapshots-set-aside",
+    Area.SNAPSHOTS,
+    Severity.WARNING,
+    title="Snapshots that are quarantined",
+    why="A snapshot that contradicts itself, or lost much of what was there before, does not join "
+    "the history: nothing is analysed or planned with it, and every report shows the last good "
+    "snapshot.",
+    how="Read what is wrong and take another snapshot: a state in between passes. A loss that is "
+    "real is accepted once it was seen several times in a row (`believed_after`). "
+    "docs/operating.md, Bad snapshots, explains every case; the snapshots are in aside/ of the "
+    "store, each with its checks.",
+    source="https://docs.greatexpectations.io/docs/core/introduction/",
+)
+def snapshots_quarantined(facts: AuditFacts) -> Iterator[CheckResult]:
+    if not facts.quarantined:
+        return
+    count = len(facts.quarantined)
+    oldest, newest = facts.quarantined[0], facts.quarantined[-1]
+    which = "the newest snapshot is" if count == 1 else f"the newest {count:,} snapshots are"
+    since = format_moment(oldest.observed_at)
+    reason = newest.reasons[0] if newest.reasons else "no reason was stored"
     more = f" and {len(newest.reasons) - 1:,} more" if len(newest.reasons) > 1 else ""
     rows = [
-        (one.snapshot_id, format_moment(one.observed_at), reason)
-        for one in reversed(facts.set_aside)
-        for reason in one.reasons
+        (snapshot.snapshot_id, format_moment(snapshot.observed_at), reason_text)
+        for snapshot in reversed(facts.quarantined)
+        for reason_text in snapshot.reasons
     ]
-    yield Sighting(
-        _SUBJECT,
-        f"{those} set aside, since {since}: {newest.reasons[0] if newest.reasons else 'no reason was kept'}{more}",
-        evidence(("snapshot", "taken", "what is wrong"), rows),
-        fix=(
-            counterpoise("snapshot", "--cluster", facts.snapshot.cluster),
-            *(_LESS if newest.is_loss else ()),
-        ),
+    again = counterpoise("snapshot", "--cluster", facts.snapshot.cluster)
+    yield CheckResult(
+        subjects.CLUSTER,
+        f"{which} quarantined, since {since}: {reason}{more}",
+        evidence(("snapshot", "observed at", "what is wrong"), rows),
+        fix=(again, *_ACCEPT_LOSS) if newest.is_loss else (again,),
     )
-
-
-RULES: Final = (
-    Rule(
-        "snapshots-silent",
-        Area.SNAPSHOTS,
-        Severity.WARNING,
-        title="No new snapshots",
-        why="Trends, forecasts and proposals are made of snapshots: without new ones every report goes on looking as "
-        "well as on the last good day.",
-        how="See why kafka_snapshot fails or does not run (paused, no scheduler, connection), and take one by hand.",
-        source="https://airflow.apache.org/docs/apache-airflow/stable/core-concepts/dag-run.html",
-        look=_silent,
-        needs=frozenset({Need.HISTORY}),
-        thresholds={"intervals": 3},
-    ),
-    Rule(
-        "snapshots-set-aside",
-        Area.SNAPSHOTS,
-        Severity.WARNING,
-        title="Snapshots that are set aside",
-        why="A photograph that contradicts itself, or lost much of what was there, joins no history: nothing is "
-        "analysed or planned on it, and every report shows the last good one.",
-        how="See what is wrong, and photograph again: what a cluster looks like for a moment passes. A loss that is "
-        "real is believed when it was seen some times in a row (`believed_after`). docs/operating.md, Bad snapshots, "
-        "has every case; the photographs lie in aside/ of the store, each with its checks.",
-        source="https://docs.greatexpectations.io/docs/core/introduction/",
-        look=_set_aside,
-    ),
-)

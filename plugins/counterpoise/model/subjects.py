@@ -1,0 +1,54 @@
+"""The subject of a finding: where the trouble is, never how much of it there is.
+
+    topic("orders")         # "topic orders"
+    broker(3)               # "broker 3"
+    bootstrap_address("kafka-1:9092")
+
+Rule and subject together name a finding from one audit to the next, and waivers match subjects by
+pattern. So these texts are a contract: a subject that is written in another way is a new finding,
+and the waivers for the old one end.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+CLUSTER: Final = "cluster"
+QUORUM: Final = "quorum"
+CLUSTER_DEFAULT: Final = "cluster default"  # the dynamic broker configs that hold for all brokers
+SERVER_PROPERTIES: Final = "server.properties"
+
+
+def broker(broker_id: int) -> str:
+    return f"broker {broker_id}"
+
+
+def controller(node_id: int) -> str:
+    return f"controller {node_id}"
+
+
+def topic(name: str) -> str:
+    return f"topic {name}"
+
+
+def group(name: str) -> str:
+    return f"group {name}"
+
+
+def listener(name: str) -> str:
+    return f"listener {name}"
+
+
+def endpoint(address: str) -> str:
+    return f"endpoint {address}"
+
+
+def bootstrap_address(address: str) -> str:
+    return f"bootstrap address {address}"
+
+
+def config(key: str) -> str:
+    return f"config {key}"
+
+
+def waiver(rule_id: str, patterns: Sequence[str]) -> str:
+    return f"waiver of {rule_id} for {', '.join(patterns)}"
