@@ -175,7 +175,7 @@ def test_counts_are_held_against_the_snapshot_before_unless_the_cluster_was_smal
         "topics: has at least 50 % of the rows before: 1 now, 10 in demo-before",
         "partitions: has at least 50 % of the rows before: 2 now, 5 in demo-before",
     ]
-    assert quick_check(SNAPSHOT, replace(before, least_share_percent=0)).success
+    assert quick_check(SNAPSHOT, replace(before, min_share_percent=0)).success
     assert quick_check(SNAPSHOT, replace(before, row_counts={**counts, "topics": 9})).success
 
 

@@ -10,7 +10,7 @@ from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, Rebala
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.validation import RULES, find_violations
-from counterpoise.validation.figures import expected_figures
+from counterpoise.validation.rules.figures import expected_figures
 from counterpoise.validation.violation import Case
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand

@@ -1,11 +1,12 @@
-"""Validation: may this plan be shown for approval? Rules for the plan, expectations for the data it
-was made from.
+"""Validation: may this plan be shown for approval, and may this snapshot join the history?
+
+Rules check the plan, expectations the data it was made from.
 
     from counterpoise.validation import find_violations, quick_check, validate_data
 
-    quick_check(snapshot, before).grave == ()          # it may join the history
+    quick_check(snapshot, before).grave == ()          # the snapshot may join the history
     find_violations(plan, snapshot, policy) == ()      # an empty tuple is a yes
-    validate_data(snapshot, plan).success              # Great Expectations; its import takes 10 to 17 s
+    validate_data(snapshot, plan).success              # Great Expectations; imports for 10 to 17 s
 
 It knows nothing of how plans are made: it reads the plan and the snapshot, and nothing else.
 """
@@ -18,21 +19,26 @@ from counterpoise.validation.data import (
     DataFailure,
 )
 from counterpoise.validation.expectations import check_plan_data, check_snapshot_data, validate_data
+from counterpoise.validation.quarantine import RepeatedLoss, quarantine_report, repeated_loss
 from counterpoise.validation.quick import quick_check
-from counterpoise.validation.rules import RULES, find_violations
+from counterpoise.validation.rules import OVERRIDABLE_RULES, RULES, find_violations
 from counterpoise.validation.violation import Violation
 
 __all__ = [
     "COUNTED_TABLES",
+    "OVERRIDABLE_RULES",
     "RULES",
     "BadSnapshotError",
     "CountsBefore",
     "DataCheck",
     "DataFailure",
+    "RepeatedLoss",
     "Violation",
     "check_plan_data",
     "check_snapshot_data",
     "find_violations",
+    "quarantine_report",
     "quick_check",
+    "repeated_loss",
     "validate_data",
 ]

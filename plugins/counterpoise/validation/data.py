@@ -1,4 +1,4 @@
-"""What a data check says: plain values, nothing of Great Expectations in them.
+"""The outcome of a data check: plain values, nothing of Great Expectations in them.
 
 DataCheck(success=False, failures=(DataFailure("partitions", "leader is among the replicas", ...),))
 """
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.errors import RefusedError
+from counterpoise.model.words import pluralize
 
 COUNTED_TABLES: Final = ("brokers", "topics", "partitions", "replicas")
-SMALL_CLUSTER_TOPICS: Final = (
-    10  # with fewer, a topic more or less is a large share; nothing is compared
-)
+# With fewer topics one topic more or less is a large share, so nothing is compared.
+SMALL_CLUSTER_TOPICS: Final = 10
 
 
 class BadSnapshotError(RefusedError):
-    """A photograph contradicts itself, or lost much of what was there before: it is neither
-    analysed nor planned on.
+    """A snapshot contradicts itself, or lost much of what was there before: it is neither analysed
+    nor planned on.
     """
 
 
@@ -25,9 +25,9 @@ class BadSnapshotError(RefusedError):
 class DataFailure:
     """One expectation that does not hold. `examples` are its first rows, like "orders-3: leader=9".
 
-    `is_momentary`: a cluster that changes while it is photographed may look like that for a moment;
-    a warning. `column` is "" where it is about the table as a whole; `unexpected_count` then is how
-    many rows are missing.
+    `is_momentary` is a warning: a cluster that changes while its snapshot is made may be like that
+    for a moment. `column` is "" where the table as a whole is meant; `unexpected_count` then is the
+    number of missing rows.
     """
 
     table: str
@@ -40,10 +40,9 @@ class DataFailure:
     def __str__(self) -> str:
         if not self.column:
             return f"{self.table}: {self.expectation}: {', '.join(self.examples)}"
-        rows = f"{self.unexpected_count} row{'' if self.unexpected_count == 1 else 's'}"
-        return (
-            f"{self.table}: {self.expectation}: not so in {rows}, like {', '.join(self.examples)}"
-        )
+        rows = pluralize(self.unexpected_count, "row")
+        examples = ", ".join(self.examples)
+        return f"{self.table}: {self.expectation}: not so in {rows}, like {examples}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +53,48 @@ class DataCheck:
 
     @property
     def grave(self) -> tuple[DataFailure, ...]:
-        """Those that make data unusable."""
+        """Return the failures that make the data unusable."""
         return tuple(failure for failure in self.failures if not failure.is_momentary)
 
     @property
     def momentary(self) -> tuple[DataFailure, ...]:
-        """Those that are warnings."""
+        """Return the failures that are only warnings."""
         return tuple(failure for failure in self.failures if failure.is_momentary)
 
     def and_also(self, other: "DataCheck") -> "DataCheck":
-        both = self.success and other.success
-        return DataCheck(both, self.failures + other.failures, self.passed + other.passed)
+        """Return the outcome of both checks together."""
+        return DataCheck(
+            success=self.success and other.success,
+            failures=self.failures + other.failures,
+            passed=self.passed + other.passed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CountsBefore:
-    """Rows of each table in the snapshot before, and what share of them (percent) has to be there
-    still.
-    """
+    """Rows of each table in the snapshot before, and what share of them must still be there."""
 
     snapshot_id: str
     row_counts: Mapping[str, int]
-    least_share_percent: int
+    min_share_percent: int
 
-    def least(self, table: str) -> int:
-        """How many rows a table needs; 0: any number will do, since nothing is known or the cluster
-        was small.
+    def min_rows(self, table: str) -> int:
+        """Return how many rows a table needs: 50 percent of 25 rows are 13, rounded up.
+
+        0: any number will do, since the table is not counted or the cluster was small.
         """
-        if table not in COUNTED_TABLES or self.row_counts.get("topics", 0) < SMALL_CLUSTER_TOPICS:
+        is_small_cluster = self.row_counts.get("topics", 0) < SMALL_CLUSTER_TOPICS
+        if is_small_cluster or table not in COUNTED_TABLES:
             return 0
-        return -(-self.row_counts.get(table, 0) * self.least_share_percent // 100)
+        rows_before = self.row_counts.get(table, 0)
+        return -(-rows_before * self.min_share_percent // 100)
 
     def failure(self, table: str, row_count: int) -> DataFailure:
+        """Return the failure of a table that has only `row_count` rows."""
         return DataFailure(
             table=table,
-            expectation=f"has at least {self.least_share_percent} % of the rows before",
+            expectation=f"has at least {self.min_share_percent} % of the rows before",
             column="",
-            unexpected_count=self.least(table) - row_count,
+            unexpected_count=self.min_rows(table) - row_count,
             examples=(f"{row_count} now, {self.row_counts[table]} in {self.snapshot_id}",),
         )

@@ -1,13 +1,12 @@
-"""Data tests with Great Expectations: is what the plan was made from, and the plan itself, sound
-data?
+"""Data tests with Great Expectations: are the snapshot, and the plan made from it, sound data?
 
     check = validate_data(snapshot, plan, docs=Path("docs"))
-    check.failures[0]     # DataFailure(table="partitions", expectation="leader_is_a_replica is true", ...)
+    check.failures[0]     # DataFailure("partitions", "leader_is_a_replica is true", ...)
 
 Importing Great Expectations takes 10 to 17 seconds, so it happens inside the functions, and each of
-them does all with one context. It sends no usage statistics and prints no progress. Tables are
-checked in memory, as pandas frames; 200,000 rows take well under a second. With `docs`, a folder,
-Data Docs (HTML) are written there.
+them needs only one context. It sends no usage statistics and prints no progress. Tables are checked
+in memory, as pandas frames; 200,000 rows take well under a second. With `docs`, a folder, Data Docs
+(HTML) are written there.
 """
 
 import importlib
@@ -20,33 +19,34 @@ from typing import TYPE_CHECKING, Any, Final
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.validation.data import CountsBefore, DataCheck, DataFailure
-from counterpoise.validation.quick import MOST_EXAMPLES, example_of
+from counterpoise.validation.quick import MAX_EXAMPLES, example_of
 from counterpoise.validation.suites import PLAN_EXPECTATIONS, SNAPSHOT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SITE: Final = "counterpoise"
+_DOCS_NAME: Final = "counterpoise"
 _ROW_COUNT: Final = "expect_table_row_count_to_be_between"
 
 
 def check_snapshot_data(
     snapshot: ClusterSnapshot, before: CountsBefore | None = None, *, docs: Path | None = None
 ) -> DataCheck:
-    """Keys unique, leaders and ISR within replicas, sizes not negative, brokers and topics known,
-    counts agree.
+    """Check that keys are unique, leaders and ISR within replicas, sizes not negative, brokers and
+    topics known, and that counts agree.
 
     With `before`, also that no table lost more rows than it may.
     """
-    from counterpoise.validation.frames import (
-        snapshot_frames,
-    )  # pandas is slow to import, and planning needs none
+    # Imported here: pandas is slow to import, and planning needs none.
+    from counterpoise.validation.frames import snapshot_frames
 
     return _check(snapshot_frames(snapshot), SNAPSHOT_EXPECTATIONS, before, docs)
 
 
 def check_plan_data(plan: RebalancePlan) -> DataCheck:
-    """Moves unique, no broker twice, as many replicas as wanted, sizes and figures not negative."""
+    """Check that moves are unique, name no broker twice, have as many replicas as wanted, and that
+    sizes and figures are not negative.
+    """
     from counterpoise.validation.frames import plan_frames
 
     return _check(plan_frames(plan), PLAN_EXPECTATIONS)
@@ -55,7 +55,7 @@ def check_plan_data(plan: RebalancePlan) -> DataCheck:
 def validate_data(
     snapshot: ClusterSnapshot, plan: RebalancePlan, *, docs: Path | None = None
 ) -> DataCheck:
-    """Both of the above, with one import and one context."""
+    """Check snapshot and plan, with one import and one context."""
     from counterpoise.validation.frames import plan_frames, snapshot_frames
 
     frames = {**snapshot_frames(snapshot), **plan_frames(plan)}
@@ -74,20 +74,19 @@ def _check(
     with _context(docs) as context:
         source = context.data_sources.add_pandas("counterpoise")
         for table, frame in frames.items():
-            if len(frame) or (
-                before and before.least(table)
-            ):  # else the table is empty, and everything holds
-                check = check.and_also(
-                    _check_table(
-                        context, source, table, harmless(frame), expectations[table], before
-                    )
-                )
+            must_have_rows = bool(before and before.min_rows(table))
+            if not len(frame) and not must_have_rows:
+                continue  # everything holds for an empty table
+            table_check = _check_table(
+                context, source, table, harmless(frame), expectations[table], before
+            )
+            check = check.and_also(table_check)
     return check
 
 
 @contextmanager
 def _context(docs: Path | None) -> Iterator[Any]:
-    """A context that keeps nothing and tells nobody; its Data Docs are built at the end."""
+    """Yield a context that stores nothing and sends nothing; its Data Docs are built at the end."""
     os.environ["GX_ANALYTICS_ENABLED"] = "False"
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -97,14 +96,9 @@ def _context(docs: Path | None) -> Iterator[Any]:
     yield context
     if docs is not None:
         store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs)}
-        index = {"class_name": "DefaultSiteIndexBuilder"}
-        installation = {
-            "class_name": "SiteBuilder",
-            "site_index_builder": index,
-            "store_backend": store,
-        }
-        context.add_data_docs_site(_SITE, installation)
-        context.build_data_docs(site_names=[_SITE])
+        builder = {"class_name": "SiteBuilder", "store_backend": store}
+        context.add_data_docs_site(_DOCS_NAME, builder)
+        context.build_data_docs(site_names=[_DOCS_NAME])
 
 
 def _check_table(
@@ -118,7 +112,8 @@ def _check_table(
     import great_expectations as gx
 
     suite = gx.ExpectationSuite(
-        name=table, expectations=_suite(expected, len(frame), before.least(table) if before else 0)
+        name=table,
+        expectations=_suite(expected, len(frame), before.min_rows(table) if before else 0),
     )
     batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all")
     definition = gx.ValidationDefinition(name=table, data=batch, suite=context.suites.add(suite))
@@ -136,10 +131,10 @@ def _check_table(
     return DataCheck(bool(result.success), failures, len(result.results) - len(failures))
 
 
-def _suite(expected: Expectations, row_count: int, least_rows: int) -> list[Any]:
-    # Taken as Any: the package has types, but does not declare these names as its own.
+def _suite(expected: Expectations, row_count: int, min_rows: int) -> list[Any]:
+    # Any: the package has types, but does not declare these names as its own.
     gxe: Any = importlib.import_module("great_expectations.expectations")
-    counted = [gxe.ExpectTableRowCountToBeBetween(min_value=least_rows)] if least_rows else []
+    counted = [gxe.ExpectTableRowCountToBeBetween(min_value=min_rows)] if min_rows else []
     if not row_count:
         return counted
     unique = (
@@ -166,9 +161,8 @@ def _failure(table: str, expected: Expectations, outcome: Any) -> DataFailure:
     arguments = outcome.expectation_config.kwargs
     column = str(arguments.get("column") or ", ".join(arguments.get("column_list", ())))
     rows = outcome.result.get("unexpected_index_list") or []
-    examples = tuple(_example(row, expected.key) for row in rows[:MOST_EXAMPLES])
-    # An expectation that could not be computed is no success, but it raises nothing either: it says
-    # so here.
+    examples = tuple(_example(row, expected.key) for row in rows[:MAX_EXAMPLES])
+    # An expectation that could not be computed does not raise: it fails, and says why here.
     broken = () if rows else (str(outcome.exception_info),)
     return DataFailure(
         table=table,
@@ -191,7 +185,7 @@ def _wording(expectation: str) -> str:
 
 
 def _example(row: Mapping[str, Any], key: Sequence[str]) -> str:
-    """`orders-3` or `orders-3: size_bytes=-1`, from numpy scalars."""
+    """Return `orders-3` or `orders-3: size_bytes=-1` of a row of numpy scalars."""
     from counterpoise.validation.frames import original
 
     values = {

@@ -2,8 +2,8 @@
 
     snapshot_facts(snapshot)["partitions"]["leader_is_a_replica"]      # a boolean per row
 
-A fact is true where the row is as it should be; what is not known (a null) counts as right. Columns
-all the way (Arrow, numpy): it runs on every photograph. These are the only definitions: the quick
+A fact is true where the row is as it should be; what is not known (a null) counts as right. All is
+columns (Arrow, numpy), since it runs on every snapshot. These are the only definitions: the quick
 check reads these columns, and Great Expectations reads them as frames.
 """
 
@@ -20,17 +20,15 @@ from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 
 _ROLES: Final = ("leader", "voter", "observer")
 _RESOURCE_TYPES: Final = ("broker", "topic")
-_MOST_PORT: Final = 65535
-_NOBODY: Final = -1  # no broker has this id
+_MAX_PORT: Final = 65535
+_NO_BROKER: Final = -1  # no broker has this id
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
-    """Every table of SNAPSHOT_TABLES with the columns that are checked, and the facts about each
-    row.
-    """
+    """Return every table of SNAPSHOT_TABLES: the checked columns, and the facts about each row."""
     registered = snapshot.registered_broker_ids
     return {
         "brokers": _brokers(snapshot),
@@ -67,36 +65,51 @@ def _brokers(snapshot: ClusterSnapshot) -> pa.Table:
 
 def _topics(snapshot: ClusterSnapshot) -> pa.Table:
     table = snapshot.topics
-    at = pc.index_in(snapshot.partitions["topic"], value_set=table["topic"].combine_chunks())
-    found = np.bincount(_ints(at.drop_null()), minlength=table.num_rows)
+    topic_indexes = pc.index_in(
+        snapshot.partitions["topic"], value_set=table["topic"].combine_chunks()
+    )
+    partition_counts = np.bincount(_ints(topic_indexes.drop_null()), minlength=table.num_rows)
     return _with_facts(
         table.select(["topic", "partition_count", "min_insync_replicas"]),
-        partition_count_agrees=found == _ints(table["partition_count"]),
+        partition_count_agrees=partition_counts == _ints(table["partition_count"]),
     )
 
 
 def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
+    """Return the facts about partitions.
+
+    Replicas and ISR are flattened to (row, broker) pairs, each pair one number: sorting then finds
+    a broker that stands twice in a row, and a binary search an ISR member that is no replica.
+    Example: row 1 with replicas [4, 4] has the pair (1, 4) twice; shifting its number right by 32
+    bits gives row 1 back.
+    """
     table = snapshot.partitions
-    at, ids = _flat(table["replicas"])
-    isr_at, isr_ids = _flat(table["isr"])
-    leaders = _ints(table["leader"])
-    leads, has_leader = np.zeros(table.num_rows, dtype=bool), leaders != _NOBODY
-    leads[at[ids == leaders[at]]] = True
-    pairs = np.sort(_pair(at, ids))
-    twice = pairs[1:][pairs[1:] == pairs[:-1]] >> 32
+    replica_rows, replica_ids = _flat(table["replicas"])
+    isr_rows, isr_ids = _flat(table["isr"])
+    leader_ids = _ints(table["leader"])
+    has_leader = leader_ids != _NO_BROKER
+
+    leader_is_a_replica = np.zeros(table.num_rows, dtype=bool)
+    is_leader = replica_ids == leader_ids[replica_rows]
+    leader_is_a_replica[replica_rows[is_leader]] = True
+
+    replica_pairs = np.sort(_pair(replica_rows, replica_ids))
+    is_as_before = replica_pairs[1:] == replica_pairs[:-1]
+    rows_with_repeats = replica_pairs[1:][is_as_before] >> 32
+
+    is_unregistered = ~np.isin(replica_ids, registered)
+    is_outside_replicas = ~_is_in_ordered(_pair(isr_rows, isr_ids), replica_pairs)
     return _with_facts(
         table.select(["topic", "partition", "leader", "size_bytes"]),
         topic_is_known=_bools(
             pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())
         ),
         has_replicas=_bools(pc.greater(pc.list_value_length(table["replicas"]), 0)),
-        names_each_broker_once=_all_but(table.num_rows, twice),
-        brokers_are_registered=_all_but(table.num_rows, at[~np.isin(ids, registered)]),
-        leader_is_a_replica=leads | ~has_leader,
-        leader_is_live=np.isin(leaders, snapshot.live_broker_ids) | ~has_leader,
-        isr_is_within_replicas=_all_but(
-            table.num_rows, isr_at[~_in_order(_pair(isr_at, isr_ids), pairs)]
-        ),
+        names_each_broker_once=_all_but(table.num_rows, rows_with_repeats),
+        brokers_are_registered=_all_but(table.num_rows, replica_rows[is_unregistered]),
+        leader_is_a_replica=leader_is_a_replica | ~has_leader,
+        leader_is_live=np.isin(leader_ids, snapshot.live_broker_ids) | ~has_leader,
+        isr_is_within_replicas=_all_but(table.num_rows, isr_rows[is_outside_replicas]),
     )
 
 
@@ -106,7 +119,7 @@ def _listeners(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table
     return _with_facts(
         table.select(["broker_id", "security_protocol", "host", "port"]),
         broker_is_registered=_among(table["broker_id"], registered),
-        port_is_possible=(ports > 0) & (ports <= _MOST_PORT),
+        port_is_possible=(ports > 0) & (ports <= _MAX_PORT),
     )
 
 
@@ -130,29 +143,27 @@ def _throttles(snapshot: ClusterSnapshot) -> pa.Table:
 
 
 def _flat(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """The row of each element of a list column, and the elements."""
+    """Return the row index of each element of a list column, and the elements."""
     lists = column.combine_chunks()
     return _ints(pc.list_parent_indices(lists)), _ints(pc.list_flatten(lists))
 
 
-def _pair(at: Ints, ids: Ints) -> Ints:
-    """One number for row and broker."""
-    return (at << 32) | (ids & 0xFFFFFFFF)
+def _pair(rows: Ints, broker_ids: Ints) -> Ints:
+    """Return one number for each (row, broker): the row in the upper 32 bits."""
+    return (rows << 32) | (broker_ids & 0xFFFFFFFF)
 
 
-def _in_order(numbers: Ints, ordered: Ints) -> Bools:
-    """Which of the numbers are among those in order; neighbours are looked up near one another, so
-    this is quick.
-    """
+def _is_in_ordered(numbers: Ints, ordered: Ints) -> Bools:
+    """Return for each number whether it is among the ordered ones, by binary search."""
     if not len(ordered):
         return np.zeros(len(numbers), dtype=bool)
-    at = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
-    return np.asarray(ordered[at] == numbers, dtype=bool)
+    indexes = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
+    return np.asarray(ordered[indexes] == numbers, dtype=bool)
 
 
-def _all_but(row_count: int, wrong: Ints) -> Bools:
+def _all_but(row_count: int, wrong_rows: Ints) -> Bools:
     fact = np.ones(row_count, dtype=bool)
-    fact[wrong] = False
+    fact[wrong_rows] = False
     return fact
 
 
@@ -165,8 +176,8 @@ def _text_among(column: pa.ChunkedArray, known: Iterable[str]) -> Bools:
 
 
 def _ints(values: pa.ChunkedArray) -> Ints:
-    """Nulls become the id that nobody has."""
-    return np.asarray(pc.fill_null(values.cast(pa.int64()), _NOBODY), dtype=np.int64)
+    """Return integers; nulls become the id that no broker has."""
+    return np.asarray(pc.fill_null(values.cast(pa.int64()), _NO_BROKER), dtype=np.int64)
 
 
 def _bools(values: pa.ChunkedArray, *, if_null: bool = False) -> Bools:

@@ -1,14 +1,14 @@
 """Pandas frames of a snapshot and a plan, with a true/false column for what column expectations
 cannot say.
 
-    frames = snapshot_frames(snapshot)       # {"brokers": ..., "topics": ..., "partitions": ..., "replicas": ...}
+    frames = snapshot_frames(snapshot)       # {"brokers": ..., "topics": ..., ...}
 
 The facts of a snapshot are those of `facts`; those of a plan are here, since only Great
 Expectations asks for them.
 
-Data Docs (Great Expectations 1.24) put values into their HTML as they are: a topic of a hostile
-name would run as a script. So text goes in with all that HTML, scripts or templates could mean
-written as %3C, and comes out of examples as it was.
+Data Docs (Great Expectations 1.24) put values into their HTML unescaped: a topic with a hostile
+name would run as a script. So the characters that mean something in HTML, scripts or templates go
+in percent-encoded (`<` as %3C), and examples are decoded again.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.validation.facts import snapshot_facts
 
-_WHOLE: Final = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+_INTEGER_TYPES: Final = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
 
 _HARMLESS: Final = " /:,;=()[]@+!*|^?~"
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with text that means nothing to a browser; no two texts become the same."""
+    """Return the frame with percent-encoded text; different texts stay different."""
     for column in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[column]):
             texts = {
@@ -45,19 +45,20 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def original(value: object) -> object:
-    """What a value was before `harmless`."""
+    """Return what a value was before `harmless`."""
     return unquote(value) if isinstance(value, str) else value
 
 
 def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
-    """The tables of `snapshot_facts`; whole numbers stay whole beside nulls."""
+    """Return the tables of `snapshot_facts`; integers stay integers beside nulls."""
     return {
-        name: table.to_pandas(types_mapper=_WHOLE.get)
+        name: table.to_pandas(types_mapper=_INTEGER_TYPES.get)
         for name, table in snapshot_facts(snapshot).items()
     }
 
 
 def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
+    """Return the plan's moves and figures, with facts about each row."""
     moves = plan.moves
     frame = pd.DataFrame(
         {
@@ -65,7 +66,7 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
             "partition": pd.Series([move.partition for move in moves], dtype="int64"),
             "size_bytes": pd.Series([move.size_bytes for move in moves], dtype="int64"),
             "has_replicas": [bool(move.replicas_after) for move in moves],
-            "names_each_broker_once": [_differ(move.replicas_after) for move in moves],
+            "names_each_broker_once": [_are_distinct(move.replicas_after) for move in moves],
             "keeps_or_nears_replication_factor": [_keeps_or_nears(plan, move) for move in moves],
             "keeps_an_old_replica_or_leader_can_copy": [
                 bool(set(move.replicas_after) & set(move.replicas_before))
@@ -92,13 +93,13 @@ def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
 
 
 def _keeps_or_nears(plan: RebalancePlan, move: Move) -> bool:
-    """As many replicas as before; where another number is the goal, nearer to that one and never
-    beyond.
+    """Whether the number of replicas stays, or, where it is the goal, nears the wanted one without
+    passing it.
     """
     before, after = len(move.replicas_before), len(move.replicas_after)
     wanted = plan.replication_factor if plan.goal is Goal.REPLICATION_FACTOR else before
     return wanted is not None and min(before, wanted) <= after <= max(before, wanted)
 
 
-def _differ(ids: Sequence[int]) -> bool:
+def _are_distinct(ids: Sequence[int]) -> bool:
     return len(set(ids)) == len(ids)

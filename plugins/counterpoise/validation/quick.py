@@ -1,10 +1,10 @@
-"""The expectations of a snapshot without Great Expectations: cheap enough for every photograph.
+"""The expectations of a snapshot without Great Expectations: cheap enough for every snapshot.
 
-    quick_check(snapshot, before).grave          # () : it may join the history
+    quick_check(snapshot, before).grave          # (): it may join the history
 
-It reads the same lists of expectations over the same facts, and a test holds both to the same
-answers: this one keeps bad data out, the other one tells of it at length. A million partitions take
-a few seconds.
+It checks the same lists of expectations over the same facts, and a test holds both to the same
+answers: this one keeps bad data out, the other one documents it. A million partitions take a few
+seconds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,23 +20,23 @@ from counterpoise.validation.data import CountsBefore, DataCheck, DataFailure
 from counterpoise.validation.facts import snapshot_facts
 from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS, Expectations
 
-MOST_EXAMPLES: Final = 5
+MAX_EXAMPLES: Final = 5
 
 
 def quick_check(snapshot: ClusterSnapshot, before: CountsBefore | None = None) -> DataCheck:
-    """Every expectation of every table; with `before`, also how many rows there have to be."""
+    """Check every expectation of every table; with `before`, also the number of rows."""
     failures: list[DataFailure] = []
     passed = 0
     for table, rows in snapshot_facts(snapshot).items():
         expected = SNAPSHOT_EXPECTATIONS[table]
-        if rows.num_rows:  # of an empty table everything holds
-            for column, words, wrong in _outcomes(rows, expected):
-                if wrong.any():
-                    failures.append(_failure(table, rows, expected, column, words, wrong))
+        if rows.num_rows:  # everything holds for an empty table
+            for column, predicate, is_wrong in _outcomes(rows, expected):
+                if is_wrong.any():
+                    failures.append(_failure(table, rows, expected, column, predicate, is_wrong))
                 else:
                     passed += 1
-        if before and before.least(table):
-            if rows.num_rows < before.least(table):
+        if before and before.min_rows(table):
+            if rows.num_rows < before.min_rows(table):
                 failures.append(before.failure(table, rows.num_rows))
             else:
                 passed += 1
@@ -46,38 +46,36 @@ def quick_check(snapshot: ClusterSnapshot, before: CountsBefore | None = None) -
 def _outcomes(
     rows: pa.Table, expected: Expectations
 ) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
-    """Column, what is expected of it, and which rows are not so."""
+    """Yield each column, what is expected of it, and which rows break that."""
     unique = "is unique" if len(expected.key) == 1 else "are unique together"
     yield ", ".join(expected.key), unique, _repeated(rows, expected.key)
     for column in expected.not_null:
         yield column, "is known", np.asarray(pc.is_null(rows[column]), dtype=bool)
     for column in expected.not_negative:
-        yield (
-            column,
-            "is not negative",
-            np.asarray(pc.fill_null(pc.less(rows[column], 0), False), dtype=bool),
-        )
+        is_negative = pc.fill_null(pc.less(rows[column], 0), False)
+        yield column, "is not negative", np.asarray(is_negative, dtype=bool)
     for column in expected.is_true:
         yield column, "is true", ~np.asarray(rows[column], dtype=bool)
 
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> NDArray[np.bool_]:
-    """All rows whose key another row has too; each column's values are numbered, and the numbers
-    made one.
+    """Return for each row whether another row has the same key.
+
+    Each column's values are numbered, and the numbers of a row combined into one. Example: topics
+    a, b, a are 0, 1, 0 and partitions 0, 0, 0 are 0, 0, 0; combined 0 * 2 + 0, 1 * 2 + 0, 0 * 2 + 0
+    are 0, 2, 0: the first and the last row repeat one another.
     """
-    numbers = np.zeros(rows.num_rows, dtype=np.int64)
+    key_numbers = np.zeros(rows.num_rows, dtype=np.int64)
     for column in key:
         encoded = pc.dictionary_encode(rows[column].combine_chunks(), null_encoding="encode")
-        numbers = numbers * (len(encoded.dictionary) + 1) + np.asarray(
-            encoded.indices, dtype=np.int64
-        )
-    in_order = np.sort(numbers)
-    twice = in_order[1:][in_order[1:] == in_order[:-1]]
-    return (
-        np.asarray(np.isin(numbers, twice), dtype=bool)
-        if len(twice)
-        else np.zeros(rows.num_rows, dtype=bool)
-    )
+        value_numbers = np.asarray(encoded.indices, dtype=np.int64)
+        key_numbers = key_numbers * (len(encoded.dictionary) + 1) + value_numbers
+    ordered = np.sort(key_numbers)
+    is_as_before = ordered[1:] == ordered[:-1]
+    repeated_numbers = ordered[1:][is_as_before]
+    if not len(repeated_numbers):
+        return np.zeros(rows.num_rows, dtype=bool)
+    return np.asarray(np.isin(key_numbers, repeated_numbers), dtype=bool)
 
 
 def _failure(
@@ -85,23 +83,24 @@ def _failure(
     rows: pa.Table,
     expected: Expectations,
     column: str,
-    words: str,
-    wrong: NDArray[np.bool_],
+    predicate: str,
+    is_wrong: NDArray[np.bool_],
 ) -> DataFailure:
-    first = rows.take(pa.array(np.flatnonzero(wrong)[:MOST_EXAMPLES])).to_pylist()
+    first_wrong = np.flatnonzero(is_wrong)[:MAX_EXAMPLES]
+    example_rows = rows.take(pa.array(first_wrong)).to_pylist()
     shown = [column] if column in rows.column_names and column not in expected.key else []
     return DataFailure(
         table=table,
-        expectation=f"{column} {words}",
+        expectation=f"{column} {predicate}",
         column=column,
-        unexpected_count=int(wrong.sum()),
-        examples=tuple(example_of(row, expected.key, shown) for row in first),
+        unexpected_count=int(is_wrong.sum()),
+        examples=tuple(example_of(row, expected.key, shown) for row in example_rows),
         is_momentary=expected.is_momentary(column),
     )
 
 
 def example_of(row: dict[str, object], key: Sequence[str], shown: Sequence[str]) -> str:
-    """`orders-3` or `orders-3: size_bytes=-1`."""
+    """Return a row's key with the columns to show: `orders-3` or `orders-3: size_bytes=-1`."""
     name = "-".join(str(row[part]) for part in key if part in row)
     facts = ", ".join(f"{part}={row[part]}" for part in shown)
     return f"{name}: {facts}" if facts else name

@@ -2,8 +2,8 @@
 
     SNAPSHOT_EXPECTATIONS["partitions"].is_true      # ("topic_is_known", "has_replicas", ...)
 
-`momentary` names what a cluster that changes while it is photographed may look like, and what says
-nothing about the photograph: a warning. All else makes a snapshot unusable.
+`momentary` names what may be so for a moment in a cluster that changes while its snapshot is made,
+and what says nothing about the snapshot: a warning. Everything else makes a snapshot unusable.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         key=("broker_id", "security_protocol"),
         not_null=("host", "port"),
         is_true=("broker_is_registered", "port_is_possible"),
-        momentary=("port_is_possible",),  # as a broker advertises it: the audit's business
+        momentary=("port_is_possible",),  # as a broker advertises it: for the audit
     ),
     # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an
     # observer.
@@ -78,7 +78,7 @@ SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
         not_null=("log_dir",),
         not_negative=("total_bytes", "usable_bytes", "held_bytes"),
         is_true=("broker_is_registered", "usable_is_within_total"),
-        # Log dirs are asked for last: a broker may have come since. Some file systems grow while
+        # Log dirs are described last: a broker may have started since. Some file systems grow while
         # they are measured.
         momentary=("broker_is_registered", "usable_is_within_total"),
     ),

@@ -1,4 +1,4 @@
-"""A broken rule, and what the rules look at.
+"""A broken rule, and what the rules read.
 
 Violation("no_broker_twice", "orders-3", "orders-3 would have broker 4 twice: [4, 4, 2]")
 """
@@ -18,9 +18,7 @@ from counterpoise.model.request import Goal
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`rule` is the name of the rule, `subject` a partition, a broker or "plan"; the message says
-    what is wrong.
-    """
+    """`rule` is the name of the rule, `subject` a partition, a broker or "plan"."""
 
     rule: str
     subject: str
@@ -33,7 +31,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """What the snapshot says of a partition. `isr` is None where it does not tell."""
+    """A partition in the snapshot. `isr` is None where the snapshot does not have it."""
 
     topic: str
     replicas: tuple[int, ...]
@@ -46,14 +44,15 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class Case:
-    """A plan with everything that rules compare it with."""
+    """A plan with everything that rules compare it with.
+
+    `rows` are those of the partitions that the plan names and the snapshot knows.
+    """
 
     plan: RebalancePlan
     snapshot: ClusterSnapshot
     policy: BalancePolicy
-    rows: Mapping[
-        TopicPartition, PartitionRow
-    ]  # of the partitions that the plan names and the snapshot knows
+    rows: Mapping[TopicPartition, PartitionRow]
 
     @classmethod
     def of(cls, plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy) -> "Case":
@@ -61,7 +60,7 @@ class Case:
 
     @cached_property
     def known_moves(self) -> tuple[tuple[Move, PartitionRow], ...]:
-        """Moves of partitions that exist, each with its row."""
+        """Return the moves of partitions that exist, each with its row."""
         pairs = ((move, self.rows.get(move.topic_partition)) for move in self.plan.moves)
         return tuple((move, row) for move, row in pairs if row is not None)
 
@@ -71,12 +70,12 @@ class Case:
 
     @cached_property
     def named(self) -> frozenset[int]:
-        """The brokers of the plan's goal."""
+        """Return the brokers of the plan's goal."""
         return frozenset(self.plan.broker_ids)
 
     @cached_property
     def leaving(self) -> frozenset[int]:
-        """Brokers that the goal empties: the named ones, or those that are dead."""
+        """Return the brokers that the goal empties: the named ones, or those that are dead."""
         if self.plan.goal is Goal.REMOVE_BROKERS:
             return self.named
         if self.plan.goal is Goal.REPAIR:
@@ -86,19 +85,17 @@ class Case:
         return frozenset()
 
     @cached_property
-    def tells_leaders(self) -> bool:
-        """A snapshot without any leader tells none; each partition's first replica is taken for it
-        then.
-        """
+    def has_leaders(self) -> bool:
+        """Whether the snapshot has leaders; without any, each partition's first replica counts."""
         column = self.snapshot.partitions["leader"]
         return bool(column.null_count < len(column))
 
     def leader_of(self, row: PartitionRow) -> int | None:
-        return row.leader if self.tells_leaders else row.replicas[0]
+        return row.leader if self.has_leaders else row.replicas[0]
 
     @cached_property
     def arriving(self) -> Counter[int]:
-        """Bytes that each broker receives."""
+        """Return the bytes that each broker receives."""
         received: Counter[int] = Counter()
         for move, row in self.known_moves:
             received.update(dict.fromkeys(move.adding, row.size_bytes or 0))
@@ -106,32 +103,37 @@ class Case:
 
     @cached_property
     def room_left(self) -> Mapping[int, int]:
-        """Bytes below the policy's limit on a broker's fullest log dir, with all that it receives
-        there.
+        """Return by broker the bytes that stay free below the policy's limit on its fullest log dir
+        once all that it receives has arrived there; less than 0 when it is too full.
 
-        Less than 0 when it is too full. Brokers that do not tell are left out; one that tells no
-        dirs counts as one.
+        Brokers whose disks are not known are left out; without log dirs the broker counts as one.
+        Example: limit 85 %, a log dir of 100 GB with 30 GB usable has 85 - 70 = 15 GB of room, and
+        -5 GB are left when 20 GB arrive.
         """
         rooms: dict[int, int] = {}
-        told = [row for row in self.snapshot.log_dirs.to_pylist() if row["error"] is None]
-        for broker_id, total, usable in (
-            (row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in told
-        ):
-            if total is not None and usable is not None:
-                room = self._room(total, usable)
+        for row in self.snapshot.log_dirs.to_pylist():
+            if row["error"] is not None:
+                continue
+            room = self._room(row["total_bytes"], row["usable_bytes"])
+            if room is not None:
+                broker_id = row["broker_id"]
                 rooms[broker_id] = min(room, rooms.get(broker_id, room))
         for row in self.snapshot.brokers.to_pylist():
-            total, usable = row["disk_total_bytes"], row["disk_usable_bytes"]
-            if row["broker_id"] not in rooms and total is not None and usable is not None:
-                rooms[row["broker_id"]] = self._room(total, usable)
+            room = self._room(row["disk_total_bytes"], row["disk_usable_bytes"])
+            if room is not None:
+                rooms.setdefault(row["broker_id"], room)
         return {broker_id: room - self.arriving[broker_id] for broker_id, room in rooms.items()}
 
-    def _room(self, total: int, usable: int) -> int:
-        return total * self.policy.disk_limit_percent // 100 - (total - usable)
+    def _room(self, total_bytes: int | None, usable_bytes: int | None) -> int | None:
+        if total_bytes is None or usable_bytes is None:
+            return None
+        limit_bytes = total_bytes * self.policy.disk_limit_percent // 100
+        used_bytes = total_bytes - usable_bytes
+        return limit_bytes - used_bytes
 
     @cached_property
     def topics_out_of_scope(self) -> frozenset[str]:
-        """Those that the request leaves out; the policy's are not among them."""
+        """Return the topics that the request leaves out; the policy's are not among them."""
         topics = frozenset(self.snapshot.topics["topic"].to_pylist()) | {
             move.topic for move in self.plan.moves
         }
@@ -142,10 +144,8 @@ def listed(broker_ids: Iterable[int]) -> str:
     return str(list(broker_ids))
 
 
-def rows_at(partitions: pa.Table, at: "pa.Array") -> dict[TopicPartition, PartitionRow]:
-    """The rows with these numbers, as objects: a cluster may have a million, so only those that
-    matter become some.
-    """
+def rows_at(partitions: pa.Table, indexes: "pa.Array") -> dict[TopicPartition, PartitionRow]:
+    """Return the rows with these indexes as objects: a few of perhaps a million."""
     columns = [
         "topic",
         "partition",
@@ -166,13 +166,12 @@ def rows_at(partitions: pa.Table, at: "pa.Array") -> dict[TopicPartition, Partit
             bytes_in_per_second=row["bytes_in_per_second"],
             is_moving=bool(row["adding_replicas"] or row["removing_replicas"]),
         )
-        for row in partitions.select(columns).take(at).to_pylist()
+        for row in partitions.select(columns).take(indexes).to_pylist()
     }
 
 
 def _rows_of(plan: RebalancePlan, partitions: pa.Table) -> dict[TopicPartition, PartitionRow]:
     named = {(move.topic, move.partition) for move in plan.moves}
     keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
-    return rows_at(
-        partitions, pa.array([index for index, key in enumerate(keys) if key in named], pa.int64())
-    )
+    indexes = [index for index, key in enumerate(keys) if key in named]
+    return rows_at(partitions, pa.array(indexes, pa.int64()))

@@ -2,7 +2,8 @@
 
     find_violations(plan, snapshot, policy)    # () means that the plan may be shown for approval
 
-A rule yields one violation per offending subject. Its name is the function's name.
+A rule yields one violation per offending subject. Its name is the function's name. A new rule is a
+function in one of the files here and its line in `RULES`.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +15,13 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.validation.rules.document import (
     before_values_hold,
     changes_something,
-    figures_agree,
     known_partition,
     of_this_snapshot,
     partition_named_once,
     reason_when_empty,
     same_topic,
 )
+from counterpoise.validation.rules.figures import figures_agree
 from counterpoise.validation.rules.goals import (
     demoted_brokers_lead_nothing,
     leaders_move_no_bytes,
@@ -49,6 +50,9 @@ from counterpoise.validation.rules.replicas import (
 from counterpoise.validation.violation import Case, Violation
 
 Rule = Callable[[Case], Iterator[Violation]]
+
+# A person may want these all the same, and writes a reassignment that breaks them: a warning then.
+OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable")
 
 RULES: Final[tuple[Rule, ...]] = (
     of_this_snapshot,
@@ -84,6 +88,6 @@ RULES: Final[tuple[Rule, ...]] = (
 def find_violations(
     plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy
 ) -> tuple[Violation, ...]:
-    """Every broken rule. The policy is the one the plan is to be made with."""
+    """Return every broken rule; `policy` is the one that the plan is made with."""
     case = Case.of(plan, snapshot, policy)
     return tuple(violation for rule in RULES for violation in rule(case))

@@ -1,11 +1,8 @@
-"""Rules about the plan as a document: it is of this snapshot, and what it says of the cluster is
-so.
-"""
+"""Rules about the plan as a document: it belongs to this snapshot and describes it truly."""
 
 from collections.abc import Iterator
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.validation.figures import CountedFigure, expected_figures
 from counterpoise.validation.violation import Case, Violation
 
 
@@ -25,11 +22,11 @@ def of_this_snapshot(case: Case) -> Iterator[Violation]:
 
 
 def partition_named_once(case: Case) -> Iterator[Violation]:
-    seen: set[TopicPartition] = set()
+    named: set[TopicPartition] = set()
     for move in case.plan.moves:
-        if move.topic_partition in seen:
-            yield Violation.of_move("partition_named_once", move, "is named more than once")
-        seen.add(move.topic_partition)
+        if move.topic_partition in named:
+            yield Violation.of_move("partition_named_once", move, "is in the plan more than once")
+        named.add(move.topic_partition)
 
 
 def known_partition(case: Case) -> Iterator[Violation]:
@@ -65,28 +62,9 @@ def before_values_hold(case: Case) -> Iterator[Violation]:
 
 def changes_something(case: Case) -> Iterator[Violation]:
     for move, row in case.known_moves:
-        if (
-            move.replicas_after
-            and move.replicas_after == row.replicas
-            and row.leader == move.replicas_after[0]
-        ):
+        keeps_replicas = bool(move.replicas_after) and move.replicas_after == row.replicas
+        if keeps_replicas and row.leader == move.replicas_after[0]:
             yield Violation.of_move("changes_something", move, "would stay as it is")
-
-
-def figures_agree(case: Case) -> Iterator[Violation]:
-    """What the plan says of every broker is what its moves come to, counted anew."""
-    expected = expected_figures(case)
-    if [figure.broker_id for figure in case.plan.figures] != [
-        figure.broker_id for figure in expected
-    ]:
-        yield Violation(
-            "figures_agree", "plan", "the figures are not one per registered broker, by id"
-        )
-        return
-    for planned, counted in zip(case.plan.figures, expected, strict=True):
-        if (stated := CountedFigure.of(planned)) != counted:
-            message = f"the plan says {stated}, the moves come to {counted}"
-            yield Violation("figures_agree", f"broker {planned.broker_id}", message)
 
 
 def reason_when_empty(case: Case) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""Rules of single goals: what each may move, and what has to be so in the end."""
+"""Rules of single goals: what each may move, and what must hold in the end."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -20,7 +20,7 @@ def old_brokers_receive_nothing(case: Case) -> Iterator[Violation]:
 
 
 def removed_brokers_end_empty(case: Case) -> Iterator[Violation]:
-    """Nothing stays there but what the request leaves out, unless a budget leaves some for later."""
+    """No replica stays but those that the request, or a budget, leaves out."""
     if case.plan.goal is not Goal.REMOVE_BROKERS or case.plan.left.partitions:
         return
     for move in case.plan.moves:
@@ -63,15 +63,16 @@ def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
 
 
 def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
-    """Unless no other replica can.
+    """They lead only what no other replica can lead.
 
-    Nor are they named first: Kafka's own leader rebalance would give them back.
+    Nor are they the first replica: Kafka's own leader rebalance would make them leaders again.
     """
     if case.plan.goal is not Goal.DEMOTE_BROKERS:
         return
     for move, row in case.known_moves:
         if move.replicas_after[0] in case.named and (able := _able_to_lead(case, row)):
-            what = f"would be led by broker {move.replicas_after[0]}, though {listed(able)} could lead it"
+            leader = move.replicas_after[0]
+            what = f"would be led by broker {leader}, though {listed(able)} could lead it"
             yield Violation.of_move("demoted_brokers_lead_nothing", move, what)
     if case.plan.left.partitions:
         return
@@ -88,7 +89,7 @@ def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
 
 
 def _able_to_lead(case: Case, row: PartitionRow) -> list[int]:
-    """Replicas that could take over from the demoted brokers."""
+    """Return the replicas that could lead instead of the demoted brokers."""
     in_sync = row.replicas if row.isr is None else row.isr
     able = [b for b in row.replicas if b in in_sync and b in case.live - case.named]
     return [b for b in able if case.plan.scope.may_touch_broker(b)]
@@ -105,8 +106,10 @@ def _may_change(case: Case, row: PartitionRow) -> bool:
 
 
 def _rows_with(case: Case, broker_ids: Collection[int]) -> Mapping[TopicPartition, PartitionRow]:
-    """Partitions with a replica on any of the brokers."""
-    lists = case.snapshot.partitions["replicas"].combine_chunks()
-    numbers = np.repeat(np.arange(len(lists)), np.asarray(lists.value_lengths(), dtype=np.int64))
-    hit = np.isin(np.asarray(lists.flatten(), dtype=np.int64), sorted(broker_ids))
-    return rows_at(case.snapshot.partitions, pa.array(np.unique(numbers[hit])))
+    """Return the partitions with a replica on any of the brokers."""
+    replica_lists = case.snapshot.partitions["replicas"].combine_chunks()
+    list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
+    replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
+    row_of_replica = np.repeat(np.arange(len(replica_lists)), list_lengths)
+    is_on_these = np.isin(replica_ids, sorted(broker_ids))
+    return rows_at(case.snapshot.partitions, pa.array(np.unique(row_of_replica[is_on_these])))

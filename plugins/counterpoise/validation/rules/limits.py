@@ -1,6 +1,4 @@
-"""Rules about limits: what the policy and the request leave out, what a plan may cost, what a disk
-may hold.
-"""
+"""Rules about limits: topics and brokers left out, the budget of a plan, the room on a disk."""
 
 from collections.abc import Iterator
 
@@ -20,8 +18,8 @@ def excluded_topics_untouched(case: Case) -> Iterator[Violation]:
 
 
 def scope_respected(case: Case) -> Iterator[Violation]:
-    """Topics outside the request's scope stay as they are; brokers outside neither gain, lose nor
-    lead anew.
+    """Topics outside the request's scope stay as they are; brokers outside of it gain, lose and
+    begin to lead nothing.
     """
     for move, row in case.known_moves:
         if move.topic in case.topics_out_of_scope:
@@ -29,7 +27,10 @@ def scope_respected(case: Case) -> Iterator[Violation]:
                 "scope_respected", move, "is of a topic outside the request's scope"
             )
         if outside := _touched_outside(case, move, row):
-            what = f"would change what brokers {listed(outside)} hold or lead, outside the request's scope"
+            what = (
+                f"would change what brokers {listed(outside)} hold or lead, outside the request's "
+                "scope"
+            )
             yield Violation.of_move("scope_respected", move, what)
 
 
@@ -49,22 +50,27 @@ def budget_respected(case: Case) -> Iterator[Violation]:
         )
         yield Violation("budget_respected", "plan", message)
     if budget.max_partitions is not None and len(plan.moves) > budget.max_partitions:
-        message = f"the plan names {len(plan.moves)} partitions, more than its budget of {budget.max_partitions}"
+        message = (
+            f"the plan names {len(plan.moves)} partitions, more than its budget of "
+            f"{budget.max_partitions}"
+        )
         yield Violation("budget_respected", "plan", message)
 
 
 def disks_not_overfilled(case: Case) -> Iterator[Violation]:
     """All that a broker receives fits on its fullest disk below the policy's limit, with nothing
-    gone from it yet.
+    removed from it yet.
 
     A broker chooses the log dir of a new replica by the number of replicas there, not by room
     (KIP-113).
     """
-    for broker_id, left in sorted(case.room_left.items()):
-        received = case.arriving[broker_id]
-        if received > max(0, left + received):
+    for broker_id, room_afterwards in sorted(case.room_left.items()):
+        received_bytes = case.arriving[broker_id]
+        room_bytes = max(0, room_afterwards + received_bytes)
+        if received_bytes > room_bytes:
             message = (
-                f"broker {broker_id} would receive {format_bytes(received)}; a log dir of it has room for "
-                f"{format_bytes(max(0, left + received))} below {case.policy.disk_limit_percent} %"
+                f"broker {broker_id} would receive {format_bytes(received_bytes)}, but a log dir "
+                f"of it has room for {format_bytes(room_bytes)} below "
+                f"{case.policy.disk_limit_percent} %"
             )
             yield Violation("disks_not_overfilled", f"broker {broker_id}", message)

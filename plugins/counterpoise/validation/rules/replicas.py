@@ -1,5 +1,5 @@
-"""Rules about replica sets: as many as wanted, on live brokers and enough racks, and nothing in
-sync given up.
+"""Rules about replica sets: as many as wanted, on live brokers and enough racks, with every in-sync
+replica kept that can be kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,7 @@ def no_broker_twice(case: Case) -> Iterator[Violation]:
 
 
 def replication_factor_kept(case: Case) -> Iterator[Violation]:
-    """As many replicas as before; where their number is the goal, the wanted one, with none moved
-    on the way.
-    """
+    """As many replicas as before, or as the goal asks for; there, none moves."""
     is_goal = case.plan.goal is Goal.REPLICATION_FACTOR
     for move, row in case.known_moves:
         number, held = len(move.replicas_after), len(row.replicas)
@@ -29,30 +27,33 @@ def replication_factor_kept(case: Case) -> Iterator[Violation]:
             what = f"has {held} replicas and would have {number}, not {wanted}"
             yield Violation.of_move("replication_factor_kept", move, what)
         elif is_goal and move.adding and move.removing:
-            what = f"would move from {listed(move.removing)} to {listed(move.adding)}; replicas may only come or go"
+            what = (
+                f"would move from {listed(move.removing)} to {listed(move.adding)}; this goal only "
+                "adds or only removes replicas"
+            )
             yield Violation.of_move("replication_factor_kept", move, what)
 
 
 def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
-    """Short of the wanted number because no other broker may take a replica, or above it because
-    none may give one.
+    """Whether the number of replicas is wrong only because no other broker may receive a replica,
+    or because none may be removed.
 
-    A budget may leave some of it for later.
+    A budget may leave some partitions for later.
     """
-    wanted, held, number = (
-        case.plan.replication_factor or 0,
-        len(row.replicas),
-        len(move.replicas_after),
-    )
+    wanted = case.plan.replication_factor or 0
+    held = len(row.replicas)
+    number = len(move.replicas_after)
     in_scope = case.plan.scope.may_touch_broker
     if case.plan.left.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
     if held <= number < wanted:
         others = [b for b in case.live - set(move.replicas_after) if in_scope(b)]
         return all(case.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
-    return wanted < number <= held and _most_kept(case, row, number - 1)[0] < min(
-        len(_in_sync(case, row)), number - 1
-    )
+    if not wanted < number <= held:
+        return False
+    one_fewer = number - 1
+    max_in_sync, _ = _max_kept(case, row, one_fewer)
+    return max_in_sync < min(len(_in_sync(case, row)), one_fewer)
 
 
 def targets_are_live(case: Case) -> Iterator[Violation]:
@@ -68,7 +69,7 @@ def targets_are_live(case: Case) -> Iterator[Violation]:
 
 
 def leaders_are_live(case: Case) -> Iterator[Violation]:
-    """The first replica is elected in the end; while its broker is dead that cannot be."""
+    """The first replica is elected in the end, which needs a live broker."""
     for move in case.plan.moves:
         if move.replicas_after and move.replicas_after[0] not in case.live:
             what = f"would be led by broker {move.replicas_after[0]}, which is not live"
@@ -76,8 +77,8 @@ def leaders_are_live(case: Case) -> Iterator[Violation]:
 
 
 def racks_not_worse(case: Case) -> Iterator[Violation]:
-    """Never on fewer racks than before, unless no broker of a rack can take a replica or there are
-    fewer replicas.
+    """Never on fewer racks than before, unless there are fewer replicas or no broker of a rack can
+    receive one.
     """
     for move, row in case.known_moves:
         before, after = _rack_count(case, row.replicas), _rack_count(case, move.replicas_after)
@@ -85,19 +86,22 @@ def racks_not_worse(case: Case) -> Iterator[Violation]:
         if after >= min(before, number):
             continue
         if number < len(row.replicas):
-            _, least = _most_kept(case, row, number)
+            _, possible = _max_kept(case, row, number)
         else:
-            least = min(before, _rack_count(case, _able_to_hold(case, move, row)))
-        if after < least:
-            what = f"is on {before} racks and would be on {after}; {least} are possible"
+            possible = min(before, _rack_count(case, _able_to_hold(case, move, row)))
+        if after < possible:
+            what = f"is on {before} racks and would be on {after}; {possible} are possible"
             yield Violation.of_move("racks_not_worse", move, what)
 
 
 def _able_to_hold(case: Case, move: Move, row: PartitionRow) -> list[int]:
-    """Brokers that have a replica and keep it, and those in scope that have room for one."""
-    takers = [b for b in case.live - case.leaving if case.plan.scope.may_touch_broker(b)]
-    roomy = [b for b in takers if case.room_left.get(b, move.size_bytes) >= move.size_bytes]
-    return [*roomy, *move.adding, *(b for b in row.replicas if b not in case.leaving)]
+    """Return brokers that have a replica and keep it, and those in scope with room for one."""
+    destinations = [b for b in case.live - case.leaving if case.plan.scope.may_touch_broker(b)]
+    with_room = [
+        b for b in destinations if case.room_left.get(b, move.size_bytes) >= move.size_bytes
+    ]
+    keeping = [b for b in row.replicas if b not in case.leaving]
+    return [*with_room, *move.adding, *keeping]
 
 
 def nothing_under_reassignment(case: Case) -> Iterator[Violation]:
@@ -119,25 +123,25 @@ def led_by_somebody(case: Case) -> Iterator[Violation]:
 
 
 def min_isr_reachable(case: Case) -> Iterator[Violation]:
-    """With fewer replicas than min.insync.replicas, producers that wait for all acknowledgements
-    are refused.
+    """With fewer replicas than min.insync.replicas, producers with acks=all are refused.
 
-    Kafka lowers a replication factor below it without a word. A partition that has too few already
-    may move.
+    Kafka lowers a replication factor below it without a warning. A partition that has too few
+    already may move.
     """
     topics = case.snapshot.topics
-    least = dict(
+    min_isr_by_topic = dict(
         zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True)
     )
     for move, row in case.known_moves:
-        wanted = least.get(move.topic) or 0
-        if len(move.replicas_after) < min(wanted, len(row.replicas)):
-            what = f"would have {len(move.replicas_after)} replicas, fewer than min.insync.replicas = {wanted}"
+        min_isr = min_isr_by_topic.get(move.topic) or 0
+        number = len(move.replicas_after)
+        if number < min(min_isr, len(row.replicas)):
+            what = f"would have {number} replicas, fewer than min.insync.replicas = {min_isr}"
             yield Violation.of_move("min_isr_reachable", move, what)
 
 
 def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
-    """Of fewer replicas than before, as many as there is place for are such that are in sync now."""
+    """Where replicas are removed, in-sync ones are kept: as many as fit the smaller number."""
     for move, row in case.known_moves:
         in_sync, number = _in_sync(case, row), len(move.replicas_after)
         kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
@@ -149,22 +153,26 @@ def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
 
 
 def _in_sync(case: Case, row: PartitionRow) -> frozenset[int]:
-    """Live replicas that are in sync; those that are live where the snapshot does not tell."""
+    """Return the live in-sync replicas; all live ones where the snapshot has no ISR."""
     return frozenset(row.replicas if row.isr is None else row.isr) & case.live
 
 
-def _most_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
-    """In-sync replicas, and then racks, that so many of a partition's replicas can keep; (-1, -1)
-    where none may go.
+def _max_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
+    """Return how many in-sync replicas, and then on how many racks, can be kept when `number`
+    replicas of a partition stay; (-1, -1) where none may be removed.
 
-    Brokers out of scope give up nothing, and none of them gets to lead instead of a broker that
-    gives up its replica.
+    Brokers out of scope keep their replicas, and none of them becomes the leader instead of a
+    broker that gives up its replica. Example: replicas 1, 2, 3 on racks a, a, b, all in sync, two
+    stay: (2, 2), by removing 1 or 2.
     """
-    in_scope, in_sync = case.plan.scope.may_touch_broker, _in_sync(case, row)
+    in_scope = case.plan.scope.may_touch_broker
+    in_sync = _in_sync(case, row)
+    removable = [b for b in row.replicas if in_scope(b)]
     best = (-1, -1)
-    for gone in combinations([b for b in row.replicas if in_scope(b)], len(row.replicas) - number):
-        kept = [b for b in row.replicas if b not in gone]
-        if case.leader_of(row) not in gone or any(in_scope(b) and b in case.live for b in kept):
+    for removed in combinations(removable, len(row.replicas) - number):
+        kept = [b for b in row.replicas if b not in removed]
+        keeps_leader = case.leader_of(row) not in removed
+        if keeps_leader or any(in_scope(b) and b in case.live for b in kept):
             best = max(best, (len(in_sync.intersection(kept)), _rack_count(case, kept)))
     return best
 

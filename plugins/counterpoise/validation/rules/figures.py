@@ -1,0 +1,160 @@
+"""The rule about a plan's figures: counts them anew, from the snapshot and the moves alone.
+
+    expected_figures(case)      # a CountedFigure per registered broker, by id
+
+Example: broker 1 holds 3 replicas of 10 bytes each, broker 4 is empty, and one move takes a replica
+from 1 to 4. Expected are for broker 1 `replicas_after` 2 and `bytes_after` 20, for broker 4 1 and
+10, and `bytes_peak` 30 on broker 1: its replica goes only after the new one has arrived.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.model.plan import BrokerFigure
+from counterpoise.validation.violation import Case, Violation
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedFigure:
+    """What of a plan's figure can be counted; the best possible is the planner's to say.
+
+    Bytes-in is None where the snapshot knows no rate at all; single unknown rates count as 0.
+    """
+
+    broker_id: int
+    rack: str | None
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
+    bytes_before: int
+    bytes_after: int
+    bytes_peak: int
+    bytes_in_before: int | None
+    bytes_in_after: int | None
+
+    @classmethod
+    def of(cls, figure: BrokerFigure) -> "CountedFigure":
+        return cls(*(getattr(figure, name) for name in cls.__slots__))
+
+    def difference(self, stated: "CountedFigure") -> str:
+        """Return what a plan states otherwise, like "leaders_after 4, counted 5"."""
+        pairs = ((name, getattr(stated, name), getattr(self, name)) for name in self.__slots__)
+        return "; ".join(
+            f"{name} {stated_value}, counted {counted_value}"
+            for name, stated_value, counted_value in pairs
+            if stated_value != counted_value
+        )
+
+
+@dataclass(slots=True)
+class _Loads:
+    """What each broker leads and holds, by its id."""
+
+    leaders: Counter[int]
+    replicas: Counter[int]
+    held_bytes: Counter[int]
+    bytes_in: Counter[int]
+
+    def copy(self) -> "_Loads":
+        return _Loads(
+            self.leaders.copy(), self.replicas.copy(), self.held_bytes.copy(), self.bytes_in.copy()
+        )
+
+
+def figures_agree(case: Case) -> Iterator[Violation]:
+    """What the plan says of every broker is what its moves come to, counted anew."""
+    expected = expected_figures(case)
+    stated_ids = [figure.broker_id for figure in case.plan.figures]
+    if stated_ids != [figure.broker_id for figure in expected]:
+        message = "the figures are not one per registered broker, by id"
+        yield Violation("figures_agree", "plan", message)
+        return
+    for planned, counted in zip(case.plan.figures, expected, strict=True):
+        stated = CountedFigure.of(planned)
+        if stated != counted:
+            subject = f"broker {planned.broker_id}"
+            message = f"the plan's figures of {subject} are wrong: {counted.difference(stated)}"
+            yield Violation("figures_agree", subject, message)
+
+
+def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
+    """Return what the plan's figures have to be, in the order of broker ids.
+
+    Partitions that the plan does not name keep replicas and leader.
+    """
+    before = _loads_before(case)
+    after = before.copy()
+    arriving_bytes: Counter[int] = Counter()
+    for move, row in case.known_moves:
+        size_bytes = row.size_bytes or 0
+        rate = row.bytes_in_per_second or 0
+        old_leader = case.leader_of(row)
+        new_leader = move.replicas_after[0]
+        if old_leader is not None:
+            after.leaders[old_leader] -= 1
+            after.bytes_in[old_leader] -= rate
+        after.leaders[new_leader] += 1
+        after.bytes_in[new_leader] += rate
+        for broker_id in move.adding:
+            after.replicas[broker_id] += 1
+            after.held_bytes[broker_id] += size_bytes
+            arriving_bytes[broker_id] += size_bytes
+        for broker_id in move.removing:
+            after.replicas[broker_id] -= 1
+            after.held_bytes[broker_id] -= size_bytes
+    rates = case.snapshot.partitions["bytes_in_per_second"]
+    knows_rates = rates.null_count < len(rates)
+    return tuple(
+        CountedFigure(
+            broker_id=broker_id,
+            rack=case.snapshot.racks[broker_id],
+            leaders_before=before.leaders[broker_id],
+            leaders_after=after.leaders[broker_id],
+            replicas_before=before.replicas[broker_id],
+            replicas_after=after.replicas[broker_id],
+            bytes_before=before.held_bytes[broker_id],
+            bytes_after=after.held_bytes[broker_id],
+            bytes_peak=before.held_bytes[broker_id] + arriving_bytes[broker_id],
+            bytes_in_before=before.bytes_in[broker_id] if knows_rates else None,
+            bytes_in_after=after.bytes_in[broker_id] if knows_rates else None,
+        )
+        for broker_id in case.snapshot.registered_broker_ids
+    )
+
+
+def _loads_before(case: Case) -> _Loads:
+    partitions = case.snapshot.partitions
+    replica_lists = partitions["replicas"].combine_chunks()
+    list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
+    replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
+    sizes, rates = (
+        np.asarray(partitions[column].combine_chunks().fill_null(0), dtype=np.int64)
+        for column in ("size_bytes", "bytes_in_per_second")
+    )
+    if case.has_leaders:
+        leader_ids = np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64)
+    else:
+        list_starts = np.cumsum(list_lengths) - list_lengths
+        leader_ids = replica_ids[list_starts]
+    has_leader = leader_ids >= 0
+    return _Loads(
+        leaders=_sums(leader_ids[has_leader], np.ones(int(has_leader.sum()), dtype=np.int64)),
+        replicas=_sums(replica_ids, np.ones(len(replica_ids), dtype=np.int64)),
+        held_bytes=_sums(replica_ids, np.repeat(sizes, list_lengths)),
+        bytes_in=_sums(leader_ids[has_leader], rates[has_leader]),
+    )
+
+
+def _sums(broker_ids: Ints, weights: Ints) -> Counter[int]:
+    """Return the exact sum of weights by broker: ids 1, 2, 1 with 5, 6, 7 give {1: 12, 2: 6}."""
+    unique_ids, id_indexes = np.unique(broker_ids, return_inverse=True)
+    totals = np.zeros(len(unique_ids), dtype=np.int64)
+    np.add.at(totals, id_indexes, weights)
+    return Counter(dict(zip(unique_ids.tolist(), totals.tolist(), strict=True)))
