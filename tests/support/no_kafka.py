@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 Behaviour = Callable[[socket.socket], None]
 Serve = Callable[[Behaviour], str]
 
-HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+HTTP_RESPONSE = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 TLS_ALERT = bytes(
     (21, 3, 3, 0, 2, 2, 40)
 )  # handshake failure: to a client without a certificate, or to plain text
@@ -54,13 +54,13 @@ def hang_up(connection: socket.socket) -> None:
     connection.recv(1)
 
 
-def keep_silent(connection: socket.socket) -> None:
+def never_respond(connection: socket.socket) -> None:
     """Until the client gives up."""
     connection.recv(4096)
     connection.recv(4096)
 
 
-def answering(data: bytes) -> Behaviour:
+def respond_with(data: bytes) -> Behaviour:
     """These bytes to whatever is asked, and then no more."""
 
     def answer(connection: socket.socket) -> None:

@@ -12,7 +12,7 @@ from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from tests.support.no_kafka import HTTP_ANSWER, TLS_ALERT, Serve, answering, hang_up, servers
+from tests.support.no_kafka import HTTP_RESPONSE, TLS_ALERT, Serve, hang_up, respond_with, servers
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def test_names_and_ports_that_lead_nowhere() -> None:
 
 
 def test_servers_that_are_no_kafka(serve: Serve) -> None:
-    hung_up, http = reasons(serve(hang_up), serve(answering(HTTP_ANSWER)))
+    hung_up, http = reasons(serve(hang_up), serve(respond_with(HTTP_RESPONSE)))
     assert "does not answer as a Kafka broker does" in hung_up
     assert "does not answer as a Kafka broker does" in http
 
 
 def test_a_plaintext_client_at_a_tls_port_is_told_so(serve: Serve) -> None:
-    (reason,) = reasons(serve(answering(TLS_ALERT)))
+    (reason,) = reasons(serve(respond_with(TLS_ALERT)))
     assert 'it speaks TLS, but "security.protocol" is PLAINTEXT' in reason
 
 

@@ -109,7 +109,7 @@ def test_every_complaint_comes_at_once() -> None:
         ),
         ({"ssl_endpoint_identification_algorithm": "http"}, "https or none"),
         ({"ssl_certificate_location": "c.pem"}, "ssl.key.location"),
-        ({"sasl_oauthbearer_method": "oidc"}, "both Kafka clients"),
+        ({"sasl_oauthbearer_method": "oidc"}, "one of the two Kafka clients"),
     ],
 )
 def test_one_complaint(changes: dict[str, Any], word: str) -> None:
@@ -140,10 +140,10 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     assert split_address("[::1]:9093") == ("::1", 9093)
 
 
-def test_silence_is_remembered_for_some_seconds_and_asking_in_between_does_not_prolong_it(
+def test_an_unresponsive_broker_is_remembered_for_ten_seconds_and_not_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a broker that is merely far away would be given but a moment for ever."""
+    """Otherwise a broker that is only far away would be given 0.3 s for ever."""
     clock = SimpleNamespace(now=50.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr("counterpoise.kafka_admin.liveness_probe.time", clock)

@@ -16,7 +16,7 @@ from counterpoise.cli.common import add_cluster_arguments, add_json_argument, pr
 from counterpoise.cli.walks import in_words, print_examination, shown, summary
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
-from counterpoise.model.walk import LeaderChange, Walk
+from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
 from counterpoise.units import parse_duration
 
 _FOUND, _NOTHING_ANSWERED = 1, 3
@@ -63,11 +63,11 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
             print_json(summary(examined))
         else:
             print_examination(console, examined)
-        if examined.walk.answered_by is None:
+        if examined.connectivity.answered_by is None:
             return _NOTHING_ANSWERED
         if arguments.watch:
             tell = _tell_as_json if arguments.json else _teller(console)
-            _watch(installation, name, examined.walk, topics, lasts, tell)
+            _watch(installation, name, examined.connectivity, topics, lasts, tell)
     return _FOUND if examined.findings else 0
 
 
@@ -85,7 +85,7 @@ def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
 def _watch(
     installation: Installation,
     name: str,
-    walk: Walk,
+    connectivity: ConnectivityCheck,
     topics: tuple[str, ...],
     lasts: timedelta | None,
     tell: Callable[[LeaderChange | str], None],
@@ -97,10 +97,10 @@ def _watch(
     pause = _LOOK_SECONDS if topics else _LOOK_AT_ALL_SECONDS
     said = ""
     try:
-        with pipeline.leader_watch(installation, name, walk, topics=topics) as watch:
+        with pipeline.leader_watch(installation, name, connectivity, topics=topics) as watch:
             while until is None or monotonic() < until:
                 try:
-                    for change in watch.look():
+                    for change in watch.observe():
                         tell(change)
                     said = ""
                 except ClusterError as error:
@@ -130,6 +130,7 @@ def _tell_as_json(change: LeaderChange | str) -> None:
         _print_line({"at": at, "trouble": change})
     else:
         fields = asdict(change) | {"topic_partition": str(change.topic_partition)}
+        fields["silent_seconds"] = fields.pop("unresponsive_seconds")
         _print_line({"at": at, **fields})
 
 

@@ -12,7 +12,13 @@ from rich.text import Text
 
 from counterpoise.cli.printable import printable
 from counterpoise.cli.tables import table
-from counterpoise.model.connectivity import ClusterMetadata, EndpointCheck, LeaderChange, StageResult, ConnectivityCheck
+from counterpoise.model.connectivity import (
+    ClusterMetadata,
+    ConnectivityCheck,
+    EndpointCheck,
+    LeaderChange,
+    StageResult,
+)
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import Examination

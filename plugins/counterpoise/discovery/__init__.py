@@ -1,12 +1,12 @@
-"""Finds a cluster through its bootstrap addresses: the list in order, until one answers, each
-failure with its reason.
+"""Finds a cluster through its bootstrap addresses: tries them in order until one responds.
 
-    found = discover(connect(settings))
-    found.attempts, found.answered_by, found.cluster.live_broker_ids
+    discovery = discover(connect(settings))
+    discovery.attempts, discovery.answered_by, discovery.cluster.live_broker_ids
 
-Any broker is a bootstrap server: the first that answers names all others. Limits: addresses after
-that one are not tried; a second look tells whether brokers can also be reached at the endpoints
-that they advertise.
+Any broker is a bootstrap server: the first that responds names all others.
+
+Limits: addresses after that one are not tried, and the endpoints that brokers advertise are not
+checked; `kafka_admin.connectivity` does both.
 """
 
 from dataclasses import dataclass
@@ -14,37 +14,34 @@ from typing import TYPE_CHECKING
 
 from counterpoise.model.kafka import ClusterDescription
 
-if TYPE_CHECKING:  # the clients are slow to import, and planning needs none
-    from counterpoise.kafka_admin.cluster_admin import BothClients
-    from counterpoise.kafka_admin.probe import Attempt
+if TYPE_CHECKING:  # the Kafka clients are slow to import, and planning needs none
+    from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
+    from counterpoise.kafka_admin.handshake import BootstrapAttempt
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """What a bootstrap list led to."""
 
-    attempts: tuple["Attempt", ...]  # in order; the last one answered
+    attempts: tuple["BootstrapAttempt", ...]  # in order; the last one succeeded
     cluster: ClusterDescription
 
     @property
     def answered_by(self) -> str:
-        """The address that answered."""
+        """Return the address that responded."""
         return self.attempts[-1].address
 
     @property
-    def silent(self) -> tuple["Attempt", ...]:
-        """The addresses that did not answer, each with its reason.
-
-        A half-dead list works, until it is dead.
-        """
-        return tuple(attempt for attempt in self.attempts if not attempt.answered)
+    def unreachable(self) -> tuple["BootstrapAttempt", ...]:
+        """Return the failed attempts before it, each with its reason."""
+        return tuple(attempt for attempt in self.attempts if not attempt.is_reachable)
 
 
-def discover(admin: "BothClients") -> Discovery:
-    """Try the addresses of `admin` in order. A dead one costs 3 s at most, one that keeps silent
-    some 8 s.
+def discover(admin: "KafkaClusterAdmin") -> Discovery:
+    """Try the addresses of `admin` in order.
 
-    Raises ClusterUnreachableError with every address and its reason when none answers.
+    A dead address costs 3 s at most, one that accepts connections and does not respond some 8 s.
+    Raises ClusterUnreachableError with every address and its reason when all fail.
     """
     cluster = admin.describe_cluster()
     return Discovery(admin.attempts, cluster)

@@ -1,10 +1,9 @@
-"""The cluster: one protocol, both Kafka clients behind it, and a simulated cluster for tests and
-scale.
+"""The cluster: one protocol (`port`), a real cluster and a simulated one behind it.
 
     with closing(connect(settings)) as admin:
         admin.describe_cluster()
 
-Importing this is cheap: the clients are loaded by the first `connect`.
+Importing this is cheap: the Kafka clients are imported by the first `connect`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,21 +11,20 @@ from typing import TYPE_CHECKING
 from counterpoise.kafka_admin.connection import ConnectionSettings
 
 if TYPE_CHECKING:
-    from counterpoise.kafka_admin.cluster_admin import BothClients
+    from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 
 REQUEST_TIMEOUT_SECONDS = 15.0
 
 
 def connect(
     settings: ConnectionSettings, *, request_timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
-) -> "BothClients":
-    """An admin for the cluster at `settings`; nothing is opened before the first call. Close it
-    when done.
+) -> "KafkaClusterAdmin":
+    """Return an admin for the cluster at `settings`; close it when done.
 
-    The first call tries the addresses in order (`admin.attempts` tells how that went) and raises
-    ClusterUnreachableError when none answers. `request_timeout_seconds` bounds each request: a
-    frozen broker costs that much before it is given up.
+    Nothing is opened before the first call. That call tries the addresses in order
+    (`admin.attempts` has the results) and raises ClusterUnreachableError when all fail.
+    `request_timeout_seconds` bounds each request: what a frozen broker costs at most.
     """
-    from counterpoise.kafka_admin.cluster_admin import BothClients
+    from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 
-    return BothClients(settings, request_timeout_seconds)
+    return KafkaClusterAdmin(settings, request_timeout_seconds)

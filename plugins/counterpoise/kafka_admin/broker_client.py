@@ -1,23 +1,23 @@
-"""kafka-python 3 as a bare wire: a request goes to the broker we name, and we know whether it went
-out.
+"""Sends requests to the brokers we name, over kafka-python 3, and knows whether each was sent.
 
-    wire = Wire(settings, request_timeout_seconds=15.0)
-    answer = wire.read(DescribeQuorumRequest(...), "the metadata quorum")
-    outcome, = wire.write_each([Ask(4, IncrementalAlterConfigsRequest(...), seconds=3.0)])
+    client = BrokerClient(settings, request_timeout_seconds=15.0)
+    response = client.read(DescribeQuorumRequest(...), "the metadata quorum")
+    request = BrokerRequest(4, IncrementalAlterConfigsRequest(...), seconds=3.0)
+    result, = client.write_each([request], write_deadline())
 
 Why not kafka-python's admin methods: they choose the broker themselves, hide flags and messages,
-and do not tell a request that was never sent from one whose answer was lost. That difference is
-what `write_each` is about.
+and do not distinguish a request that was never sent from one whose response was lost. That
+difference is what `write_each` is about.
 
-Reads are repeated when a connection breaks (kafka-python reports every reset). Writes are repeated
-only while it is certain that nothing was sent.
+Reads are repeated when a connection breaks. Writes are repeated only while it is certain that
+nothing was sent.
 
-A frozen broker counts as live until its session has ended, and answers nobody. So where any broker
-will do, one is found that answers something small, and one that kept silent a moment ago is sent
-nothing before it has (`knocking.py`).
+A frozen broker counts as live until its session has ended, and responds to nobody. So where any
+broker will do, one that responds to a probe is chosen; and a broker that was unresponsive a moment
+ago is probed before it gets the request (`liveness_probe.py`).
 
-Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and nowhere else. With
-ZooKeeper (before 4.0) changes of the whole cluster have to go to the controller, frozen or not.
+Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and in `liveness_probe`
+only. With ZooKeeper (before 4.0) cluster-wide changes go to the controller, frozen or not.
 """
 
 import math
@@ -32,47 +32,47 @@ from kafka import KafkaAdminClient
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import BrokerSilentError, ClusterError, ClusterUnreachableError
-from counterpoise.kafka_admin.bare import keep_secrets_out_of_logs
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
+from counterpoise.kafka_admin.address_connection import keep_secrets_out_of_logs
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
-from counterpoise.kafka_admin.liveness_probe import SILENT_AFTER_SECONDS, LivenessProbe
-from counterpoise.kafka_admin.probe import Attempt, probe
+from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
+from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, LivenessProbe
 
-ATTEMPTS: Final = 4
-WRITE_SECONDS: Final = 24.0  # all of a call that changes something; the step lock of a run holds 30
-_ASKED_AT_ONCE: Final = 20
+MAX_ATTEMPTS: Final = 4
+WRITE_SECONDS: Final = 24.0  # of a whole call that changes something; a run's step lock holds 30
+_MAX_PARALLEL: Final = 20
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A request and the broker that it is for; None: one that answers. At most `seconds`, the
-    wire's timeout if None.
+class BrokerRequest:
+    """A request and the broker it goes to; None is any broker that responds.
 
-    `knocks`: something small is asked first, so that a silent broker costs SILENT_AFTER_SECONDS and
-    a slow one may take its time.
+    It waits `seconds` at most, by default the client's request timeout. With `probes_first` the
+    broker has to respond to a probe before: an unresponsive broker then costs only
+    UNRESPONSIVE_AFTER_SECONDS, while a slow one may take its time.
     """
 
     broker_id: int | None
     request: Any
     seconds: float | None = None
-    knocks: bool = False
+    probes_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request without an answer. `was_sent`: it may have been acted upon."""
+    """A request without a response. `was_sent`: the broker may have acted on it."""
 
     reason: str
     was_sent: bool
     may_pass: bool  # trying again may help
     is_unsupported: bool = False  # the broker does not know this request
-    is_refused: bool = False  # it does not want to know us
+    is_refused: bool = False  # SASL authentication failed
 
     @property
-    def is_silence(self) -> bool:
-        """Nothing came back: dead, frozen or cut off."""
+    def is_unresponsive(self) -> bool:
+        """Return whether nothing came back: the broker is dead, frozen or cut off."""
         return not self.is_unsupported and not self.is_refused
 
 
@@ -84,12 +84,13 @@ class BrokerClient:
     """Connections to all brokers, opened when first needed. Threads may share it."""
 
     def __init__(self, settings: ConnectionSettings, request_timeout_seconds: float) -> None:
+        probe_seconds = min(UNRESPONSIVE_AFTER_SECONDS, request_timeout_seconds)
         self.settings = settings
         self.request_timeout_seconds = request_timeout_seconds
-        self.attempts: tuple[Attempt, ...] = ()
+        self.attempts: tuple[BootstrapAttempt, ...] = ()
         self._client: KafkaAdminClient | None = None
         self._opening = threading.Lock()
-        self._liveness_probe = LivenessProbe(min(SILENT_AFTER_SECONDS, request_timeout_seconds))
+        self._liveness_probe = LivenessProbe(probe_seconds)
 
     def close(self) -> None:
         """Close all connections; does nothing the second time."""
@@ -98,92 +99,91 @@ class BrokerClient:
         if client is not None:
             client.close()
 
-    # -- reading
+    # -- requests
 
     def read(self, request: Any, what: str, broker_id: int | None = None) -> Any:
-        """The answer of `broker_id`, or of any broker. `what` is for messages: "the log dirs".
+        """Return the response of `broker_id`, or of any broker.
 
-        Raises ClusterError when that broker does not answer, ClusterUnreachableError when none
-        does.
+        `what` is for messages, as "the log dirs". Raises BrokerUnresponsiveError when that broker
+        does not respond, ClusterUnreachableError when none does, UnsupportedRequestError when it is
+        too old.
         """
-        answer = self.read_each([Ask(broker_id, request)])[0]
-        if isinstance(answer, Failure):
-            if answer.is_unsupported:
-                raise UnsupportedRequestError(f"{what}: {answer.reason}")
-            if broker_id is None:
-                raise ClusterUnreachableError(self._known_brokers(f"{what}: {answer.reason}"))
-            raise BrokerSilentError(
-                f"{what}: {self.name_of(broker_id)} gives no answer: {answer.reason}"
-            )
-        return answer
+        response = self.read_each([BrokerRequest(broker_id, request)])[0]
+        if not isinstance(response, Failure):
+            return response
+        if response.is_unsupported:
+            raise UnsupportedRequestError(f"{what}: {response.reason}")
+        if broker_id is None:
+            raise ClusterUnreachableError(self._known_brokers(f"{what}: {response.reason}"))
+        raise BrokerUnresponsiveError(
+            f"{what}: {self.name_of(broker_id)} does not respond: {response.reason}"
+        )
 
-    def read_each(self, asks: Sequence[Ask]) -> list[Any]:
-        """The answers, side by side and in order; a Failure where there is none."""
-        return self._repeated(asks, repeat_sent=True, until=math.inf)
+    def read_each(self, requests: Sequence[BrokerRequest]) -> list[Any]:
+        """Send the requests in parallel and return a response or a Failure for each, in order."""
+        return self._send_with_retries(requests, may_repeat_sent=True, deadline=math.inf)
 
-    # -- writing
+    def write_each(self, requests: Sequence[BrokerRequest], deadline: float) -> list[Any]:
+        """Do as `read_each`, but repeat a request only where it was not sent.
 
-    def write_each(self, asks: Sequence[Ask], until: float) -> list[Any]:
-        """As `read_each`, but repeated only where nothing was sent; a Failure says whether it was.
-
-        Ends at `until` (of `write_deadline`) at the latest; nothing is sent after that.
+        Ends at `deadline` (see `write_deadline`); nothing is sent after it.
         """
-        return self._repeated(asks, repeat_sent=False, until=until)
+        return self._send_with_retries(requests, may_repeat_sent=False, deadline=deadline)
 
-    def _repeated(self, asks: Sequence[Ask], *, repeat_sent: bool, until: float) -> list[Any]:
-        patience_until = min(until, time.monotonic() + self.request_timeout_seconds)
-        answers = self._exchange(asks, until)
-        for attempt in range(1, ATTEMPTS):
-            again = [
-                n
-                for n, answer in enumerate(answers)
-                if isinstance(answer, Failure)
-                and answer.may_pass
-                and (repeat_sent or not answer.was_sent)
+    def _send_with_retries(
+        self, requests: Sequence[BrokerRequest], *, may_repeat_sent: bool, deadline: float
+    ) -> list[Any]:
+        retry_until = min(deadline, time.monotonic() + self.request_timeout_seconds)
+        results = self._send_all(requests, deadline)
+        for attempt in range(1, MAX_ATTEMPTS):
+            to_repeat = [
+                index
+                for index, result in enumerate(results)
+                if isinstance(result, Failure)
+                and result.may_pass
+                and (may_repeat_sent or not result.was_sent)
             ]
-            if not again or (attempt > 1 and time.monotonic() > patience_until):
+            if not to_repeat or (attempt > 1 and time.monotonic() > retry_until):
                 break
             self.pause(attempt)
-            for n, answer in zip(
-                again, self._exchange([asks[n] for n in again], until), strict=True
-            ):
-                # "Not ready" only says that kafka-python waits before it connects again: the reason
-                # came before.
-                not_news = isinstance(answer, Failure) and not answer.reason
-                answers[n] = answers[n] if not_news else answer
-        return [_with_reason(answer) for answer in answers]
+            repeated = self._send_all([requests[index] for index in to_repeat], deadline)
+            for index, result in zip(to_repeat, repeated, strict=True):
+                # A failure without a reason only says that kafka-python waits before it connects
+                # again; the earlier failure has the reason.
+                if not isinstance(result, Failure) or result.reason:
+                    results[index] = result
+        return [_with_reason(result) for result in results]
 
     def pause(self, attempt: int) -> None:
-        """Wait a little longer each time, then ask for fresh metadata, which names the brokers
-        anew.
-        """
+        """Wait, each time longer, then request fresh metadata with the brokers' endpoints."""
         time.sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         self._manager().cluster.request_update()
 
     # -- the brokers
 
-    def answering_broker(self) -> int:
-        """A broker that answered just now.
+    def responding_broker_id(self) -> int:
+        """Return a broker that has just responded to a probe.
 
-        Raises BrokerSilentError when none of those knocked on does.
+        Raises BrokerUnresponsiveError when none of those probed does.
         """
         manager = self._manager()
         try:
-            return int(manager.run(self._liveness_probe.answering, manager))
+            return int(manager.run(self._liveness_probe.first_responding, manager))
         except (kafka_errors.KafkaError, OSError) as error:
-            raise BrokerSilentError(f"no broker answers: {self.words(error)}") from None
+            message = f"no broker responds: {self.error_text(error)}"
+            raise BrokerUnresponsiveError(message) from None
 
-    def destination_id(self) -> int:
-        """The broker to send to what the controller decides, and its list of reassignments.
+    def forwarding_broker_id(self) -> int:
+        """Return the broker to which requests for the controller go.
 
-        In KRaft (KIP-590) any broker passes such a request on to the active controller, so it is
-        one that answers; with ZooKeeper it is the controller.
+        In KRaft any broker forwards them to the active controller (KIP-590), so it is one that
+        responds. With ZooKeeper it is the controller itself.
         """
-        broker_id = self.answering_broker()
+        broker_id = self.responding_broker_id()
         return broker_id if self._is_kraft(broker_id) else self._controller_id()
 
     def _is_kraft(self, broker_id: int) -> bool:
-        """Only there a broker knows the request about the metadata quorum (KIP-595)."""
+        """Return whether the broker knows the request about the metadata quorum (KIP-595)."""
         try:
             self.highest_version(DescribeQuorumRequest, broker_id)
         except UnsupportedRequestError:
@@ -191,52 +191,47 @@ class BrokerClient:
         return True
 
     def _controller_id(self) -> int:
-        answer = self.read(
-            MetadataRequest(topics=[], allow_auto_topic_creation=False), "the controller"
-        )
-        if answer.controller_id < 0:
-            raise BrokerSilentError(
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        controller_id = int(self.read(request, "the controller").controller_id)
+        if controller_id < 0:
+            raise BrokerUnresponsiveError(
                 "the cluster has no controller at the moment; try again when it has elected one"
             )
-        return int(answer.controller_id)
+        return controller_id
 
     def highest_version(self, request_type: Any, broker_id: int) -> int:
-        """The highest version of a request that both sides know.
+        """Return the highest version of a request that both sides know.
 
         Raises UnsupportedRequestError when there is none.
         """
         manager = self._manager()
 
-        async def ask() -> int:
+        async def negotiated_version() -> int:
             connection = manager.get_connection(broker_id)
-            await manager.wait_for(connection.init_future, SILENT_AFTER_SECONDS * 1000)
+            await manager.wait_for(connection.init_future, UNRESPONSIVE_AFTER_SECONDS * 1000)
             return int(connection.broker_version_data.api_version(request_type))
 
         try:
-            return int(manager.run(ask))
+            return int(manager.run(negotiated_version))
         except kafka_errors.IncompatibleBrokerVersion as error:
-            raise UnsupportedRequestError(
-                f"{self.name_of(broker_id)}: {self.words(error)}"
-            ) from None
+            message = f"{self.name_of(broker_id)}: {self.error_text(error)}"
+            raise UnsupportedRequestError(message) from None
         except (kafka_errors.KafkaError, OSError) as error:
-            raise BrokerSilentError(
-                f"{self.name_of(broker_id)} gives no answer: {self.words(error)}"
-            ) from None
+            message = f"{self.name_of(broker_id)} does not respond: {self.error_text(error)}"
+            raise BrokerUnresponsiveError(message) from None
 
     def name_of(self, broker_id: int) -> str:
-        """`broker 4 (host:port)` as far as that is known."""
+        """Return `broker 4 (host:port)`, or `broker 4` where its endpoint is not known."""
         broker = self._manager().cluster.broker_metadata(broker_id)
-        return (
-            f"broker {broker_id}"
-            if broker is None
-            else f"broker {broker_id} ({broker.host}:{broker.port})"
-        )
+        if broker is None:
+            return f"broker {broker_id}"
+        return f"broker {broker_id} ({broker.host}:{broker.port})"
 
-    def words(self, error: BaseException) -> str:
-        """What a client's exception says, without secrets."""
+    def error_text(self, error: BaseException) -> str:
+        """Return the text of a client's exception without secrets."""
         return self.settings.without_secrets(str(error) or type(error).__name__)
 
-    # -- inside
+    # -- connections
 
     def _manager(self) -> Any:
         with self._opening:
@@ -245,21 +240,21 @@ class BrokerClient:
             return self._client._manager
 
     def _open(self) -> KafkaAdminClient:
-        """A client for the first address that answers; the others are not given to it, since it
-        picks at random.
+        """Return a client for the first address that is reachable.
+
+        kafka-python is given that address alone, since it would choose at random.
         """
         keep_secrets_out_of_logs()
-        attempts: list[Attempt] = []
+        attempts: list[BootstrapAttempt] = []
         for address in self.settings.bootstrap_servers:
-            attempt = probe(address, self.settings)
-            if attempt.answered:
+            attempt = try_address(address, self.settings)
+            if attempt.is_reachable:
                 try:
                     client = self._bootstrap(address)
                 except kafka_errors.KafkaError as error:
-                    reason = (
-                        f"librdkafka was answered there, kafka-python was not: {self.words(error)}"
-                    )
-                    attempt = Attempt(address, reason, attempt.milliseconds)
+                    text = self.error_text(error)
+                    reason = f"librdkafka connects there, but kafka-python does not: {text}"
+                    attempt = BootstrapAttempt(address, reason, attempt.milliseconds)
                 else:
                     self.attempts = (*attempts, attempt)
                     return client
@@ -268,109 +263,114 @@ class BrokerClient:
         raise ClusterUnreachableError(tuple((a.address, a.reason) for a in attempts))
 
     def _bootstrap(self, address: str) -> KafkaAdminClient:
+        settings = ConnectionSettings((address,), self.settings.librdkafka)
         return KafkaAdminClient(
-            **kafka_python_arguments(ConnectionSettings((address,), self.settings.librdkafka)),
+            **kafka_python_arguments(settings),
             request_timeout_ms=int(self.request_timeout_seconds * 1000),
             bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
             reconnect_backoff_max_ms=1000,
-            # With its 5, kafka-python refuses the sixth instead of queueing it.
+            # By default 5: kafka-python refuses the sixth instead of queueing it.
             max_in_flight_requests_per_connection=1000,
         )
 
     def _known_brokers(self, reason: str) -> tuple[tuple[str, str], ...]:
-        brokers = self._manager().cluster.brokers()
-        return tuple(
-            (f"{b.host}:{b.port}", reason) for b in sorted(brokers, key=lambda b: b.node_id)
-        )
+        brokers = sorted(self._manager().cluster.brokers(), key=lambda broker: broker.node_id)
+        return tuple((f"{broker.host}:{broker.port}", reason) for broker in brokers)
 
-    def _exchange(self, asks: Sequence[Ask], until: float) -> list[Any]:
-        """One try each, so many at once that no slow one holds up the others; nothing is sent after
-        `until`.
+    # -- one attempt
+
+    def _send_all(self, requests: Sequence[BrokerRequest], deadline: float) -> list[Any]:
+        """Send each request once and return the responses or Failures, in order.
+
+        20 are sent in parallel, so that a slow broker delays no other.
         """
         manager = self._manager()
-        answers: list[Any] = [None] * len(asks)
-        waiting = iter(enumerate(asks))
+        results: list[Any] = [None] * len(requests)
+        remaining = iter(enumerate(requests))
 
         async def work() -> None:
-            for n, ask in waiting:
-                answers[n] = await self._one(manager, ask, until)
+            for index, request in remaining:
+                results[index] = await self._send(manager, request, deadline)
 
-        async def all_of_them() -> None:
-            workers = [manager.call_soon(work) for _ in range(min(_ASKED_AT_ONCE, len(asks)))]
-            for worker in workers:
+        async def run_workers() -> None:
+            worker_count = min(_MAX_PARALLEL, len(requests))
+            for worker in [manager.call_soon(work) for _ in range(worker_count)]:
                 await worker
 
-        manager.run(all_of_them)
-        return answers
+        manager.run(run_workers)
+        return results
 
-    async def _one(self, manager: Any, ask: Ask, until: float) -> Any:
-        """The answer or a Failure; the only place that sees kafka-python's exceptions."""
+    async def _send(self, manager: Any, request: BrokerRequest, deadline: float) -> Any:
+        """Return the response or a Failure; only here kafka-python's exceptions are handled."""
         was_sent = False
-        seconds = SILENT_AFTER_SECONDS
+        seconds = UNRESPONSIVE_AFTER_SECONDS
         try:
-            node_id = (
-                await self._liveness_probe.answering(manager)
-                if ask.broker_id is None
-                else ask.broker_id
-            )
-            if ask.broker_id is not None and (
-                ask.knocks or self._liveness_probe.was_silent(node_id)
-            ):
-                await self._liveness_probe.knock(manager, node_id)
-            seconds = min(
-                math.inf if ask.seconds is None else ask.seconds, self.request_timeout_seconds
-            )
-            ends = min(time.monotonic() + seconds, until)
+            node_id = await self._probed_node(manager, request)
+            seconds = self._seconds_of(request)
+            ends_at = min(time.monotonic() + seconds, deadline)
             connection = manager.get_connection(node_id)
-            await manager.wait_for(connection.init_future, _milliseconds_to(ends))
-            if time.monotonic() >= ends:
+            await manager.wait_for(connection.init_future, _milliseconds_until(ends_at))
+            if time.monotonic() >= ends_at:
                 return Failure("no time was left to send it", was_sent, may_pass=False)
-            answer = connection.send_request(ask.request)
-            was_sent = not answer.is_done  # what fails at once was refused on our side
-            return await manager.wait_for(answer, _milliseconds_to(ends))
+            response = connection.send_request(request.request)
+            was_sent = not response.is_done  # what fails at once was refused by kafka-python
+            return await manager.wait_for(response, _milliseconds_until(ends_at))
         except kafka_errors.NodeNotReadyError:
             return Failure("", was_sent, may_pass=True)
         except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
-            # A broker that lets a whole timeout pass does so again; another one may not.
-            if ask.broker_id is not None:
-                self._liveness_probe.note_silence(ask.broker_id)
+            # The same broker would time out again; another one may respond.
+            if request.broker_id is not None:
+                self._liveness_probe.note_unresponsive(request.broker_id)
             seconds = min(seconds, self.request_timeout_seconds)
-            return Failure(
-                f"nothing within {seconds:g} s", was_sent, may_pass=ask.broker_id is None
-            )
+            reason = f"nothing within {seconds:g} s"
+            return Failure(reason, was_sent, may_pass=request.broker_id is None)
         except kafka_errors.UnknownBrokerIdError:
             return Failure("it is not live (fenced, stopped or unknown)", was_sent, may_pass=True)
         except kafka_errors.IncompatibleBrokerVersion as error:
-            return Failure(self.words(error), was_sent=False, may_pass=False, is_unsupported=True)
-        except kafka_errors.AuthorizationError as error:  # SASL refused us: nothing got that far
-            return Failure(self.words(error), was_sent=False, may_pass=False, is_refused=True)
+            text = self.error_text(error)
+            return Failure(text, was_sent=False, may_pass=False, is_unsupported=True)
+        except kafka_errors.AuthorizationError as error:  # SASL failed before the request
+            text = self.error_text(error)
+            return Failure(text, was_sent=False, may_pass=False, is_refused=True)
         except (kafka_errors.KafkaError, OSError) as error:
-            return Failure(self.words(error), was_sent, may_pass=True)
+            return Failure(self.error_text(error), was_sent, may_pass=True)
+
+    async def _probed_node(self, manager: Any, request: BrokerRequest) -> int:
+        """Return the broker to send to, after it has responded to a probe where that is needed."""
+        if request.broker_id is None:
+            return await self._liveness_probe.first_responding(manager)
+        if request.probes_first or self._liveness_probe.was_unresponsive(request.broker_id):
+            await self._liveness_probe.check(manager, request.broker_id)
+        return request.broker_id
+
+    def _seconds_of(self, request: BrokerRequest) -> float:
+        if request.seconds is None:
+            return self.request_timeout_seconds
+        return min(request.seconds, self.request_timeout_seconds)
 
 
 def write_deadline() -> float:
-    """When a call that changes something, and begins now, has to end (`time.monotonic`)."""
+    """Return when a call that changes something, and begins now, must end (`time.monotonic`)."""
     return time.monotonic() + WRITE_SECONDS
 
 
-def _milliseconds_to(moment: float) -> float:
-    return max(0.0, moment - time.monotonic()) * 1000
+def _milliseconds_until(ends_at: float) -> float:
+    return max(0.0, ends_at - time.monotonic()) * 1000
 
 
-def _with_reason(answer: Any) -> Any:
-    if isinstance(answer, Failure) and not answer.reason:
-        return replace(answer, reason="no connection")
-    return answer
+def _with_reason(result: Any) -> Any:
+    if isinstance(result, Failure) and not result.reason:
+        return replace(result, reason="no connection")
+    return result
 
 
-def error_in_words(code: int, message: str | None) -> str:
-    """`REASSIGNMENT...: message` of an error code in an answer; "" for none."""
-    if code == 0:
+def describe_error_code(error_code: int, message: str | None) -> str:
+    """Return `NAME: message` of an error code in a response; "" for no error."""
+    if error_code == 0:
         return ""
-    error = kafka_errors.for_code(code)
-    name = getattr(error, "message", None) or f"error {code}"
-    if issubclass(
-        error, kafka_errors.AuthorizationError
-    ):  # Kafka's own message here is a dump of the whole request
+    error = kafka_errors.for_code(error_code)
+    name = getattr(error, "message", None) or f"error {error_code}"
+    if issubclass(error, kafka_errors.AuthorizationError):
+        # Kafka's own message is a dump of the whole request.
         return f"{name}: the principal lacks a permission (ACL)"
     return f"{name}: {message}" if message and message != name else name

@@ -1,4 +1,4 @@
-"""The certificate that a broker shows, trusted or not, and in plain words why it is not accepted.
+"""The certificate that a broker presents, and in plain words why it is not accepted.
 
     certificate = read_certificate(der, "kafka-1")
     certificate.expires_at, certificate.matches_host
@@ -14,7 +14,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from counterpoise.model.walk import Certificate
+from counterpoise.model.connectivity import Certificate
 from counterpoise.units import format_moment
 
 # OpenSSL's numbers (x509_vfy.h).
@@ -25,28 +25,27 @@ _WRONG_HOST: Final = frozenset({62, 64})
 
 
 def read_certificate(der: bytes, host: str) -> Certificate | None:
-    """None where it cannot be read."""
+    """Return the certificate, compared with `host`; None where it cannot be read."""
     try:
-        read = x509.load_der_x509_certificate(der)
-        dns, ips = _alternative_names(read)
-        common = [
-            str(name.value) for name in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        ]
+        parsed = x509.load_der_x509_certificate(der)
+        dns_names, ips = _alternative_names(parsed)
+        attributes = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        common_names = [str(attribute.value) for attribute in attributes]
         return Certificate(
-            subject=read.subject.rfc4514_string(),
-            issuer=read.issuer.rfc4514_string(),
-            names=(*dns, *ips),
-            expires_at=read.not_valid_after_utc,
-            matches_host=is_for(host, dns or common, ips),
+            subject=parsed.subject.rfc4514_string(),
+            issuer=parsed.issuer.rfc4514_string(),
+            names=(*dns_names, *ips),
+            expires_at=parsed.not_valid_after_utc,
+            matches_host=is_valid_for(host, dns_names or common_names, ips),
         )
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return None
 
 
-def refusal_in_words(
+def explain_refusal(
     error: ssl.SSLCertVerificationError, certificate: Certificate | None, host: str, now: datetime
 ) -> str:
-    """Why OpenSSL does not accept the certificate, and what to do; `now` in UTC."""
+    """Say why OpenSSL does not accept the certificate, and what to do; `now` is in UTC."""
     code = error.verify_code
     if certificate is None:
         return f"the certificate was not accepted: {error.verify_message}"
@@ -60,34 +59,40 @@ def refusal_in_words(
         names = ", ".join(certificate.names) or certificate.subject
         return f"the certificate is for {names}, not for {host}"
     if code in _NOT_TRUSTED:
-        return f'the certificate was issued by {certificate.issuer}, which is not trusted here; set "ssl.ca.location"'
+        return (
+            f"the certificate was issued by {certificate.issuer}, which is not trusted here; "
+            'set "ssl.ca.location"'
+        )
     return f"the certificate was not accepted: {error.verify_message}"
 
 
-def _alternative_names(read: x509.Certificate) -> tuple[list[str], list[str]]:
+def _alternative_names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
+    """Return the DNS names and the IP addresses of the certificate's extension."""
+    extension_type = x509.SubjectAlternativeName
     try:
-        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(extension_type).value
     except x509.ExtensionNotFound:
         return [], []
-    return names.get_values_for_type(x509.DNSName), [
-        str(ip) for ip in names.get_values_for_type(x509.IPAddress)
-    ]
+    ips = [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
+    return names.get_values_for_type(x509.DNSName), ips
 
 
-def is_for(host: str, dns: list[str], ips: list[str]) -> bool:
-    """As clients compare (RFC 6125): addresses exactly, names without case, `*` for one whole label
-    at the left.
+def is_valid_for(host: str, dns_names: list[str], ips: list[str]) -> bool:
+    """Compare as clients do (RFC 6125).
+
+    IP addresses match exactly, names without regard to case, and `*` matches one whole label at the
+    left: `*.example` matches kafka-1.example, not a.b.example.
     """
     try:
         return str(ip_address(host)) in ips
     except ValueError:
         pass
-    wanted = host.lower().rstrip(".")
-    return any(_matches(pattern.lower().rstrip("."), wanted) for pattern in dns)
+    name = host.lower().rstrip(".")
+    return any(_matches(pattern.lower().rstrip("."), name) for pattern in dns_names)
 
 
-def _matches(pattern: str, host: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     if not pattern.startswith("*."):
-        return pattern == host
-    first, dot, rest = host.partition(".")
-    return bool(first and dot) and rest == pattern[2:]
+        return pattern == name
+    label, dot, domain = name.partition(".")
+    return bool(label and dot) and domain == pattern[2:]

@@ -1,12 +1,12 @@
-"""A real cluster behind `ClusterAdmin`, by both Kafka clients.
+"""A real cluster behind `ClusterAdmin`.
 
-    admin = BothClients(settings, request_timeout_seconds=15.0)
+    admin = KafkaClusterAdmin(settings, request_timeout_seconds=15.0)
     admin.describe_cluster().live_broker_ids
 
-librdkafka walks the bootstrap list: it gives the precise reason where a handshake fails
-(`probe.py`). kafka-python carries the calls (`wire.py`): every one of them needs something that
-admin clients do not offer, be it a broker of our choice, a flag, a message per partition, or to
-know whether a lost request went out.
+librdkafka tries the bootstrap addresses: its reasons for a failed handshake are precise
+(`handshake.py`). kafka-python carries the calls (`broker_client.py`): every one of them needs
+something that admin clients do not offer, such as a broker of our choice, a flag, a message per
+partition, or to know whether a lost request was sent.
 
 Limits: Kafka 2.8 and later.
 """
@@ -16,17 +16,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoise.kafka_admin import (
     altering,
     configs,
-    eligible,
     groups,
+    kraft,
     offsets,
     permissions,
-    quorum,
     reading,
 )
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.handshake import BootstrapAttempt
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.probe import Attempt
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
 from counterpoise.model.kafka import (
@@ -42,7 +41,7 @@ from counterpoise.model.kafka import (
 )
 
 
-class BothClients(ClusterAdmin):
+class KafkaClusterAdmin(ClusterAdmin):
     """See `ClusterAdmin` for what each method promises. Threads may share one."""
 
     def __init__(self, settings: ConnectionSettings, request_timeout_seconds: float) -> None:
@@ -51,11 +50,11 @@ class BothClients(ClusterAdmin):
         self._offsets = offsets.Offsets(self._broker_client, self.describe_topics)
 
     def __repr__(self) -> str:
-        return f"BothClients({self._settings!r})"
+        return f"KafkaClusterAdmin({self._settings!r})"
 
     @property
-    def attempts(self) -> tuple[Attempt, ...]:
-        """The bootstrap addresses tried so far; the last one answered unless all failed."""
+    def attempts(self) -> tuple[BootstrapAttempt, ...]:
+        """Return the bootstrap addresses tried so far; the last succeeded unless all failed."""
         return self._broker_client.attempts
 
     def describe_cluster(self) -> ClusterDescription:
@@ -80,22 +79,22 @@ class BothClients(ClusterAdmin):
         return self._offsets.of(partitions)
 
     def describe_quorum(self) -> Quorum | None:
-        return quorum.describe_quorum(self._broker_client)
+        return kraft.describe_quorum(self._broker_client)
 
     def describe_versions(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, BrokerVersion]:
-        return reading.describe_versions(self._broker_client, broker_ids)
+        return kraft.describe_versions(self._broker_client, broker_ids)
 
     def describe_features(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, Mapping[str, FeatureLevel]]:
-        return reading.describe_features(self._broker_client, broker_ids)
+        return kraft.describe_features(self._broker_client, broker_ids)
 
     def list_eligible_leaders(
         self, topics: Sequence[str]
     ) -> Mapping[TopicPartition, tuple[int, ...]]:
-        return eligible.list_eligible_leaders(self._broker_client, topics)
+        return kraft.list_eligible_leaders(self._broker_client, topics)
 
     def describe_groups(self) -> tuple[GroupMembers, ...]:
         return groups.describe_groups(self._broker_client)

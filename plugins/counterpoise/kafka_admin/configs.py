@@ -1,31 +1,34 @@
 """Configs of topics and brokers, with the level that each value comes from, and incremental changes
 (KIP-339).
 
-    describe_configs(wire, [ConfigResource(ConfigResourceType.BROKER, "4")], ["follower.replication.throttled.rate"])
+    broker = ConfigResource(ConfigResourceType.BROKER, "4")
+    describe_configs(broker_client, [broker], ["follower.replication.throttled.rate"], None)
 
-Only the named keys are asked for: thousands of topics with all their keys would be a large answer.
-Every broker is asked for its own configs, and changes to a broker are sent to it alone: it is the
-one that checks them. One that gives no answer costs SILENT_AFTER_SECONDS, and holds up no other.
+Only the named keys are requested: thousands of topics with all their keys would be a large
+response. A broker's configs are read from that broker, and changed by a request to it alone, since
+it is the one that validates them. An unresponsive broker costs UNRESPONSIVE_AFTER_SECONDS, and
+delays no other.
 
-Limits: the cluster-wide default of brokers cannot be written; its values show as a level of each
-broker's.
+Limits: the cluster-wide default of brokers cannot be written; its values appear as a level of each
+broker's configs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
-from counterpoise.errors import BrokerSilentError, ClusterError, UnknownOutcomeError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnknownOutcomeError
 from counterpoise.kafka_admin.broker_client import (
-    Ask,
     BrokerClient,
+    BrokerRequest,
     Failure,
-    error_in_words,
+    describe_error_code,
     write_deadline,
 )
-from counterpoise.kafka_admin.liveness_probe import SILENT_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_ANSWER
+from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
+from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     CallResults,
@@ -55,8 +58,8 @@ _OPERATIONS: Final = {
 }
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
-# The broker cannot tell what came of it: it passed the change on and got no answer, or something
-# broke midway.
+# The broker does not know the outcome: it forwarded the change and got no response, or something
+# failed midway.
 OUTCOME_UNKNOWN: Final = frozenset({-1, 7, 13})
 _TOPICS_PER_REQUEST: Final = 2000
 
@@ -67,167 +70,202 @@ def describe_configs(
     keys: Sequence[str] | None,
     via_broker: int | None,
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
-    """See `ClusterReader.describe_configs`. All brokers are asked side by side."""
+    """See `ClusterReader.describe_configs`. All brokers are asked in parallel."""
     wanted = list(dict.fromkeys(resources))
-    asks = _describe_asks(wanted, keys, via_broker)
+    of_brokers = _requests_for_brokers(wanted, keys)
+    of_others = _requests_for_others(wanted, keys, via_broker)
+    requests = [*of_brokers, *of_others]
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
-    for (is_of_brokers, ask), answer in zip(
-        asks, broker_client.read_each([ask for _, ask in asks]), strict=True
-    ):
-        if isinstance(answer, Failure):
-            if is_of_brokers and answer.is_silence:
-                continue
-            who = "any broker" if ask.broker_id is None else broker_client.name_of(ask.broker_id)
-            raise BrokerSilentError(f"the configs could not be read from {who}: {answer.reason}")
-        for result in answer.results:
-            resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
-            if (
-                result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC)
-                and resource.type is ConfigResourceType.TOPIC
-            ):
-                continue
-            if result.error_code:
-                reason = error_in_words(result.error_code, result.error_message)
-                raise ClusterError(f"the configs of {resource.type} {resource.name}: {reason}")
-            found[resource] = {entry.name: _value(entry) for entry in result.configs}
+    for index, result in enumerate(broker_client.read_each(requests)):
+        if not isinstance(result, Failure):
+            found |= _values_by_resource(result)
+            continue
+        is_of_broker = index < len(of_brokers)
+        if is_of_broker and result.is_unresponsive:
+            continue
+        broker_id = requests[index].broker_id
+        source = "any broker" if broker_id is None else broker_client.name_of(broker_id)
+        message = f"the configs could not be read from {source}: {result.reason}"
+        raise BrokerUnresponsiveError(message)
     return {resource: found[resource] for resource in wanted if resource in found}
 
 
-def _describe_asks(
-    resources: Sequence[ConfigResource], keys: Sequence[str] | None, via_broker: int | None
-) -> list[tuple[bool, Ask]]:
-    """What to ask whom, and whether it is about a broker."""
-    brokers = [r for r in resources if r.type is ConfigResourceType.BROKER]
-    topics = [r for r in resources if r.type is ConfigResourceType.TOPIC]
-    asks = [
-        (True, Ask(int(broker.name), _describe_request([broker], keys), SILENT_AFTER_SECONDS))
-        for broker in brokers
-        if broker != EVERY_BROKER
-    ]
-    if EVERY_BROKER in brokers:
-        asks.append((False, Ask(None, _describe_request([EVERY_BROKER], keys))))
-    for start in range(0, len(topics), _TOPICS_PER_REQUEST):
-        request = _describe_request(topics[start : start + _TOPICS_PER_REQUEST], keys)
-        asks.append(
-            (False, Ask(via_broker, request, None if via_broker is None else SILENT_AFTER_SECONDS))
+def _requests_for_brokers(
+    resources: Sequence[ConfigResource], keys: Sequence[str] | None
+) -> list[BrokerRequest]:
+    """Return one request for each broker, to that broker."""
+    return [
+        BrokerRequest(
+            int(resource.name), _describe_request([resource], keys), UNRESPONSIVE_AFTER_SECONDS
         )
-    return asks
+        for resource in resources
+        if resource.is_broker and resource != EVERY_BROKER
+    ]
+
+
+def _requests_for_others(
+    resources: Sequence[ConfigResource], keys: Sequence[str] | None, via_broker: int | None
+) -> list[BrokerRequest]:
+    """Return the requests for the brokers' dynamic default and for topics, 2,000 in each."""
+    requests = []
+    if EVERY_BROKER in resources:
+        requests.append(BrokerRequest(None, _describe_request([EVERY_BROKER], keys)))
+    topics = [resource for resource in resources if resource.is_topic]
+    seconds = None if via_broker is None else UNRESPONSIVE_AFTER_SECONDS
+    for start in range(0, len(topics), _TOPICS_PER_REQUEST):
+        batch = topics[start : start + _TOPICS_PER_REQUEST]
+        requests.append(BrokerRequest(via_broker, _describe_request(batch, keys), seconds))
+    return requests
 
 
 def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | None) -> Any:
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
-    asked = None if keys is None else list(keys)
+    wanted_keys = None if keys is None else list(keys)
     return DescribeConfigsRequest(
         resources=[
             resource_type(
-                resource_type=_TYPES[r.type], resource_name=r.name, configuration_keys=asked
+                resource_type=_TYPES[resource.type],
+                resource_name=resource.name,
+                configuration_keys=wanted_keys,
             )
-            for r in resources
+            for resource in resources
         ],
         include_synonyms=False,
-        min_version=1,  # version 0 does not tell the level
+        min_version=1,  # version 0 does not have the source of a value
     )
 
 
-def _value(entry: Any) -> ConfigValue:
-    return ConfigValue(entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER))
+def _values_by_resource(response: Any) -> dict[ConfigResource, dict[str, ConfigValue]]:
+    """Return the values in a response; unknown topics are left out.
+
+    Raises ClusterError for any other error.
+    """
+    values: dict[ConfigResource, dict[str, ConfigValue]] = {}
+    for result in response.results:
+        resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
+        if resource.is_topic and result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+            continue
+        if result.error_code:
+            reason = describe_error_code(result.error_code, result.error_message)
+            raise ClusterError(f"the configs of {resource.type} {resource.name}: {reason}")
+        values[resource] = {
+            entry.name: ConfigValue(
+                entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER)
+            )
+            for entry in result.configs
+        }
+    return values
 
 
 def alter_configs(
     broker_client: BrokerClient, changes: Sequence[ConfigChange]
 ) -> CallResults[ConfigResource]:
-    """See `ClusterAdmin.alter_configs`. One request for all topics and one for each broker, side by
-    side.
+    """See `ClusterAdmin.alter_configs`.
 
-    Raises UnknownOutcomeError, naming topics, when the answer about these was lost; the brokers are
-    done by then, too.
+    One request has all topics and one each broker, in parallel. Raises UnknownOutcomeError, naming
+    the topics, when the response about these was lost; the requests to brokers have ended by then.
     """
-    until = write_deadline()
-    grouped: dict[ConfigResource, list[ConfigChange]] = {}
+    deadline = write_deadline()
+    changes_by_resource: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
-        grouped.setdefault(change.resource, []).append(change)
-    batches = _batches(broker_client, grouped)
-    asks = [
-        Ask(broker_id, alter_request({r: grouped[r] for r in resources}), seconds)
-        for broker_id, resources, seconds in batches
+        changes_by_resource.setdefault(change.resource, []).append(change)
+    batches = _batches(broker_client, changes_by_resource)
+    requests = [
+        BrokerRequest(
+            batch.broker_id,
+            alter_request({r: changes_by_resource[r] for r in batch.resources}),
+            batch.seconds,
+        )
+        for batch in batches
     ]
+    results = broker_client.write_each(requests, deadline)
     accepted: list[ConfigResource] = []
     errors: dict[ConfigResource, str] = {}
-    lost: dict[ConfigResource, str] = {}
-    asked_about_topics: int | None = None
-    for (broker_id, resources, _), answer in zip(
-        batches, broker_client.write_each(asks, until), strict=True
-    ):
-        refused, unknown = _outcome(answer, resources)
-        accepted += [r for r in resources if r not in refused and r not in unknown]
-        errors |= refused | {r: f"{NO_ANSWER}: {reason}" for r, reason in unknown.items()}
-        if resources[0].type is ConfigResourceType.TOPIC:
-            lost, asked_about_topics = unknown, broker_id
-    if lost:
-        raise UnknownOutcomeError(_lost(lost), broker_id=asked_about_topics)
+    for batch, result in zip(batches, results, strict=True):
+        refused, unknown = _refused_and_unknown(result, batch.resources)
+        if unknown and batch.resources[0].is_topic:
+            raise UnknownOutcomeError(_unknown_outcome(unknown), broker_id=batch.broker_id)
+        accepted += [r for r in batch.resources if r not in refused and r not in unknown]
+        errors |= refused | {r: f"{NO_RESPONSE}: {reason}" for r, reason in unknown.items()}
     return CallResults(tuple(accepted), errors)
 
 
-def _outcome(
-    answer: Any, resources: Sequence[ConfigResource]
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The resources of one request, the broker that it goes to, and how long it may take."""
+
+    broker_id: int
+    resources: list[ConfigResource]
+    seconds: float | None
+
+
+def _batches(broker_client: BrokerClient, resources: Iterable[ConfigResource]) -> list[_Batch]:
+    """Return a batch for each broker, and one with all topics for a broker that responds.
+
+    That broker forwards the topics to the controller.
+    """
+    wanted = list(resources)
+    brokers = [resource for resource in wanted if resource.is_broker]
+    topics = [resource for resource in wanted if resource.is_topic]
+    batches = [_Batch(int(broker.name), [broker], UNRESPONSIVE_AFTER_SECONDS) for broker in brokers]
+    if topics:
+        batches.append(_Batch(broker_client.responding_broker_id(), topics, None))
+    return batches
+
+
+def _refused_and_unknown(
+    result: Any, resources: Sequence[ConfigResource]
 ) -> tuple[dict[ConfigResource, str], dict[ConfigResource, str]]:
-    """Those that were certainly not changed, and those of which nobody knows, each with the reason."""
+    """Return resources that were certainly not changed, and those of unknown outcome.
+
+    Each has its reason.
+    """
     refused: dict[ConfigResource, str] = {}
     unknown: dict[ConfigResource, str] = {}
-    if isinstance(answer, Failure):
-        (unknown if answer.was_sent else refused).update(dict.fromkeys(resources, answer.reason))
-        return refused, unknown
-    for response in answer.responses:
+    if isinstance(result, Failure):
+        failed = dict.fromkeys(resources, result.reason)
+        return ({}, failed) if result.was_sent else (failed, {})
+    for response in result.responses:
         if response.error_code:
             resource = ConfigResource(_TYPES_BACK[response.resource_type], response.resource_name)
-            where = unknown if response.error_code in OUTCOME_UNKNOWN else refused
-            where[resource] = error_in_words(response.error_code, response.error_message)
+            failures = unknown if response.error_code in OUTCOME_UNKNOWN else refused
+            failures[resource] = describe_error_code(response.error_code, response.error_message)
     return refused, unknown
 
 
-def _batches(
-    broker_client: BrokerClient, grouped: Mapping[ConfigResource, object]
-) -> list[tuple[int, list[ConfigResource], float | None]]:
-    """Who gets which resources, with how much time.
-
-    Each broker gets its own, one that answers all topics (it passes them to the controller).
-    """
-    brokers = [r for r in grouped if r.type is ConfigResourceType.BROKER]
-    topics = [r for r in grouped if r.type is ConfigResourceType.TOPIC]
-    batches: list[tuple[int, list[ConfigResource], float | None]] = [
-        (int(r.name), [r], SILENT_AFTER_SECONDS) for r in brokers
-    ]
-    return [*batches, (broker_client.answering_broker(), topics, None)] if topics else batches
-
-
 def alter_request(
-    grouped: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    changes_by_resource: Mapping[ConfigResource, Sequence[ConfigChange]],
+    *,
+    validate_only: bool = False,
 ) -> Any:
-    """IncrementalAlterConfigs (KIP-339) for one batch."""
+    """Return an IncrementalAlterConfigs request (KIP-339)."""
     resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
-    config_type = resource_type.AlterableConfig
-    return IncrementalAlterConfigsRequest(
-        resources=[
-            resource_type(
-                resource_type=_TYPES[resource.type],
-                resource_name=resource.name,
-                configs=[
-                    config_type(
-                        name=change.key,
-                        config_operation=_OPERATIONS[change.operation],
-                        value=None if change.operation is ConfigOperation.DELETE else change.value,
-                    )
-                    for change in changes
-                ],
-            )
-            for resource, changes in grouped.items()
-        ],
-        validate_only=validate_only,
+    resources = [
+        resource_type(
+            resource_type=_TYPES[resource.type],
+            resource_name=resource.name,
+            configs=[_alterable_config(change) for change in changes],
+        )
+        for resource, changes in changes_by_resource.items()
+    ]
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+
+
+def _alterable_config(change: ConfigChange) -> Any:
+    config_type = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
+    return config_type(
+        name=change.key,
+        config_operation=_OPERATIONS[change.operation],
+        value=None if change.operation is ConfigOperation.DELETE else change.value,
     )
 
 
-def _lost(unknown: Mapping[ConfigResource, str]) -> str:
-    lines = "\n".join(
-        f"  {r.type} {r.name}: {reason}" for r, reason in sorted(unknown.items())[:20]
+def _unknown_outcome(unknown: Mapping[ConfigResource, str]) -> str:
+    lines = [f"  {r.type} {r.name}: {reason}" for r, reason in sorted(unknown.items())[:20]]
+    return "\n".join(
+        [
+            "no answer to a change of topic configs; it may be applied, now or later. "
+            "Read the configs again.",
+            *lines,
+        ]
     )
-    return f"no answer to a change of topic configs; it may be applied, now or later. Read them again.\n{lines}"

@@ -1,11 +1,12 @@
 """How to reach a cluster: librdkafka's settings, checked once and translated for kafka-python.
 
-    settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092,b:9092", "security.protocol": "SSL"})
+    extra = {"bootstrap.servers": "a:9092,b:9092", "security.protocol": "SSL"}
+    settings = ConnectionSettings.parse(extra)
 
 The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that
 have nothing to do with reaching the brokers (of consumers and producers, `group.id` say) are left
-out. A security setting that only one of the two clients would obey is a complaint: both have to see
-the same cluster in the same way.
+out. A security setting that only one of the two clients applies is refused: both have to connect in
+the same way.
 
 Limits: SASL with PLAIN and SCRAM; client certificates from files.
 """
@@ -21,7 +22,8 @@ from counterpoise.errors import ConfigurationError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-LIBRDKAFKA_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER")  # enough for a walk, not for calls
+# Enough for a connectivity check, not for calls, which kafka-python makes.
+LIBRDKAFKA_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER")
 
 # librdkafka knows some settings under two names.
 _SAME_AS: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
@@ -37,7 +39,15 @@ _SSL: Final = (
     "ssl.endpoint.identification.algorithm",
     "enable.ssl.certificate.verification",
 )
-# These do not change what is seen, so it does no harm that librdkafka alone obeys some of them.
+_SECURITY: Final = ("security.protocol", *_SASL, *_SSL)
+# Supported only as files.
+_ONLY_AS_FILES: Final = (
+    "ssl.certificate.pem",
+    "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+)
+# These do not change what is read, so librdkafka alone may apply some of them.
 _OTHERS: Final = (
     "client.id",
     "broker.address.family",
@@ -45,7 +55,7 @@ _OTHERS: Final = (
     "socket.nagle.disable",
 )
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
-_TRUTHS: Final = ("true", "t", "1")
+_TRUE_TEXTS: Final = ("true", "t", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +70,20 @@ class ConnectionSettings:
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
-        """The settings in `extra`.
+        """Return the settings in `extra`.
 
         Raises ConfigurationError, naming `where`, with all complaints at once.
         """
         complaints: list[str] = []
         settings = _as_texts(extra, complaints)
-        addresses = tuple(
-            dict.fromkeys(
-                a.strip() for a in settings.pop("bootstrap.servers", "").split(",") if a.strip()
-            )
-        )
+        addresses = _split_list(settings.pop("bootstrap.servers", ""))
         if not addresses:
             complaints.append(
                 '"bootstrap.servers" is missing; write it like "kafka-1:9092,kafka-2:9092"'
             )
-        complaints += [
-            complaint for address in addresses if (complaint := _address_complaint(address))
-        ]
+        for address in addresses:
+            if complaint := _address_complaint(address):
+                complaints.append(complaint)
         complaints += _unusable(settings)
         complaints += _protocol_complaints(settings)
         if complaints:
@@ -86,56 +92,59 @@ class ConnectionSettings:
         return cls(addresses, {"security.protocol": _protocol(settings), **known})
 
     @classmethod
-    def parse_for_walk(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
-        """As `parse`, and with every mechanism of SASL that librdkafka has: a walk needs no other
-        client.
+    def parse_for_connectivity_check(
+        cls, extra: Mapping[str, object], *, where: str = "connection"
+    ) -> Self:
+        """Do as `parse`, but allow every SASL mechanism of librdkafka.
 
-        Settings of those other mechanisms are checked by librdkafka itself.
+        A connectivity check needs no other client. librdkafka itself checks the settings of these
+        mechanisms.
         """
-        texts = _as_texts(extra, [])
-        protocol = _protocol(texts)
-        if (
-            not protocol.startswith("SASL")
-            or texts.get("sasl.mechanism") not in LIBRDKAFKA_MECHANISMS
-        ):
+        settings = _as_texts(extra, [])
+        protocol = _protocol(settings)
+        is_other_mechanism = settings.get("sasl.mechanism") in LIBRDKAFKA_MECHANISMS
+        if not protocol.startswith("SASL") or not is_other_mechanism:
             return cls.parse(extra, where=where)
-        theirs = {
-            key: value
-            for key, value in texts.items()
-            if key.startswith(("sasl.", "enable.sasl", "https."))
-        }
-        ours: dict[str, object] = {key: value for key, value in texts.items() if key not in theirs}
-        parsed = cls.parse(
-            {**ours, "security.protocol": "SSL" if "SSL" in protocol else "PLAINTEXT"}, where=where
-        )
+        sasl: dict[str, str] = {}
+        others: dict[str, object] = {}
+        for key, value in settings.items():
+            if key.startswith(("sasl.", "enable.sasl", "https.")):
+                sasl[key] = value
+            else:
+                others[key] = value
+        others["security.protocol"] = "SSL" if "SSL" in protocol else "PLAINTEXT"
+        parsed = cls.parse(others, where=where)
         return cls(
-            parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **theirs}
+            parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **sasl}
         )
 
     @property
     def security_protocol(self) -> str:
-        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """Return PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         return self.librdkafka.get("security.protocol", "PLAINTEXT")
 
     @property
     def sasl_mechanism(self) -> str | None:
-        """As `PLAIN`, or None without SASL."""
-        return (
-            self.librdkafka.get("sasl.mechanism")
-            if self.security_protocol.startswith("SASL")
-            else None
-        )
+        """Return the mechanism, as `PLAIN`; None without SASL."""
+        if not self.security_protocol.startswith("SASL"):
+            return None
+        return self.librdkafka.get("sasl.mechanism")
 
     def without_secrets(self, text: str) -> str:
-        """`text` of a client, fit for messages and logs."""
+        """Return a client's `text` without passwords, fit for messages and logs."""
         for key, secret in self.librdkafka.items():
             if secret and _SECRETS.search(key):
                 text = text.replace(secret, "***")
         return text
 
 
+def join_address(host: str, port: int) -> str:
+    """Return `host:port`; an IPv6 address is put in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[v6]:port`. Raises ValueError for anything else."""
+    """Return host and port of `host:port` or `[v6]:port`. Raises ValueError for anything else."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 65536:
         raise ValueError(f"{address!r} is not host:port")
@@ -143,12 +152,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, str]:
-    """Settings for `confluent_kafka.AdminClient`."""
+    """Return the settings for `confluent_kafka.AdminClient`."""
     return {"bootstrap.servers": ",".join(settings.bootstrap_servers), **settings.librdkafka}
 
 
 def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    """Keyword arguments for `kafka.KafkaAdminClient`.
+    """Return the keyword arguments for `kafka.KafkaAdminClient`.
 
     Raises ConfigurationError when certificates cannot be read.
     """
@@ -169,12 +178,14 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """The context that obeys the same settings as librdkafka; kafka-python's own arguments cannot
-    say all of them.
+    """Return a context with the same settings as librdkafka.
+
+    kafka-python's own arguments cannot express all of them. Raises ConfigurationError for a file
+    that cannot be used.
     """
     context = ssl.create_default_context()
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != "none"
-    if given.get("enable.ssl.certificate.verification", "true").lower() not in _TRUTHS:
+    if given.get("enable.ssl.certificate.verification", "true").lower() not in _TRUE_TEXTS:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     key = "ssl.ca.location"
@@ -189,11 +200,10 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(cadata=pem)
         key = "ssl.certificate.location"
         if certificate := given.get(key):
-            # Without a password, one that is needed would be asked for on the terminal: an empty
-            # one fails instead.
-            context.load_cert_chain(
-                certificate, given.get("ssl.key.location"), given.get("ssl.key.password", "")
-            )
+            # With no password, OpenSSL would ask for a missing one on the terminal; with an empty
+            # one it fails.
+            password = given.get("ssl.key.password", "")
+            context.load_cert_chain(certificate, given.get("ssl.key.location"), password)
         key = "ssl.crl.location"
         if crl := given.get(key):
             context.load_verify_locations(cafile=crl)
@@ -204,48 +214,60 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _without_system_roots(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same choices, trusting nobody yet: a private authority named in the settings is the only
-    one to trust.
+    """Return a context with the same checks that trusts no authority yet.
+
+    A private authority in the settings is then the only one that is trusted.
     """
-    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    bare.check_hostname = context.check_hostname
-    bare.verify_mode = context.verify_mode
-    return bare
+    empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    empty.check_hostname = context.check_hostname
+    empty.verify_mode = context.verify_mode
+    return empty
+
+
+# -- reading and checking the settings
 
 
 def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, str]:
-    """The settings under their first names as text; JSON also has true, false and numbers."""
+    """Return the settings under their main names as text; JSON also has booleans and numbers."""
     settings: dict[str, str] = {}
     for name, value in extra.items():
-        given_key = str(name)  # YAML has other keys, too
+        given_key = str(name)  # YAML also has keys that are no text
         key = _SAME_AS.get(given_key, given_key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _concerns_us(key) and not isinstance(value, str | int | float):
-            complaints.append(
-                f'"{given_key}" must be text, not {"null" if value is None else type(value).__name__}'
-            )
+        if _is_relevant(key) and not isinstance(value, str | int | float):
+            type_name = "null" if value is None else type(value).__name__
+            complaints.append(f'"{given_key}" must be text, not {type_name}')
         elif settings.setdefault(key, text) != text:
             complaints.append(f'"{given_key}" contradicts "{key}"; keep one of them')
     return settings
 
 
-def _concerns_us(key: str) -> bool:
-    return key == "bootstrap.servers" or key in _OTHERS or _concerns_security(key)
+def _split_list(text: str) -> tuple[str, ...]:
+    """Return the different entries of a comma-separated list, in order."""
+    entries = (entry.strip() for entry in text.split(","))
+    return tuple(dict.fromkeys(entry for entry in entries if entry))
 
 
-def _concerns_security(key: str) -> bool:
+def _is_relevant(key: str) -> bool:
+    return key == "bootstrap.servers" or key in _OTHERS or _is_about_security(key)
+
+
+def _is_about_security(key: str) -> bool:
     return key.startswith(("security.", "sasl.", "ssl.", "enable.ssl", "enable.sasl", "https."))
 
 
 def _address_complaint(address: str) -> str | None:
     if "@" in address:
-        return f'address "***@{address.rpartition("@")[2]}": user and password go into "sasl.username", "sasl.password"'
+        shown = address.rpartition("@")[2]
+        return f'address "***@{shown}": user and password go into "sasl.username", "sasl.password"'
     if "://" in address:
         return f'address "{address}": write host:port, and the protocol in "security.protocol"'
     host, colon, port = address.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
-        return f'address "{address}" has no port; write it like "{address if not colon else f"[{address}]"}:9092"'
-    if not (port.isascii() and port.isdigit() and len(port) <= 5) or not 0 < int(port) < 65536:
+        host = f"[{address}]" if colon else address
+        return f'address "{address}" has no port; write it like "{host}:9092"'
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not is_number or not 0 < int(port) < 65536:
         return f'address "{address}": its port "{port}" is not a number from 1 to 65535'
     if _ADDRESS.fullmatch(address) is None:
         return f'address "{address}" is not host:port'
@@ -253,28 +275,26 @@ def _address_complaint(address: str) -> str | None:
 
 
 def _unusable(settings: Mapping[str, str]) -> list[str]:
+    """Return a complaint for each security setting that not both clients can apply."""
     complaints = []
     for key in sorted(settings):
-        if key in (
-            "ssl.certificate.pem",
-            "ssl.key.pem",
-            "ssl.keystore.location",
-            "ssl.keystore.password",
-        ):
+        if key in _ONLY_AS_FILES:
             complaints.append(
-                f'"{key}" is not supported; name PEM files in "ssl.certificate.location", "ssl.key.location"'
+                f'"{key}" is not supported; name PEM files in "ssl.certificate.location", '
+                '"ssl.key.location"'
             )
-        elif _concerns_security(key) and key not in ("security.protocol", *_SASL, *_SSL):
+        elif _is_about_security(key) and key not in _SECURITY:
             complaints.append(
-                f'"{key}" is unknown, or would not be obeyed by both Kafka clients; known: {_known(key)}'
+                f'"{key}" is unknown, or only one of the two Kafka clients would apply it; '
+                f"known: {_similar_names(key)}"
             )
     return complaints
 
 
-def _known(key: str) -> str:
-    names = ("security.protocol", *_SASL, *_SSL)
-    alike = [name for name in names if name.split(".")[0] == key.split(".")[0]]
-    return ", ".join(alike or names)
+def _similar_names(key: str) -> str:
+    prefix = key.split(".")[0]
+    similar = [name for name in _SECURITY if name.split(".")[0] == prefix]
+    return ", ".join(similar or _SECURITY)
 
 
 def _protocol(settings: Mapping[str, str]) -> str:
@@ -284,10 +304,14 @@ def _protocol(settings: Mapping[str, str]) -> str:
 def _protocol_complaints(settings: Mapping[str, str]) -> list[str]:
     protocol = _protocol(settings)
     if protocol not in SECURITY_PROTOCOLS:
-        return [
-            f'"security.protocol" is "{protocol}"; it must be one of {", ".join(SECURITY_PROTOCOLS)}'
-        ]
-    complaints = _sasl_complaints(settings, protocol) + _ssl_complaints(settings)
+        known = ", ".join(SECURITY_PROTOCOLS)
+        return [f'"security.protocol" is "{protocol}"; it must be one of {known}']
+    complaints = _sasl_complaints(settings, protocol)
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+    if algorithm not in ("https", "none"):
+        complaints.append(
+            f'"ssl.endpoint.identification.algorithm" is "{algorithm}"; it must be https or none'
+        )
     if "ssl.certificate.location" in settings and "ssl.key.location" not in settings:
         complaints.append(
             '"ssl.certificate.location" needs "ssl.key.location", the file with its private key'
@@ -297,8 +321,9 @@ def _protocol_complaints(settings: Mapping[str, str]) -> list[str]:
 
 def _sasl_complaints(settings: Mapping[str, str], protocol: str) -> list[str]:
     if not protocol.startswith("SASL"):
+        wanted = "SASL_SSL" if protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
         return [
-            f'"{key}" would be ignored with "security.protocol" {protocol}; did you mean {_with_sasl(protocol)}?'
+            f'"{key}" would be ignored with "security.protocol" {protocol}; did you mean {wanted}?'
             for key in _SASL
             if key in settings
         ]
@@ -307,21 +332,6 @@ def _sasl_complaints(settings: Mapping[str, str], protocol: str) -> list[str]:
     ]
     mechanism = settings.get("sasl.mechanism", "")
     if mechanism and mechanism not in SASL_MECHANISMS:
-        complaints.append(
-            f'"sasl.mechanism" is "{mechanism}"; supported are {", ".join(SASL_MECHANISMS)}'
-        )
-    return complaints
-
-
-def _with_sasl(protocol: str) -> str:
-    return "SASL_SSL" if protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
-
-
-def _ssl_complaints(settings: Mapping[str, str]) -> list[str]:
-    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
-    complaints = []
-    if algorithm not in ("https", "none"):
-        complaints.append(
-            f'"ssl.endpoint.identification.algorithm" is "{algorithm}"; it must be https or none'
-        )
+        supported = ", ".join(SASL_MECHANISMS)
+        complaints.append(f'"sasl.mechanism" is "{mechanism}"; supported are {supported}')
     return complaints

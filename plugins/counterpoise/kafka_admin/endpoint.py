@@ -1,14 +1,14 @@
-"""Walks one address step by step, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata;
-each timed.
+"""Connects to one address stage by stage, as a client does, and times each stage.
 
-    walk = EndpointWalker(settings).walk("kafka-1", 9092, expected_broker=1)
-    walk.failed_step    # None: a Kafka broker answered us there
+    check = EndpointChecker(settings).check("kafka-1", 9092, expected_broker=1)
+    check.failed_stage    # None: a Kafka broker responds there
 
-All steps are taken on one connection, so the answer is that of whoever sits at this address,
-whatever it advertises. No topic is asked for in a way that could create it.
+The stages are resolve, TCP, TLS, SASL, ApiVersions and Metadata, all on one connection. So the
+result is about whoever listens at this address, whatever it advertises. No topic is requested in a
+way that could create it.
 
-Limits: mechanisms other than PLAIN and SCRAM are left to librdkafka, which does not tell which
-broker answered.
+Limits: SASL mechanisms other than PLAIN and SCRAM are left to librdkafka, which does not tell which
+broker responded.
 """
 
 import re
@@ -23,357 +23,354 @@ from typing import Final
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.bare import AuthenticationRefusedError, BareConnection
-from counterpoise.kafka_admin.certificates import read_certificate, refusal_in_words
-from counterpoise.kafka_admin.connection import SASL_MECHANISMS, ConnectionSettings, ssl_context
-from counterpoise.kafka_admin.probe import (
+from counterpoise.kafka_admin.address_connection import (
+    DEFAULT_MAX_BYTES,
+    AddressConnection,
+    AuthenticationRefusedError,
+)
+from counterpoise.kafka_admin.certificates import explain_refusal, read_certificate
+from counterpoise.kafka_admin.connection import (
+    SASL_MECHANISMS,
+    ConnectionSettings,
+    join_address,
+    ssl_context,
+)
+from counterpoise.kafka_admin.handshake import (
     CONNECT_TIMEOUT_SECONDS,
-    librdkafka_walk,
+    NO_CONNECTION,
+    librdkafka_metadata,
+    no_response_reason,
     resolve,
-    silence_reason,
     speaks_tls,
 )
-from counterpoise.kafka_admin.reading import partitions_of
-from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import BrokerDescription
-from counterpoise.model.walk import Certificate, EndpointWalk, MetadataAnswer, Step, StepName
+from counterpoise.kafka_admin.reading import read_metadata
+from counterpoise.model.connectivity import (
+    Certificate,
+    ConnectionStage,
+    EndpointCheck,
+    MetadataResponse,
+    StageResult,
+)
 
-ANSWER_SECONDS: Final = 5.0
-_BROKER: Final = 4  # the number of that kind of resource
+RESPONSE_SECONDS: Final = 5.0
+_BROKER_RESOURCE: Final = 4  # the protocol's number of that resource type
 _INVALID_REQUEST: Final = 42
-_ACTUAL_ID: Final = re.compile(
-    r"\bexpected (\d{1,9})\b"
-)  # "Unexpected broker id, expected 1 or empty string, but ..."
+# "Unexpected broker id, expected 1 or empty string, but received 2": broker 1 responded.
+_ACTUAL_ID: Final = re.compile(r"\bexpected (\d{1,9})\b")
 
 
-class _StoppedError(Exception):
-    """A step failed; it is noted already."""
+class _StageFailedError(Exception):
+    """A stage failed, and its result is recorded."""
 
 
 @dataclass
-class _Taken:
-    """What the steps so far have found."""
+class _Progress:
+    """What the stages so far have found at one address."""
 
     host: str
     port: int
-    steps: list[Step] = field(default_factory=list)
+    stages: list[StageResult] = field(default_factory=list)
     ips: tuple[str, ...] = ()
     certificate: Certificate | None = None
-    told: MetadataAnswer | None = None
+    metadata: MetadataResponse | None = None
     actual_broker_id: int | None = None
     is_expected_broker: bool | None = None
 
     @property
     def address(self) -> str:
-        return host_and_port(self.host, self.port)
+        return join_address(self.host, self.port)
 
-    def as_walk(self) -> EndpointWalk:
-        return EndpointWalk(
+    def as_check(self) -> EndpointCheck:
+        return EndpointCheck(
             self.address,
-            tuple(self.steps),
+            tuple(self.stages),
             ips=self.ips,
             certificate=self.certificate,
-            told=self.told,
+            metadata=self.metadata,
             is_expected_broker=self.is_expected_broker,
             actual_broker_id=self.actual_broker_id,
         )
 
 
-class EndpointWalker:
-    """Threads may share it.
+class EndpointChecker:
+    """Checks addresses with one set of settings; threads may share it.
 
     Raises ConfigurationError when the settings' certificates cannot be read.
     """
 
     def __init__(
-        self, settings: ConnectionSettings, *, answer_seconds: float = ANSWER_SECONDS
+        self, settings: ConnectionSettings, *, response_seconds: float = RESPONSE_SECONDS
     ) -> None:
         self._settings = settings
-        self._answer_seconds = answer_seconds
-        self._uses_tls = settings.security_protocol.endswith("SSL")
-        self._verifying = ssl_context(settings.librdkafka) if self._uses_tls else None
-        self._looking = ssl_context(settings.librdkafka) if self._uses_tls else None
-        if self._looking is not None:
-            self._looking.check_hostname = False
-            self._looking.verify_mode = ssl.CERT_NONE
+        self._response_seconds = response_seconds
+        self._verifying: ssl.SSLContext | None = None
+        self._unverified: ssl.SSLContext | None = None  # only to read a refused certificate
+        if settings.security_protocol.endswith("SSL"):
+            self._verifying = ssl_context(settings.librdkafka)
+            self._unverified = ssl_context(settings.librdkafka)
+            self._unverified.check_hostname = False
+            self._unverified.verify_mode = ssl.CERT_NONE
 
-    def walk(
+    def check(
         self,
         host: str,
         port: int,
         *,
         expected_broker: int | None = None,
         topics: Sequence[str] = (),
-    ) -> EndpointWalk:
-        """Never raises for what is wrong at the address: it is in the steps.
+    ) -> EndpointCheck:
+        """Return the results of all stages; what is wrong at the address is no exception.
 
-        `topics`: whose leaders to ask for.
+        `topics`: whose partitions the metadata should include.
         """
-        taken = _Taken(host, port)
+        progress = _Progress(host, port)
         try:
             if self._settings.sasl_mechanism in (None, *SASL_MECHANISMS):
-                with closing(self._connect(taken)) as connection:
-                    self._ask_metadata(taken, connection, topics)
+                with closing(self._connect(progress)) as connection:
+                    self._request_metadata(progress, connection, topics)
                     if expected_broker is not None:
-                        self._ask_identity(taken, connection, expected_broker)
+                        self._check_identity(progress, connection, expected_broker)
             else:
-                self._leave_to_librdkafka(taken)
-        except _StoppedError:
+                self._check_by_librdkafka(progress)
+        except _StageFailedError:
             pass
-        return taken.as_walk()
+        return progress.as_check()
 
-    def connect(self, host: str, port: int, *, most_bytes: int = 100_000_000) -> BareConnection:
-        """A connection that has passed all steps but the last.
+    def connect(
+        self, host: str, port: int, *, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> AddressConnection:
+        """Return a connection that has passed all stages before Metadata.
 
-        Raises ClusterError with the reason.
+        Raises ClusterError with the failed stage and its reason.
         """
-        taken = _Taken(host, port)
+        progress = _Progress(host, port)
         try:
-            return self._connect(taken, most_bytes)
-        except _StoppedError:
-            failed = taken.steps[-1]
-            raise ClusterError(f"{taken.address}: {failed.name}: {failed.said}") from None
+            return self._connect(progress, max_bytes)
+        except _StageFailedError:
+            failed = progress.stages[-1]
+            reason = f"{progress.address}: {failed.stage}: {failed.detail}"
+            raise ClusterError(reason) from None
 
-    # -- the steps
+    # -- the stages
 
-    def _connect(self, taken: _Taken, most_bytes: int = 100_000_000) -> BareConnection:
-        connected = self._open(taken)
-        connection = BareConnection(
-            connected,
+    def _connect(
+        self, progress: _Progress, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> AddressConnection:
+        connection = AddressConnection(
+            self._open_socket(progress),
             client_id=self._settings.librdkafka.get("client.id", "counterpoise"),
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
         )
         try:
             if mechanism := self._settings.sasl_mechanism:
-                with self._step(taken, StepName.SASL) as said:
-                    connection.log_in(self._settings, self._answer_seconds)
-                    said.append(
-                        f"{mechanism} as {self._settings.librdkafka.get('sasl.username', '')}"
-                    )
-            with self._step(taken, StepName.API_VERSIONS) as said:
-                connection.ask_versions(self._answer_seconds)
-                said.append(
-                    "as Kafka "
-                    + ".".join(map(str, connection.versions.broker_version))
-                    + " or later"
-                )
+                with self._stage(progress, ConnectionStage.SASL) as details:
+                    connection.authenticate(self._settings, self._response_seconds)
+                    username = self._settings.librdkafka.get("sasl.username", "")
+                    details.append(f"{mechanism} as {username}")
+            with self._stage(progress, ConnectionStage.API_VERSIONS) as details:
+                connection.request_api_versions(self._response_seconds)
+                version = ".".join(map(str, connection.versions.broker_version))
+                details.append(f"as Kafka {version} or later")
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _open(self, taken: _Taken) -> socket.socket:
-        with self._step(taken, StepName.RESOLVE) as said:
+    def _open_socket(self, progress: _Progress) -> socket.socket:
+        with self._stage(progress, ConnectionStage.RESOLVE) as details:
             family = self._settings.librdkafka.get("broker.address.family", "any")
-            taken.ips = resolve(taken.host, taken.port, family)
-            said.append(", ".join(taken.ips))
-        with self._step(taken, StepName.TCP) as said:
-            connected = _connect_to_one(taken.ips, taken.port, said)
+            progress.ips = resolve(progress.host, progress.port, family)
+            details.append(", ".join(progress.ips))
+        with self._stage(progress, ConnectionStage.TCP) as details:
+            connected = _connect_to_first(progress.ips, progress.port, details)
         if self._verifying is None:
             return connected
         try:
-            with self._step(taken, StepName.TLS) as said:
-                secured = self._handshake(taken, connected)
-                said.append(
-                    f"{secured.version()}, {taken.certificate.subject if taken.certificate else ''}".strip(
-                        ", "
-                    )
-                )
+            with self._stage(progress, ConnectionStage.TLS) as details:
+                secured = self._tls_handshake(progress, connected, self._verifying)
+                subject = progress.certificate.subject if progress.certificate else ""
+                details.append(f"{secured.version()}, {subject}".strip(", "))
         except BaseException:
             connected.close()
             raise
         return secured
 
-    def _handshake(self, taken: _Taken, connected: socket.socket) -> ssl.SSLSocket:
-        assert self._verifying is not None
+    def _tls_handshake(
+        self, progress: _Progress, connected: socket.socket, verifying: ssl.SSLContext
+    ) -> ssl.SSLSocket:
         connected.settimeout(CONNECT_TIMEOUT_SECONDS)
         try:
-            secured = self._verifying.wrap_socket(connected, server_hostname=taken.host)
+            secured = verifying.wrap_socket(connected, server_hostname=progress.host)
         except ssl.SSLError:
-            # Refused or broken off; what was shown is looked at without trusting it, and nothing is
-            # sent there.
-            taken.certificate = self._look_at_certificate(taken)
+            # The certificate is read once more without trust, to name what is wrong with it;
+            # nothing is sent over that connection.
+            progress.certificate = self._read_refused_certificate(progress)
             raise
-        taken.certificate = read_certificate(
-            secured.getpeercert(binary_form=True) or b"", taken.host
-        )
+        progress.certificate = _presented_certificate(secured, progress.host)
         return secured
 
-    def _look_at_certificate(self, taken: _Taken) -> Certificate | None:
-        assert self._looking is not None
+    def _read_refused_certificate(self, progress: _Progress) -> Certificate | None:
+        assert self._unverified is not None
         try:
             with (
-                closing(_connect_to_one(taken.ips, taken.port, [])) as plain,
-                self._looking.wrap_socket(plain, server_hostname=taken.host) as secured,
+                closing(_connect_to_first(progress.ips, progress.port, [])) as plain,
+                self._unverified.wrap_socket(plain, server_hostname=progress.host) as secured,
             ):
-                return read_certificate(secured.getpeercert(binary_form=True) or b"", taken.host)
+                return _presented_certificate(secured, progress.host)
         except (OSError, ValueError):
             return None
 
-    def _ask_metadata(
-        self, taken: _Taken, connection: BareConnection, topics: Sequence[str]
+    def _request_metadata(
+        self, progress: _Progress, connection: AddressConnection, topics: Sequence[str]
     ) -> None:
-        with self._step(taken, StepName.METADATA) as said:
-            taken.told = read_metadata(connection, topics, self._answer_seconds)
-            said.append(
-                f"{len(taken.told.brokers)} brokers live in cluster {taken.told.cluster_id}"
-            )
+        with self._stage(progress, ConnectionStage.METADATA) as details:
+            progress.metadata = read_metadata(connection, topics, self._response_seconds)
+            details.append(_metadata_detail(progress.metadata))
 
-    def _ask_identity(self, taken: _Taken, connection: BareConnection, expected: int) -> None:
-        """A broker tells its own configs only: asked for another's, it says whose they would be."""
+    def _check_identity(
+        self, progress: _Progress, connection: AddressConnection, expected: int
+    ) -> None:
+        """Find out whether broker `expected` responds here.
+
+        A broker describes only its own configs. Asked for those of another broker, it refuses with
+        a message that has its own id.
+        """
         resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_BROKER, resource_name=str(expected), configuration_keys=["node.id"]
+            resource_type=_BROKER_RESOURCE,
+            resource_name=str(expected),
+            configuration_keys=["node.id"],
         )
+        request = DescribeConfigsRequest(resources=[resource])
         try:
-            answer = connection.ask(
-                DescribeConfigsRequest(resources=[resource]), self._answer_seconds
-            )
-            code, message = answer.results[0].error_code, answer.results[0].error_message or ""
+            result = connection.send(request, self._response_seconds).results[0]
         except (OSError, kafka_errors.KafkaError, IndexError):
             return
-        if code == 0:
-            taken.is_expected_broker = True
-        elif code == _INVALID_REQUEST and "Unexpected broker id" in message:
-            taken.is_expected_broker = False
+        message = result.error_message or ""
+        if result.error_code == 0:
+            progress.is_expected_broker = True
+        elif result.error_code == _INVALID_REQUEST and "Unexpected broker id" in message:
+            progress.is_expected_broker = False
             actual = _ACTUAL_ID.search(message)
-            taken.actual_broker_id = int(actual[1]) if actual else None
+            progress.actual_broker_id = int(actual[1]) if actual else None
 
-    def _leave_to_librdkafka(self, taken: _Taken) -> None:
-        self._open(taken).close()
-        began = time.monotonic()
-        found = librdkafka_walk(taken.address, self._settings)
-        milliseconds = round((time.monotonic() - began) * 1000)
-        is_answer = isinstance(found, MetadataAnswer)
-        if not is_answer and not str(found).startswith("SASL"):
-            taken.steps.append(Step(StepName.API_VERSIONS, False, str(found), milliseconds))
-            return
-        said = str(self._settings.sasl_mechanism) if is_answer else str(found)
-        taken.steps.append(Step(StepName.SASL, is_answer, said, milliseconds))
-        if isinstance(found, MetadataAnswer):
-            taken.told = found
-            said = f"{len(found.brokers)} brokers live in cluster {found.cluster_id}"
-            taken.steps += [
-                Step(StepName.API_VERSIONS, True, "by librdkafka", 0),
-                Step(StepName.METADATA, True, said, 0),
+    def _check_by_librdkafka(self, progress: _Progress) -> None:
+        self._open_socket(progress).close()
+        started_at = time.monotonic()
+        found = librdkafka_metadata(progress.address, self._settings)
+        milliseconds = _milliseconds_since(started_at)
+        if isinstance(found, MetadataResponse):
+            progress.metadata = found
+            mechanism = str(self._settings.sasl_mechanism)
+            progress.stages += [
+                StageResult(ConnectionStage.SASL, True, mechanism, milliseconds),
+                StageResult(ConnectionStage.API_VERSIONS, True, "by librdkafka", 0),
+                StageResult(ConnectionStage.METADATA, True, _metadata_detail(found), 0),
             ]
+            return
+        is_sasl = found.startswith("SASL")
+        stage = ConnectionStage.SASL if is_sasl else ConnectionStage.API_VERSIONS
+        progress.stages.append(StageResult(stage, False, found, milliseconds))
 
     # -- inside
 
     @contextmanager
-    def _step(self, taken: _Taken, name: StepName) -> Iterator[list[str]]:
-        """Times a step; what it appends is what was found.
+    def _stage(self, progress: _Progress, stage: ConnectionStage) -> Iterator[list[str]]:
+        """Time a stage and record its result; the block appends what it found.
 
-        A failure is noted, and ends the walk.
+        Raises _StageFailedError when the block fails.
         """
-        began = time.monotonic()
-        said: list[str] = []
+        started_at = time.monotonic()
+        details: list[str] = []
         try:
-            yield said
+            yield details
         except (OSError, ValueError, OverflowError, kafka_errors.KafkaError, ClusterError) as error:
-            milliseconds = round((time.monotonic() - began) * 1000)
-            where, reason = self._reason(taken, name, error)
-            if (
-                where is not name
-            ):  # TLS 1.3: a broker refuses our certificate when we believe to be through
-                taken.steps = [step for step in taken.steps if step.name is not where]
-            taken.steps.append(
-                Step(where, False, self._settings.without_secrets(reason), milliseconds)
-            )
-            raise _StoppedError from None
-        milliseconds = round((time.monotonic() - began) * 1000)
-        taken.steps.append(
-            Step(name, True, self._settings.without_secrets(" ".join(said)), milliseconds)
-        )
+            milliseconds = _milliseconds_since(started_at)
+            failed, reason = self._explain(progress, stage, error)
+            if failed is not stage:
+                # TLS 1.3: a broker refuses our certificate after the handshake seemed complete.
+                progress.stages = [r for r in progress.stages if r.stage is not failed]
+            detail = self._settings.without_secrets(reason)
+            progress.stages.append(StageResult(failed, False, detail, milliseconds))
+            raise _StageFailedError from None
+        detail = self._settings.without_secrets(" ".join(details))
+        result = StageResult(stage, True, detail, _milliseconds_since(started_at))
+        progress.stages.append(result)
 
-    def _reason(self, taken: _Taken, name: StepName, error: BaseException) -> tuple[StepName, str]:
-        """The step that failed, and why, in words."""
-        if name in (StepName.RESOLVE, StepName.TCP):
-            return name, _words(error)
+    def _explain(
+        self, progress: _Progress, stage: ConnectionStage, error: BaseException
+    ) -> tuple[ConnectionStage, str]:
+        """Return the stage that failed and the reason in words."""
+        protocol = self._settings.security_protocol
+        if stage in (ConnectionStage.RESOLVE, ConnectionStage.TCP):
+            return stage, _error_text(error)
         if isinstance(error, ssl.SSLCertVerificationError):
-            return name, refusal_in_words(error, taken.certificate, taken.host, datetime.now(UTC))
-        if name is StepName.TLS and speaks_tls(taken.address) is False:
-            return (
-                name,
-                f'it does not speak TLS, but "security.protocol" is {self._settings.security_protocol}',
-            )
+            now = datetime.now(UTC)
+            return stage, explain_refusal(error, progress.certificate, progress.host, now)
+        if stage is ConnectionStage.TLS and speaks_tls(progress.address) is False:
+            return stage, f'it does not speak TLS, but "security.protocol" is {protocol}'
         if isinstance(error, ssl.SSLError):
-            return StepName.TLS, _tls_words(
-                error, "ssl.certificate.location" in self._settings.librdkafka
-            )
+            has_own_certificate = "ssl.certificate.location" in self._settings.librdkafka
+            return ConnectionStage.TLS, _explain_tls_error(error, has_own_certificate)
         if isinstance(error, TimeoutError):
-            return name, f"no answer within {self._seconds_of(name):g} s"
+            is_tls = stage is ConnectionStage.TLS
+            seconds = CONNECT_TIMEOUT_SECONDS if is_tls else self._response_seconds
+            return stage, f"no response within {seconds:g} s"
         if isinstance(error, AuthenticationRefusedError | ClusterError):
-            return name, str(error)
-        if isinstance(error, kafka_errors.KafkaError | OSError) and name is not StepName.TLS:
-            return name, silence_reason(taken.address, self._settings)
-        return name, _words(error)
-
-    def _seconds_of(self, name: StepName) -> float:
-        return CONNECT_TIMEOUT_SECONDS if name is StepName.TLS else self._answer_seconds
+            return stage, str(error)
+        is_connection_error = isinstance(error, kafka_errors.KafkaError | OSError)
+        if is_connection_error and stage is not ConnectionStage.TLS:
+            return stage, no_response_reason(progress.address, self._settings)
+        return stage, _error_text(error)
 
 
-def read_metadata(
-    connection: BareConnection, topics: Sequence[str], seconds: float
-) -> MetadataAnswer:
-    """Live brokers, and the partitions of `topics`; an unknown one is absent, and not created."""
-    topic_type = MetadataRequest.MetadataRequestTopic
-    request = MetadataRequest(
-        topics=[topic_type(name=name) for name in topics], allow_auto_topic_creation=False
-    )
-    answer = connection.ask(request, seconds)
-    brokers = [
-        BrokerDescription(b.node_id, b.host, b.port, b.rack, is_fenced=False)
-        for b in answer.brokers
-    ]
-    partitions = {
-        TopicPartition(str(topic.name), p.partition): p
-        for topic in answer.topics
-        for p in partitions_of(topic)
-    }
-    return MetadataAnswer(
-        answer.cluster_id or "", tuple(sorted(brokers, key=lambda b: b.broker_id)), partitions
-    )
+def _metadata_detail(metadata: MetadataResponse) -> str:
+    return f"{len(metadata.brokers)} brokers live in cluster {metadata.cluster_id}"
 
 
-def host_and_port(host: str, port: int) -> str:
-    """`host:port`; an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | None:
+    return read_certificate(secured.getpeercert(binary_form=True) or b"", host)
 
 
-def _connect_to_one(ips: Sequence[str], port: int, said: list[str]) -> socket.socket:
-    """To the first that takes the connection, as clients do; those before it are named.
+def _connect_to_first(ips: Sequence[str], port: int, details: list[str]) -> socket.socket:
+    """Connect to the first IP address that accepts, as clients do, and note those before it.
 
-    Raises OSError of the last.
+    Raises OSError with the reason of each.
     """
-    failed: list[str] = []
+    failures: list[str] = []
     for ip in ips:
         try:
             connected = socket.create_connection((ip, port), CONNECT_TIMEOUT_SECONDS)
         except OSError as error:
-            failed.append(f"{ip}: {_words(error)}")
+            failures.append(f"{ip}: {_error_text(error)}")
             continue
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        said.append("; ".join([ip, *(f"not {one}" for one in failed)]))
+        details.append("; ".join([ip, *(f"not {failure}" for failure in failures)]))
         return connected
-    raise OSError(None, "; ".join(failed) if len(failed) > 1 else failed[0].partition(": ")[2])
+    reason = failures[0].partition(": ")[2] if len(failures) == 1 else "; ".join(failures)
+    raise OSError(None, reason)
 
 
-def _words(error: BaseException) -> str:
+def _milliseconds_since(started_at: float) -> int:
+    return round((time.monotonic() - started_at) * 1000)
+
+
+def _error_text(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
-        return f"no TCP connection within {CONNECT_TIMEOUT_SECONDS:g} s; is a firewall in the way?"
-    strerror = getattr(error, "strerror", None)
-    return str(strerror or error or type(error).__name__)
+        return NO_CONNECTION
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
-def _tls_words(error: ssl.SSLError, has_own_certificate: bool) -> str:
+def _explain_tls_error(error: ssl.SSLError, has_own_certificate: bool) -> str:
     reason = str(error.reason or error.strerror or error).replace("_", " ").lower()
     if "alert" not in reason:
         return reason
     if "certificate" not in reason and "handshake failure" not in reason:
-        return f"the broker broke off: {reason}"
+        return f"the broker ended the handshake: {reason}"
     if has_own_certificate:
         return f'the broker does not accept our certificate, "ssl.certificate.location" ({reason})'
-    return f'the broker wants a certificate of ours; set "ssl.certificate.location", "ssl.key.location" ({reason})'
+    return (
+        'the broker requires a client certificate; set "ssl.certificate.location", '
+        f'"ssl.key.location" ({reason})'
+    )

@@ -1,15 +1,15 @@
-"""Does a broker answer? Something small is asked first, so that silence costs little and the real
-request is not lost.
+"""Finds out whether a broker responds before the real request is sent to it.
 
-    knocking = Knocking(SILENT_AFTER_SECONDS)
-    broker_id = await knocking.answering(manager)  # of some side by side, the first that answered
-    await knocking.knock(manager, 4)               # raises kafka-python's KafkaTimeoutError when it stays silent
+    probe = LivenessProbe(UNRESPONSIVE_AFTER_SECONDS)
+    broker_id = await probe.first_responding(manager)  # of several in parallel
+    await probe.check(manager, 4)                      # raises kafka-python's KafkaTimeoutError
 
-A dead broker refuses at once; a frozen one (stopped, swapping, a long pause of its Java) takes
-connections and says nothing until its session ends. Whoever kept silent is given but a moment for
-the next seconds.
+A dead broker refuses connections at once. A frozen one (stopped, swapping, a long garbage
+collection) accepts them and responds to nothing until its session ends. The probe is a small
+request, so a frozen broker costs little time and the real request is not lost. A broker that did
+not respond gets only 0.3 s in the next 10 seconds.
 
-Limits: a broker can freeze right after it answered.
+Limits: a broker can freeze right after it responded.
 """
 
 import random
@@ -22,105 +22,104 @@ from kafka.future import Future
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.version import __version__ as kafka_python_version
 
-SILENT_AFTER_SECONDS: Final = (
-    2.0  # a broker that has not answered something small by then is left alone
-)
+UNRESPONSIVE_AFTER_SECONDS: Final = 2.0  # without a response to a small request
 _REMEMBERED_SECONDS: Final = 10.0
-_A_MOMENT_SECONDS: Final = 0.3
-_AT_ONCE: Final = 3
-_AT_MOST: Final = 9
-FINDING_SECONDS: Final = (
-    SILENT_AFTER_SECONDS * _AT_MOST / _AT_ONCE
-)  # what `answering` takes at worst
+_SHORT_SECONDS: Final = 0.3
+_MAX_PARALLEL: Final = 3
+_MAX_PROBED: Final = 9
+# `first_responding` takes this long at worst: three rounds of three brokers.
+MAX_SELECTION_SECONDS: Final = UNRESPONSIVE_AFTER_SECONDS * _MAX_PROBED / _MAX_PARALLEL
 
 
 class LivenessProbe:
-    """Of one client; its coroutines run on the client's loop.
+    """The probes of one Kafka client; its coroutines run on the client's event loop.
 
-    `patience_seconds` is what a broker has to answer.
+    A broker has `timeout_seconds` to respond.
     """
 
-    def __init__(self, patience_seconds: float) -> None:
-        self._patience_seconds = patience_seconds
-        self._silent_until: dict[int, float] = {}
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._unresponsive_until: dict[int, float] = {}
 
-    def was_silent(self, node_id: int) -> bool:
-        """Whether it gave no answer some seconds ago, and none since."""
-        return time.monotonic() < self._silent_until.get(node_id, 0.0)
+    def was_unresponsive(self, node_id: int) -> bool:
+        """Return whether a broker did not respond some seconds ago, and not since."""
+        return time.monotonic() < self._unresponsive_until.get(node_id, 0.0)
 
-    def note_silence(self, node_id: int) -> None:
-        """It gave no answer in time.
+    def note_unresponsive(self, node_id: int) -> None:
+        """Remember that a broker did not respond in time.
 
-        Not prolonged by silence while that is known: a moment proves nothing.
+        A second failure while that is remembered does not prolong it: after a timeout of 0.3 s it
+        would prove nothing.
         """
-        if not self.was_silent(node_id):
-            self._silent_until[node_id] = time.monotonic() + _REMEMBERED_SECONDS
+        if not self.was_unresponsive(node_id):
+            self._unresponsive_until[node_id] = time.monotonic() + _REMEMBERED_SECONDS
 
-    async def knock(self, manager: Any, node_id: int) -> int:
-        """The id, when that broker has answered; a connection that is being opened asks by itself."""
-        seconds = (
-            min(_A_MOMENT_SECONDS, self._patience_seconds)
-            if self.was_silent(node_id)
-            else self._patience_seconds
-        )
+    async def check(self, manager: Any, node_id: int) -> int:
+        """Return the broker's id when it has responded.
+
+        Opening a connection includes a request of its own, so then none is added. Raises
+        kafka-python's exception.
+        """
+        seconds = self._timeout_seconds
+        if self.was_unresponsive(node_id):
+            seconds = min(_SHORT_SECONDS, seconds)
         connection = manager.get_connection(node_id)
-        answer = (
-            connection.send_request(versions_request())
-            if connection.connected
-            else connection.init_future
-        )
+        if connection.connected:
+            response = connection.send_request(api_versions_request())
+        else:
+            response = connection.init_future
         try:
-            await manager.wait_for(answer, seconds * 1000)
+            await manager.wait_for(response, seconds * 1000)
         except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
-            self.note_silence(node_id)
+            self.note_unresponsive(node_id)
             raise
-        self._silent_until.pop(node_id, None)
+        self._unresponsive_until.pop(node_id, None)
         return node_id
 
-    async def answering(self, manager: Any) -> int:
-        """The first that answers of some knocked on side by side.
+    async def first_responding(self, manager: Any) -> int:
+        """Return the first broker that responds, of up to nine, three in parallel.
 
-        Raises kafka-python's exception if none does.
+        Brokers that responded before and have no request waiting come first. Raises kafka-python's
+        exception if none responds.
         """
-        nodes = [broker.node_id for broker in manager.cluster.brokers()]
-        random.shuffle(nodes)
-        nodes.sort(key=lambda node: (self.was_silent(node), _reluctance(manager, node)))
-        nodes = nodes[:_AT_MOST]
+        node_ids = [broker.node_id for broker in manager.cluster.brokers()]
+        random.shuffle(node_ids)
+        node_ids.sort(key=lambda node_id: (self.was_unresponsive(node_id), _load(manager, node_id)))
+        candidates = node_ids[:_MAX_PROBED]
         error: BaseException = kafka_errors.NodeNotReadyError("no broker is known")
-        while nodes:
-            now, nodes = nodes[:_AT_ONCE], nodes[_AT_ONCE:]
-            first = await self._first_to_answer(manager, now)
+        while candidates:
+            group, candidates = candidates[:_MAX_PARALLEL], candidates[_MAX_PARALLEL:]
+            first = await self._first_of(manager, group)
             if isinstance(first, int):
                 return first
             error = first
         raise error
 
-    async def _first_to_answer(self, manager: Any, node_ids: Sequence[int]) -> int | BaseException:
+    async def _first_of(self, manager: Any, node_ids: Sequence[int]) -> int | BaseException:
+        """Return the first broker that responds, or the last error when all fail."""
         first = Future()
-        silent: list[BaseException] = []
+        errors: list[BaseException] = []
 
-        def failed(error: BaseException) -> None:
-            silent.append(error)
-            if len(silent) == len(node_ids) and not first.is_done:
+        def on_error(error: BaseException) -> None:
+            errors.append(error)
+            if len(errors) == len(node_ids) and not first.is_done:
                 first.success(error)
 
-        def answered(node_id: int) -> None:
+        def on_response(node_id: int) -> None:
             if not first.is_done:
                 first.success(node_id)
 
         for node_id in node_ids:
-            manager.call_soon(self.knock, manager, node_id).add_callback(answered).add_errback(
-                failed
-            )
+            probe = manager.call_soon(self.check, manager, node_id)
+            probe.add_callback(on_response).add_errback(on_error)
         found: int | BaseException = await first
         return found
 
 
-def versions_request(version: int | None = None) -> Any:
-    """What may a client ask? The smallest request there is; the broker wants to know the client's
-    name.
+def api_versions_request(version: int | None = None) -> Any:
+    """Return an ApiVersionsRequest: the smallest request there is.
 
-    `version` where nobody chooses it by what the broker speaks.
+    `version` is needed where kafka-python does not choose it by what the broker supports.
     """
     return ApiVersionsRequest(
         version=version,
@@ -129,10 +128,9 @@ def versions_request(version: int | None = None) -> Any:
     )
 
 
-def _reluctance(manager: Any, node_id: int) -> tuple[bool, int]:
-    """Low for a broker that a connection leads to with nothing waiting on it."""
+def _load(manager: Any, node_id: int) -> tuple[bool, int]:
+    """Return a sort key: low for a broker with an open connection and nothing waiting on it."""
     connection = manager._conns.get(node_id)
     is_open = connection is not None and connection.connected
-    return manager.connection_delay(node_id) > 0, len(
-        connection.in_flight_requests
-    ) if is_open else 1
+    waiting_requests = len(connection.in_flight_requests) if is_open else 1
+    return manager.connection_delay(node_id) > 0, waiting_requests

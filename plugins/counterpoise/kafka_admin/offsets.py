@@ -1,28 +1,34 @@
-"""Earliest and latest offsets, asked of the leaders, all of them side by side.
+"""Earliest and latest offsets, read from the leaders, all in parallel.
 
-    Offsets(wire, describe).of([TopicPartition("orders", 0)])
+    Offsets(broker_client, describe_topics).of([TopicPartition("orders", 0)])   # {...: (0, 1200)}
 
-Who leads is remembered from the last look at the topics. A broker that leads no longer says so;
-then its partitions are looked up anew and asked for once more.
+The leaders are remembered from the last topics that were described. A broker that no longer leads a
+partition says so; its leader is then looked up again, and asked once.
 
-Why not librdkafka's `list_offsets`: a partition without a leader holds it up for the whole timeout,
+Why not librdkafka's `list_offsets`: a partition without a leader delays it by the whole timeout,
 and then has the offset -1001 instead of an error (confluent-kafka 2.16.1).
 
-Limits: partitions without a leader that answers, and unknown ones, are left out.
+Limits: partitions without a responding leader, and unknown ones, are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.broker_client import Ask, BrokerClient, Failure, error_in_words
+from counterpoise.kafka_admin.broker_client import (
+    BrokerClient,
+    BrokerRequest,
+    Failure,
+    describe_error_code,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import TopicDescription
 
 PARTITIONS_PER_REQUEST: Final = 5000
-_EARLIEST: Final = -2
+_EARLIEST: Final = -2  # the protocol's timestamps for the two ends of a log
 _LATEST: Final = -1
 _NO_REPLICA: Final = -1  # we are no follower
 _READ_UNCOMMITTED: Final = 0  # the true end of the log
@@ -31,8 +37,23 @@ _READ_UNCOMMITTED: Final = 0  # the true end of the log
 _MOVED: Final = frozenset({3, 5, 6, 74, 75, 78})
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    leader_id: int
+    timestamp: int  # _EARLIEST or _LATEST
+    partitions: list[TopicPartition]
+
+
+@dataclass(slots=True)
+class _Result:
+    earliest: dict[TopicPartition, int] = field(default_factory=dict)
+    latest: dict[TopicPartition, int] = field(default_factory=dict)
+    missed: set[TopicPartition] = field(default_factory=set)  # leader moved or unresponsive
+    unresponsive_ids: set[int] = field(default_factory=set)
+
+
 class Offsets:
-    """Offsets of one cluster; `describe` looks at topics by name."""
+    """Offsets of one cluster; `describe` describes topics by name."""
 
     def __init__(
         self,
@@ -41,29 +62,33 @@ class Offsets:
     ) -> None:
         self._broker_client = broker_client
         self._describe = describe
-        self._leaders: dict[TopicPartition, int | None] = {}
+        self._leader_ids: dict[TopicPartition, int | None] = {}
 
     def remember(self, topics: Iterable[TopicDescription]) -> None:
-        """Take note of who leads."""
+        """Remember the leaders of `topics`."""
         for topic in topics:
-            for p in topic.partitions:
-                self._leaders[TopicPartition(topic.topic, p.partition)] = p.leader
+            for partition in topic.partitions:
+                key = TopicPartition(topic.topic, partition.partition)
+                self._leader_ids[key] = partition.leader
 
     def of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """See `ClusterReader.list_offsets`.
 
-        Where the leader moved, or gives no answer, the new one is asked.
+        Where the leader moved, or does not respond, the new leader is asked.
         """
-        self._look_up([key for key in partitions if self._leaders.get(key) is None])
-        ends, missed, silent = self._ask(partitions)
-        if missed:
+        self._look_up([key for key in partitions if self._leader_ids.get(key) is None])
+        result = self._read(partitions)
+        earliest, latest = result.earliest, result.latest
+        if result.missed:
+            missed = sorted(result.missed)
             self._broker_client.pause(1)
-            self._look_up(sorted(missed))
-            more, _, _ = self._ask(
-                [key for key in sorted(missed) if self._leaders.get(key) not in silent]
+            self._look_up(missed)
+            unresponsive_ids = result.unresponsive_ids
+            again = self._read(
+                [key for key in missed if self._leader_ids.get(key) not in unresponsive_ids]
             )
-            ends = {at: ends[at] | more[at] for at in ends}
-        earliest, latest = ends[_EARLIEST], ends[_LATEST]
+            earliest = earliest | again.earliest
+            latest = latest | again.latest
         return {
             key: (earliest[key], latest[key])
             for key in partitions
@@ -71,66 +96,58 @@ class Offsets:
         }
 
     def _look_up(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read the leaders of `partitions` from the cluster."""
         for key in partitions:
-            self._leaders.pop(key, None)
+            self._leader_ids.pop(key, None)
         if partitions:
             self.remember(self._describe(sorted({key.topic for key in partitions})))
 
-    def _ask(
-        self, partitions: Sequence[TopicPartition]
-    ) -> tuple[dict[int, dict[TopicPartition, int]], set[TopicPartition], set[int]]:
-        """Offsets by end, the partitions whose leader moved or kept silent, and those who kept
-        silent.
-        """
-        asked = list(self._batches(partitions))
-        asks = [Ask(leader, _request(at, batch), knocks=True) for leader, at, batch in asked]
-        ends: dict[int, dict[TopicPartition, int]] = {_EARLIEST: {}, _LATEST: {}}
-        missed: set[TopicPartition] = set()
-        silent: set[int] = set()
-        for (leader, at, batch), answer in zip(
-            asked, self._broker_client.read_each(asks), strict=True
-        ):
-            if isinstance(answer, Failure):
-                if not answer.is_silence:
-                    raise ClusterError(
-                        f"the offsets: {self._broker_client.name_of(leader)}: {answer.reason}"
-                    )
-                missed.update(batch)
-                silent.add(leader)
+    def _read(self, partitions: Sequence[TopicPartition]) -> _Result:
+        batches = list(self._batches(partitions))
+        requests = [
+            BrokerRequest(batch.leader_id, _offsets_request(batch), probes_first=True)
+            for batch in batches
+        ]
+        found = _Result()
+        for batch, response in zip(batches, self._broker_client.read_each(requests), strict=True):
+            if isinstance(response, Failure):
+                if not response.is_unresponsive:
+                    leader = self._broker_client.name_of(batch.leader_id)
+                    raise ClusterError(f"the offsets: {leader}: {response.reason}")
+                found.missed.update(batch.partitions)
+                found.unresponsive_ids.add(batch.leader_id)
                 continue
-            for key, p in _rows(answer):
-                if p.error_code in _MOVED:
-                    missed.add(key)
-                elif p.error_code:
-                    raise ClusterError(
-                        f"the offsets of {key}: {error_in_words(p.error_code, None)}"
-                    )
+            offsets = found.earliest if batch.timestamp == _EARLIEST else found.latest
+            for key, row in _rows(response):
+                if row.error_code in _MOVED:
+                    found.missed.add(key)
+                elif row.error_code:
+                    reason = describe_error_code(row.error_code, None)
+                    raise ClusterError(f"the offsets of {key}: {reason}")
                 else:
-                    ends[at][key] = p.offset
-        return ends, missed, silent
+                    offsets[key] = row.offset
+        return found
 
-    def _batches(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Iterator[tuple[int, int, list[TopicPartition]]]:
-        led: dict[int, list[TopicPartition]] = {}
+    def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[_Batch]:
+        partitions_by_leader: dict[int, list[TopicPartition]] = {}
         for key in partitions:
-            leader = self._leaders.get(key)
-            if leader is not None:
-                led.setdefault(leader, []).append(key)
-        for leader, mine in sorted(led.items()):
-            for start in range(0, len(mine), PARTITIONS_PER_REQUEST):
-                for at in (_EARLIEST, _LATEST):
-                    yield leader, at, mine[start : start + PARTITIONS_PER_REQUEST]
+            leader_id = self._leader_ids.get(key)
+            if leader_id is not None:
+                partitions_by_leader.setdefault(leader_id, []).append(key)
+        for leader_id, led in sorted(partitions_by_leader.items()):
+            for start in range(0, len(led), PARTITIONS_PER_REQUEST):
+                batch = led[start : start + PARTITIONS_PER_REQUEST]
+                yield _Batch(leader_id, _EARLIEST, batch)
+                yield _Batch(leader_id, _LATEST, batch)
 
 
-def _request(at: int, partitions: Sequence[TopicPartition]) -> Any:
+def _offsets_request(batch: _Batch) -> Any:
     topic_type = ListOffsetsRequest.ListOffsetsTopic
     partition_type = topic_type.ListOffsetsPartition
     topics: dict[str, list[Any]] = {}
-    for key in partitions:
-        topics.setdefault(key.topic, []).append(
-            partition_type(partition_index=key.partition, timestamp=at)
-        )
+    for key in batch.partitions:
+        partition = partition_type(partition_index=key.partition, timestamp=batch.timestamp)
+        topics.setdefault(key.topic, []).append(partition)
     return ListOffsetsRequest(
         replica_id=_NO_REPLICA,
         isolation_level=_READ_UNCOMMITTED,
@@ -138,7 +155,7 @@ def _request(at: int, partitions: Sequence[TopicPartition]) -> Any:
     )
 
 
-def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    for topic in answer.topics:
-        for p in topic.partitions:
-            yield TopicPartition(topic.name, p.partition_index), p
+def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition

@@ -1,13 +1,13 @@
-"""What a principal may not do: asked of the cluster itself, without changing anything.
+"""Finds out which operations the cluster refuses to a principal, without changing anything.
 
-    refused_operations(wire, 4, "orders")  # {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED: ..."}
+    refused_operations(broker_client, 4, "orders")
+    # {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED: ..."}
 
-Throttles are validated and not written (`validate_only`); a cancel and an election are asked for a
-partition that does not exist. Brokers authorize, and apply their policies, before they look at any
-of that.
+Config changes are only validated (`validate_only`); a cancellation and an election are requested
+for a partition that does not exist. Brokers check permissions and policies before any of that.
 
 Limits: a policy that refuses other values than the ones tried here is not found. With ZooKeeper
-(before 4.0) brokers do not pass requests on: the answers are those of the controller.
+(before 4.0) brokers do not forward requests: the results are those of the controller.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,14 @@ from typing import Any, Final
 
 import kafka.errors as kafka_errors
 
-from counterpoise.errors import BrokerSilentError, ClusterError
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError
 from counterpoise.kafka_admin.altering import election_request, reassignment_request
-from counterpoise.kafka_admin.broker_client import Ask, BrokerClient, Failure, error_in_words
+from counterpoise.kafka_admin.broker_client import (
+    BrokerClient,
+    BrokerRequest,
+    Failure,
+    describe_error_code,
+)
 from counterpoise.kafka_admin.configs import alter_request
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.cluster import TopicPartition
@@ -32,69 +37,78 @@ from counterpoise.model.kafka import (
 
 NO_SUCH_PARTITION: Final = TopicPartition("__counterpoise_probe", 0)
 _TRIED_RATE: Final = "20000000"
-# None, unknown topic or partition, election not needed, no reassignment in progress: we were let
-# in.
+# No error, unknown topic or partition, election not needed, no reassignment in progress: the
+# permission check was passed.
 _ALLOWED: Final = frozenset({0, 3, 84, 85})
 
 
 def refused_operations(broker_client: BrokerClient, broker_id: int, topic: str) -> dict[str, str]:
     """See `ClusterAdmin.refused_operations`.
 
-    Raises BrokerSilentError when somebody gives no answer, ClusterError for an answer that says
-    nothing about permissions (the cluster is electing a controller, say): ask again then.
+    Raises BrokerUnresponsiveError when a broker does not respond, and ClusterError for a response
+    that says nothing about permissions (the cluster is electing a controller, say).
     """
-    taker = broker_client.destination_id()
-    rates = _config_request(ConfigResourceType.BROKER, str(broker_id), RATE_KEYS, _TRIED_RATE)
-    asks = {
-        SET_RATE: Ask(broker_id, rates, knocks=True),
-        SET_LISTS: Ask(
-            taker, _config_request(ConfigResourceType.TOPIC, topic, LIST_KEYS, f"0:{broker_id}")
-        ),
-        REASSIGN: Ask(taker, reassignment_request(broker_client, {NO_SUCH_PARTITION: None}, False)),
-        ELECT: Ask(taker, election_request(broker_client, [NO_SUCH_PARTITION])),
+    requests = _trial_requests(broker_client, broker_id, topic)
+    responses = broker_client.read_each(list(requests.values()))
+    refused: dict[str, str] = {}
+    for (operation, request), response in zip(requests.items(), responses, strict=True):
+        if not isinstance(response, Failure):
+            reason = _refusal(operation, response)
+        elif response.is_unresponsive:
+            assert request.broker_id is not None
+            broker = broker_client.name_of(request.broker_id)
+            message = f'whether we may "{operation}": {broker} does not respond: {response.reason}'
+            raise BrokerUnresponsiveError(message)
+        else:
+            reason = response.reason
+        if reason:
+            refused[operation] = reason
+    return refused
+
+
+def _trial_requests(
+    broker_client: BrokerClient, broker_id: int, topic: str
+) -> dict[str, BrokerRequest]:
+    forwarding_id = broker_client.forwarding_broker_id()
+    broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+    rates = _validate_request(broker, RATE_KEYS, _TRIED_RATE)
+    topic_resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    lists = _validate_request(topic_resource, LIST_KEYS, f"0:{broker_id}")
+    cancellation = reassignment_request(broker_client, {NO_SUCH_PARTITION: None}, False)
+    election = election_request(broker_client, [NO_SUCH_PARTITION])
+    return {
+        SET_RATE: BrokerRequest(broker_id, rates, probes_first=True),
+        SET_LISTS: BrokerRequest(forwarding_id, lists),
+        REASSIGN: BrokerRequest(forwarding_id, cancellation),
+        ELECT: BrokerRequest(forwarding_id, election),
     }
-    found: dict[str, str] = {}
-    for (operation, ask), answer in zip(
-        asks.items(), broker_client.read_each(list(asks.values())), strict=True
-    ):
-        if isinstance(answer, Failure) and answer.is_silence:
-            who = broker_client.name_of(taker if ask.broker_id is None else ask.broker_id)
-            raise BrokerSilentError(
-                f'whether we may "{operation}": {who} gives no answer: {answer.reason}'
-            )
-        if reason := answer.reason if isinstance(answer, Failure) else _refusal(operation, answer):
-            found[operation] = reason
-    return found
 
 
-def _config_request(type_: ConfigResourceType, name: str, keys: tuple[str, ...], value: str) -> Any:
-    resource = ConfigResource(type_, name)
+def _validate_request(resource: ConfigResource, keys: tuple[str, ...], value: str) -> Any:
     changes = [ConfigChange(resource, key, ConfigOperation.SET, value) for key in keys]
     return alter_request({resource: changes}, validate_only=True)
 
 
-def _refusal(operation: str, answer: Any) -> str:
-    """The first reason in an answer; "" where we were let in."""
-    for code, message in _errors(operation, answer):
-        if code in _ALLOWED:
+def _refusal(operation: str, response: Any) -> str:
+    """Return the first reason in a response; "" where the operation is allowed."""
+    for error_code, message in _errors(operation, response):
+        if error_code in _ALLOWED:
             continue
-        reason = error_in_words(code, message)
-        if code < 0 or kafka_errors.for_code(code).retriable:
+        reason = describe_error_code(error_code, message)
+        if error_code < 0 or kafka_errors.for_code(error_code).retriable:
             raise ClusterError(f'whether we may "{operation}": {reason}; try again')
         return reason
     return ""
 
 
-def _errors(operation: str, answer: Any) -> Iterator[tuple[int, str | None]]:
-    """Code and message of everything that an answer says."""
+def _errors(operation: str, response: Any) -> Iterator[tuple[int, str | None]]:
+    """Yield code and message of everything in a response that has an error code."""
     if operation in (SET_RATE, SET_LISTS):
-        rows: list[Any] = list(answer.responses)
+        rows: list[Any] = list(response.responses)
     elif operation == REASSIGN:
-        rows = [answer, *(p for topic in answer.responses for p in topic.partitions)]
+        rows = [response, *(p for topic in response.responses for p in topic.partitions)]
     else:
-        rows = [
-            answer,
-            *(p for topic in answer.replica_election_results for p in topic.partition_result),
-        ]
+        topics = response.replica_election_results
+        rows = [response, *(p for topic in topics for p in topic.partition_result)]
     for row in rows:
         yield row.error_code, getattr(row, "error_message", None)

@@ -1,19 +1,25 @@
-"""The one protocol behind which both Kafka clients, and the simulated cluster, sit.
+"""The protocol that real and simulated clusters implement.
 
-`ClusterReader` never writes, not even by accident; `ClusterAdmin` adds the verbs that change a
-cluster. Every method raises ClusterUnreachableError when no broker answers and ClusterError when
-one answers with an error that concerns the call as a whole. The changing verbs raise
-UnknownOutcomeError, with the broker that was asked, when the answer was lost, and BrokerSilentError
-when nothing was sent. They go to a broker that answered just now (a frozen one counts as live until
+    def count_partitions(reader: ClusterReader) -> int:
+        return sum(len(topic.partitions) for topic in reader.describe_topics())
+
+`ClusterReader` never writes, not even by accident; `ClusterAdmin` adds the methods that change a
+cluster. Every method raises ClusterUnreachableError when no broker responds, and ClusterError when
+a response has an error about the call as a whole. The changing methods raise UnknownOutcomeError,
+with the id of the broker, when the response was lost, and BrokerUnresponsiveError when nothing was
+sent. They send to a broker that has just responded to a probe (a frozen one counts as live until
 its session has ended), and end within 25 s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
 from counterpoise.model.kafka import (
+    LIST_KEYS,
+    RATE_KEYS,
     BrokerVersion,
     CallResults,
     ClusterDescription,
@@ -25,9 +31,7 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 
-NO_ANSWER: Final = (
-    "no answer"  # how the reason begins where a change was sent and nothing came back
-)
+NO_RESPONSE: Final = "no answer"  # the reason begins so where a change was sent without response
 SET_RATE: Final = "set a broker's throttle rate"
 SET_LISTS: Final = "set a topic's throttle lists"
 REASSIGN: Final = "reassign partitions"
@@ -37,38 +41,37 @@ REFUSABLE_OPERATIONS: Final = (SET_RATE, SET_LISTS, REASSIGN, ELECT)
 
 class ClusterReader(Protocol):
     def describe_cluster(self) -> ClusterDescription:
-        """Id and registered brokers, fenced ones included."""
+        """Return cluster id and registered brokers, fenced ones included."""
         ...
 
     def describe_topics(self, topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        """All topics, internal ones too, or the named ones; unknown names are left out.
+        """Return all topics, internal ones too, or the named ones; unknown names are left out.
 
         Never creates a topic.
         """
         ...
 
     def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
-        """Every ongoing reassignment of the cluster."""
+        """Return every ongoing reassignment of the cluster."""
         ...
 
     def describe_log_dirs(
         self, broker_ids: Sequence[int] | None = None
     ) -> tuple[LogDirDescription, ...]:
-        """Log dirs of the live brokers (or of the named ones), with the size of every replica in
-        them.
+        """Return the log dirs of live (or the named) brokers, with the size of each replica there.
 
-        A broker that gives no answer (dead, frozen) is left out.
+        An unresponsive broker (dead, frozen) is left out.
         """
         ...
 
     def list_offsets(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[int, int]]:
-        """Earliest and latest offset; partitions without a leader that answers are left out."""
+        """Return earliest and latest offset, where the partition's leader responds."""
         ...
 
     def describe_quorum(self) -> Quorum | None:
-        """The metadata quorum with all that its leader tells (KIP-595, KIP-836, KIP-853).
+        """Return the metadata quorum as its leader reports it (KIP-595, KIP-836, KIP-853).
 
         None on a cluster that still has ZooKeeper.
         """
@@ -77,30 +80,29 @@ class ClusterReader(Protocol):
     def describe_versions(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, BrokerVersion]:
-        """What each live broker (or each of the named ones) speaks, asked of itself, side by side.
+        """Return the API versions of live (or the named) brokers, each read from that broker.
 
-        One that gives no answer is left out.
+        An unresponsive broker is left out.
         """
         ...
 
     def describe_features(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, Mapping[str, FeatureLevel]]:
-        """Levels by feature (KIP-584), asked as `describe_versions` does."""
+        """Return feature levels by broker and feature (KIP-584), read like the versions."""
         ...
 
     def list_eligible_leaders(
         self, topics: Sequence[str]
     ) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """Replicas outside the ISR that may still lead without loss (KIP-966); partitions without
-        any are left out.
+        """Return replicas outside the ISR that may lead without loss of records (KIP-966).
 
-        Raises ClusterError where brokers do not tell (before 3.8).
+        Partitions without any are left out. Raises ClusterError with brokers before 3.8.
         """
         ...
 
     def describe_groups(self) -> tuple[GroupMembers, ...]:
-        """The consumer groups of the brokers that answer, by name. Empty groups have no topics."""
+        """Return the consumer groups of responding brokers by name; empty groups have no topics."""
         ...
 
     def describe_configs(
@@ -110,14 +112,12 @@ class ClusterReader(Protocol):
         *,
         via_broker: int | None = None,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        """The named keys of each resource; an unset key without a default is absent. Unknown topics
-        are left out.
+        """Return the named keys of each resource; None means every key, secrets have no value.
 
-        None is every key; secrets have no value. EVERY_BROKER is the dynamic default of all
-        brokers. A broker's configs are asked of that broker, and one that gives no answer (dead,
-        frozen) is left out, too. `via_broker` pins topic configs to the broker that acts on them,
-        since another one's metadata may be older; BrokerSilentError is raised when that one gives
-        no answer.
+        Left out are an unset key without a default, an unknown topic, and a broker that does not
+        respond, since its configs are read from itself. EVERY_BROKER is the dynamic default of all
+        brokers. `via_broker` reads topic configs from the broker that acts on them, since another
+        one's metadata may be older; BrokerUnresponsiveError is raised when it does not respond.
         """
         ...
 
@@ -126,13 +126,12 @@ class ClusterReader(Protocol):
 
 class ClusterAdmin(ClusterReader, Protocol):
     def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
-        """Incremental changes (KIP-339), all those of one resource in one request, several brokers
-        side by side.
+        """Apply incremental changes (KIP-339), those of one resource in one request.
 
-        A broker that gives no answer is among the errors, as "no answer: ...": its change may still
-        be applied, now or later. With another reason it was refused, or never sent. Raises
-        UnknownOutcomeError only when the answer about the topics was lost; the brokers are done by
-        then, too.
+        Requests to several brokers are parallel. A broker that does not respond is among the errors
+        as "no answer: ...": its change may still be applied, now or later. With another reason it
+        was refused, or never sent. Raises UnknownOutcomeError only when the response about the
+        topics was lost; the requests to brokers have ended by then, too.
         """
         ...
 
@@ -142,24 +141,40 @@ class ClusterAdmin(ClusterReader, Protocol):
         *,
         may_change_replication_factor: bool = False,
     ) -> CallResults[TopicPartition]:
-        """Starts reassignments, None cancels (KIP-455).
+        """Start reassignments; a target of None cancels (KIP-455).
 
         A target with another number of replicas than the partition has, or is on its way to, is
-        refused (KIP-860) unless the caller says that it may change.
+        refused (KIP-860) unless the caller allows it.
         """
         ...
 
     def elect_preferred_leaders(
         self, partitions: Sequence[TopicPartition]
     ) -> CallResults[TopicPartition]:
-        """Preferred leader elections (KIP-460); "not needed" counts as accepted."""
+        """Elect preferred leaders (KIP-460); "not needed" counts as accepted."""
         ...
 
     def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
-        """What this principal may not do here: operation (one of REFUSABLE_OPERATIONS) -> the
-        cluster's reason.
+        """Return the operations that the cluster refuses to this principal, each with the reason.
 
-        Empty: all is allowed. Asked with a rate on `broker_id`, lists on `topic`, and a partition
-        that does not exist; changes nothing.
+        Operations are those of REFUSABLE_OPERATIONS. Tried with a rate on `broker_id`, lists on
+        `topic` and a partition that does not exist; changes nothing.
         """
         ...
+
+
+def read_throttle_keys(
+    reader: ClusterReader, resources: Iterable[ConfigResource]
+) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
+    """Return the throttle keys (KIP-73) of topics and brokers, by resource and key.
+
+    Unknown topics and unresponsive brokers are left out. Topics and brokers are read in parallel,
+    so an unresponsive broker costs its timeout once.
+    """
+    wanted = sorted(set(resources))
+    topics = [resource for resource in wanted if resource.is_topic]
+    brokers = [resource for resource in wanted if resource.is_broker]
+    with ThreadPoolExecutor(1) as pool:
+        of_topics = pool.submit(reader.describe_configs, topics, LIST_KEYS)
+        of_brokers = reader.describe_configs(brokers, RATE_KEYS)
+        return {**of_topics.result(), **of_brokers}

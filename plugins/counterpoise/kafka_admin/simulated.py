@@ -16,8 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from counterpoise.errors import BrokerSilentError, ClusterUnreachableError, UnknownOutcomeError
-from counterpoise.kafka_admin.port import NO_ANSWER, ClusterAdmin
+from counterpoise.errors import (
+    BrokerUnresponsiveError,
+    ClusterUnreachableError,
+    UnknownOutcomeError,
+)
+from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
@@ -43,7 +47,7 @@ S = TypeVar("S")
 
 BYTES_PER_RECORD: Final = 1000
 _NOT_LIVE: Final = "it is not live (fenced, stopped or unknown)"
-_FROZEN: Final = f"{NO_ANSWER}: nothing within 2 s; it may still be applied"
+_FROZEN: Final = f"{NO_RESPONSE}: nothing within 2 s; it may still be applied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         via_broker: int | None = None,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         if via_broker is not None and not self.answers(via_broker):
-            raise BrokerSilentError(
+            raise BrokerUnresponsiveError(
                 f"the configs: broker {via_broker} gives no answer: {_NOT_LIVE}"
             )
         shown = self.configs
@@ -319,7 +323,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             raise UnknownOutcomeError(
                 f"no answer to {what} sent to broker {at}: they may be applied", broker_id=at
             )
-        raise BrokerSilentError(f"{what}: nothing was sent to broker {at}: {_NOT_LIVE}")
+        raise BrokerUnresponsiveError(f"{what}: nothing was sent to broker {at}: {_NOT_LIVE}")
 
     def _is_told(self, resource: ConfigResource) -> bool:
         if resource.type is ConfigResourceType.TOPIC:

@@ -13,26 +13,33 @@ from hypothesis import strategies as st
 
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.errors import ConfigurationError
-from counterpoise.kafka_admin import connectivity
-from counterpoise.kafka_admin.certificates import is_for
+from counterpoise.kafka_admin import connectivity as kafka_admin_connectivity
+from counterpoise.kafka_admin.certificates import is_valid_for
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
+from counterpoise.kafka_admin.connectivity import check_connectivity, read_cluster_metadata
 from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.leader_watch import LeaderWatch
-from counterpoise.kafka_admin.connectivity import read_cluster_metadata, check_connectivity
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.finding import Finding
-from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
-from counterpoise.model.severity import Severity
 from counterpoise.model.connectivity import (
     Certificate,
     ClusterMetadata,
+    ConnectionStage,
+    ConnectivityCheck,
     EndpointCheck,
     MetadataResponse,
     StageResult,
-    ConnectionStage,
-    ConnectivityCheck,
 )
-from tests.support.no_kafka import HTTP_ANSWER, TLS_ALERT, Behaviour, answering, keep_silent, servers
+from counterpoise.model.finding import Finding
+from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
+from counterpoise.model.severity import Severity
+from tests.support.no_kafka import (
+    HTTP_RESPONSE,
+    TLS_ALERT,
+    Behaviour,
+    never_respond,
+    respond_with,
+    servers,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLAINTEXT = ConnectionSettings.parse({"bootstrap.servers": "a:9092"})
@@ -73,7 +80,7 @@ def failed(address: str, name: ConnectionStage, said: str) -> EndpointCheck:
     return EndpointCheck(address, (StageResult(name, False, said, 1),))
 
 
-def metadata(
+def cluster_metadata(
     *brokers: BrokerDescription, leaders: Mapping[str, tuple[int | None, ...]]
 ) -> ClusterMetadata:
     """`leaders`: topic -> the leader of each partition."""
@@ -93,9 +100,9 @@ def metadata(
 
 
 def found(
-    walk: ConnectivityCheck, seen: ClusterMetadata | None = None, *topics: str, pinned: str | None = None
+    connectivity: ConnectivityCheck, seen: ClusterMetadata | None = None, *topics: str, pinned: str | None = None
 ) -> tuple[Finding, ...]:
-    return diagnose(walk, seen, topics=topics, now=NOW, pinned_cluster_id=pinned)
+    return diagnose(connectivity, seen, topics=topics, now=NOW, pinned_cluster_id=pinned)
 
 
 # -- what is concluded
@@ -103,7 +110,7 @@ def found(
 
 def test_a_name_that_does_not_resolve_and_the_partitions_that_fail() -> None:
     everybody = metadata(1, 2, 3)
-    walk = ConnectivityCheck(
+    connectivity = ConnectivityCheck(
         "PLAINTEXT",
         (answered("a:9092", everybody),),
         {
@@ -112,35 +119,35 @@ def test_a_name_that_does_not_resolve_and_the_partitions_that_fail() -> None:
             3: failed("kafka3.internal:9092", ConnectionStage.RESOLVE, "it does not resolve"),
         },
     )
-    seen = metadata(*map(broker, (1, 2, 3)), leaders={"orders": (1, 3, 2, 1, 3), "clicks": (3,)})
-    (finding,) = found(walk, seen, "orders")
+    seen = cluster_metadata(*map(broker, (1, 2, 3)), leaders={"orders": (1, 3, 2, 1, 3), "clicks": (3,)})
+    (finding,) = found(connectivity, seen, "orders")
     assert finding.summary == (
         "bootstrap answers, but broker 3 advertises kafka3.internal:9092, which does not resolve from here: "
         "producing to orders-1, orders-4 will fail"
     )
     assert finding.fix == ("fix advertised.listeners on 3",)
-    (finding,) = found(walk, seen)
+    (finding,) = found(connectivity, seen)
     assert "clients of the 3 partition(s) of 2 topic(s) that it leads will fail" in finding.summary
 
 
 def test_other_clusters_are_named_wherever_they_answer() -> None:
     this, other = metadata(1, 2), metadata(1, cluster_id="other")
-    walk = ConnectivityCheck(
+    connectivity = ConnectivityCheck(
         "PLAINTEXT",
         (answered("a:9092", this), answered("b:9092", other)),
         {1: answered("kafka1.internal:9092", this), 2: answered("kafka2.internal:9092", other)},
     )
-    assert [(one.rule, one.subject) for one in found(walk)] == [
+    assert [(one.rule, one.subject) for one in found(connectivity)] == [
         ("another-cluster", "bootstrap address b:9092"),
         ("another-cluster", "broker 2"),
     ]
-    assert any("pins wanted" in one.summary for one in found(walk, pinned="wanted"))
-    assert not any("pins" in one.summary for one in found(walk, pinned="this"))
+    assert any("pins wanted" in one.summary for one in found(connectivity, pinned="wanted"))
+    assert not any("pins" in one.summary for one in found(connectivity, pinned="this"))
 
 
 def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named() -> None:
     new, old = {"orders-0": (2, 5), "orders-1": (1, 3)}, {"orders-0": (1, 4), "orders-1": (1, 3)}
-    walk = ConnectivityCheck(
+    connectivity = ConnectivityCheck(
         "PLAINTEXT",
         (answered("a:9092", metadata(1, 2, leaders=new)),),
         {
@@ -148,9 +155,9 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
             2: answered("b:9092", metadata(1, 2, leaders=new)),
         },
     )
-    blind, stale = found(walk)
+    blind, stale = found(connectivity)
     assert "kafka1.internal:9092 does not see broker(s) 2" in blind.summary
-    assert "kafka1.internal:9092 tells older leaders of orders-0 than" in stale.summary
+    assert "kafka1.internal:9092 reports older leaders of orders-0 than" in stale.summary
 
 
 @pytest.mark.parametrize(
@@ -158,24 +165,24 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
 )
 def test_certificates_are_findings_when_they_end(days: int, rule: str | None) -> None:
     certificate = Certificate("CN=kafka", "CN=authority", ("a",), NOW + timedelta(days=days), True)
-    walk = ConnectivityCheck("SSL", (answered("a:9092", metadata(1), certificate=certificate),), {})
-    assert [(one.rule, one.subject) for one in found(walk)] == (
+    connectivity = ConnectivityCheck("SSL", (answered("a:9092", metadata(1), certificate=certificate),), {})
+    assert [(one.rule, one.subject) for one in found(connectivity)] == (
         [(rule, "certificate CN=kafka")] if rule else []
     )
 
 
 def test_fenced_brokers_missing_leaders_and_unknown_topics() -> None:
-    walk = ConnectivityCheck("PLAINTEXT", (answered("a:9092", metadata(1)),), {1: answered("b:9092", metadata(1))})
-    seen = metadata(
+    connectivity = ConnectivityCheck("PLAINTEXT", (answered("a:9092", metadata(1)),), {1: answered("b:9092", metadata(1))})
+    seen = cluster_metadata(
         broker(1), broker(2, is_fenced=True), leaders={"orders": (1, None), "clicks": (None,)}
     )
-    assert [one.rule for one in found(walk, seen, "orders", "nope")] == [
+    assert [one.rule for one in found(connectivity, seen, "orders", "nope")] == [
         "no-leader",
         "broker-fenced",
         "topic-unknown",
     ]
-    assert "1 partition(s) have no leader" in found(walk, seen, "orders")[0].summary
-    assert "2 partition(s) have no leader" in found(walk, seen)[0].summary
+    assert "1 partition(s) have no leader" in found(connectivity, seen, "orders")[0].summary
+    assert "2 partition(s) have no leader" in found(connectivity, seen)[0].summary
 
 
 def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -> None:
@@ -197,17 +204,17 @@ def test_what_the_ends_of_one_cluster_told_the_others_left_out() -> None:
     this, newer, other = metadata(1), metadata(1, 2), metadata(1, cluster_id="other")
     dead = failed("dead:9092", ConnectionStage.TCP, "Connection refused")
     bootstrap = (dead, answered("a:9092", this), answered("b:9092", other))
-    walk = ConnectivityCheck("PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead})
-    assert walk.cluster_id == "this"
-    assert [one.address for one in walk.endpoints] == [
+    connectivity = ConnectivityCheck("PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead})
+    assert connectivity.cluster_id == "this"
+    assert [one.address for one in connectivity.endpoints] == [
         "dead:9092",
         "a:9092",
         "b:9092",
         "a:9092",
         "dead:9092",
     ]
-    assert walk.metadata_of("this") == (("a:9092", this), ("a:9092", newer))
-    assert walk.metadata_of(None) == ()
+    assert connectivity.metadata_of("this") == (("a:9092", this), ("a:9092", newer))
+    assert connectivity.metadata_of(None) == ()
     assert ConnectivityCheck("PLAINTEXT", (dead,)).cluster_id is None
 
 
@@ -215,7 +222,7 @@ def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
     one, other = (
         Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other")
     )
-    walk = ConnectivityCheck(
+    connectivity = ConnectivityCheck(
         "SSL",
         (
             answered("a:9092", metadata(1), certificate=one),
@@ -226,7 +233,7 @@ def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
             2: answered("c:9092", metadata(1), certificate=one),
         },
     )
-    assert walk.certificates == {one: ("a:9092", "c:9092"), other: ("b:9092",)}
+    assert connectivity.certificates == {one: ("a:9092", "c:9092"), other: ("b:9092",)}
     assert one.expires_in_words == "2026-03-01 00:00 UTC"
 
 
@@ -238,7 +245,7 @@ def test_what_brokers_tell_differently_for_a_moment_is_asked_again(
 ) -> None:
     looks: list[str] = []
 
-    def walk(self: EndpointChecker, host: str, port: int, **_: object) -> EndpointCheck:
+    def check(self: EndpointChecker, host: str, port: int, **_: object) -> EndpointCheck:
         looks.append(host)
         if host == "dead":
             return failed("dead:9092", ConnectionStage.TCP, "Connection refused")
@@ -247,8 +254,8 @@ def test_what_brokers_tell_differently_for_a_moment_is_asked_again(
             f"{host}:{port}", metadata(1, 2, leaders={"orders-0": (2, 5) if knows_it else (1, 4)})
         )
 
-    monkeypatch.setattr(EndpointChecker, "walk", walk)
-    monkeypatch.setattr(walking, "STALE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(EndpointChecker, "check", check)
+    monkeypatch.setattr(kafka_admin_connectivity, "STALE_AFTER_SECONDS", 0.0)
     settings = ConnectionSettings.parse({"bootstrap.servers": "dead:9092,a:9092"})
     walked = check_connectivity(settings, topics=("orders",))
     assert [finding.rule for finding in found(walked)] == ["bootstrap-silent"]
@@ -280,7 +287,7 @@ def test_leaders_are_followed_and_old_metadata_is_not_believed(
     )
     monkeypatch.setattr(LeaderWatch, "_describe", lambda _: next(looks))
     with closing(LeaderWatch(PLAINTEXT, ConnectivityCheck("PLAINTEXT", ()))) as watch:
-        changes = [[(c.before, c.after, c.was_in_sync) for c in watch.look()] for _ in range(7)]
+        changes = [[(c.before, c.after, c.was_in_sync) for c in watch.observe()] for _ in range(7)]
     assert changes == [
         [],
         [(1, 2, True)],
@@ -311,7 +318,7 @@ def test_leaders_are_followed_and_old_metadata_is_not_believed(
 def test_host_names_are_compared_as_clients_do(
     host: str, names: list[str], ips: list[str], matches: bool
 ) -> None:
-    assert is_for(host, names, ips) is matches
+    assert is_valid_for(host, names, ips) is matches
 
 
 def test_a_walk_takes_mechanisms_that_the_calls_do_not() -> None:
@@ -337,28 +344,28 @@ def test_a_walk_takes_mechanisms_that_the_calls_do_not() -> None:
 @pytest.mark.parametrize(
     ("behave", "said"),
     [
-        (answering(HTTP_ANSWER), "does not answer as a Kafka broker does"),
-        (answering(b""), "does not answer as a Kafka broker does"),
-        (answering(b"\x00\x00\x00\x04\x00\x00\x00\x01"), "does not answer as a Kafka broker does"),
-        (answering(TLS_ALERT), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
-        (keep_silent, "no answer within 0.2 s"),
+        (respond_with(HTTP_RESPONSE), "does not answer as a Kafka broker does"),
+        (respond_with(b""), "does not answer as a Kafka broker does"),
+        (respond_with(b"\x00\x00\x00\x04\x00\x00\x00\x01"), "does not answer as a Kafka broker does"),
+        (respond_with(TLS_ALERT), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
+        (never_respond, "no response within 0.2 s"),
     ],
     ids=["http", "hangs up", "nonsense", "tls", "silent"],
 )
 def test_servers_that_are_no_kafka_are_named(behave: Behaviour, said: str) -> None:
     with servers() as serve:
         host, port = split_address(serve(behave))
-        stage = EndpointChecker(PLAINTEXT, answer_seconds=0.2).walk(host, port).failed_stage
+        stage = EndpointChecker(PLAINTEXT, response_seconds=0.2).check(host, port).failed_stage
     assert stage is not None
-    assert stage.name is ConnectionStage.API_VERSIONS
-    assert said in stage.said
+    assert stage.stage is ConnectionStage.API_VERSIONS
+    assert said in stage.detail
 
 
 def test_a_walk_that_leads_nowhere_is_a_value() -> None:
     settings = ConnectionSettings.parse({"bootstrap.servers": "no-such-host.invalid:9092"})
-    walk = check_connectivity(settings, topics=("orders",))
-    assert (walk.answered_by, len(walk.unreachable), dict(walk.advertised)) == (None, 1, {})
-    assert read_cluster_metadata(settings, walk) is None
+    connectivity = check_connectivity(settings, topics=("orders",))
+    assert (connectivity.answered_by, len(connectivity.unreachable), dict(connectivity.advertised)) == (None, 1, {})
+    assert read_cluster_metadata(settings, connectivity) is None
 
 
 @given(
@@ -370,6 +377,6 @@ def test_a_walk_that_leads_nowhere_is_a_value() -> None:
 @example("kafka.invalid", 0)
 def test_whatever_a_broker_advertises_is_a_failed_step(host: str, port: int) -> None:
     """None of these names exists: none may lead to a traceback."""
-    walk = EndpointChecker(PLAINTEXT).walk(host if host.endswith(".invalid") else f"{host}\n", port)
-    assert walk.failed_stage is not None
-    assert walk.failed_stage.name is ConnectionStage.RESOLVE
+    connectivity = EndpointChecker(PLAINTEXT).check(host if host.endswith(".invalid") else f"{host}\n", port)
+    assert connectivity.failed_stage is not None
+    assert connectivity.failed_stage.stage is ConnectionStage.RESOLVE

@@ -1,0 +1,161 @@
+"""One TCP connection to one address: every request goes to whoever listens there.
+
+    with closing(AddressConnection(sock)) as connection:
+        connection.request_api_versions(seconds=5.0)
+        connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), seconds=5.0)
+
+A Kafka client follows the endpoints that brokers advertise. This connection does not, so it still
+works where brokers advertise something wrong. Messages and SASL tokens are those of kafka-python.
+
+Limits: SASL with PLAIN and SCRAM; one request at a time; one thread uses one connection.
+"""
+
+import logging
+import socket
+import struct
+import time
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.parser import KafkaProtocol
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from counterpoise.errors import ClusterError
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.liveness_probe import api_versions_request
+
+DEFAULT_MAX_BYTES: Final = 100_000_000  # of one response
+_CHUNK_BYTES: Final = 1 << 18
+_UNSUPPORTED_VERSION: Final = 35
+_SASL_EXCHANGES: Final = 4  # PLAIN takes one, SCRAM two
+
+
+class AuthenticationRefusedError(ClusterError):
+    """The broker refuses the SASL authentication; the message has its reason."""
+
+
+def keep_secrets_out_of_logs() -> None:
+    """Raise kafka-python's log level to WARNING.
+
+    At DEBUG it logs its configuration and SASL tokens, at INFO every connection.
+    """
+    for name in ("kafka.admin.client", "kafka.net.connection", "kafka.net.sasl", "kafka.protocol"):
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.level, logging.WARNING))
+
+
+class AddressConnection:
+    """An open connection to one address.
+
+    Every method raises OSError (TimeoutError after `seconds`) and kafka-python's KafkaError.
+    """
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        *,
+        client_id: str = "counterpoise",
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        keep_secrets_out_of_logs()
+        self._socket = connected
+        self._protocol = KafkaProtocol(client_id=client_id, receive_message_max_bytes=max_bytes)
+        self._versions: BrokerVersionData | None = None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, request: Any, seconds: float) -> Any:
+        """Return the response to `request`, which waits `seconds` at most.
+
+        The request has a version, or gets the highest one that both sides know; for that,
+        `request_api_versions` comes first.
+        """
+        if request.API_VERSION is None:
+            request.API_VERSION = self.versions.api_version(request)
+        deadline = time.monotonic() + seconds
+        self._protocol.send_request(request)
+        self._socket.settimeout(seconds)
+        self._socket.sendall(self._protocol.send_bytes())
+        while True:
+            remaining_seconds = deadline - time.monotonic()
+            if remaining_seconds <= 0:
+                raise TimeoutError
+            self._socket.settimeout(remaining_seconds)
+            data = self._socket.recv(_CHUNK_BYTES)
+            if not data:
+                raise ConnectionResetError("the other side closed the connection")
+            if responses := self._decode(data):
+                return responses[0][1]
+
+    def _decode(self, data: bytes) -> Any:
+        try:
+            return self._protocol.receive_bytes(data)
+        except (struct.error, ValueError, TypeError, LookupError, EOFError, MemoryError) as error:
+            reason = f"the response is not one of Kafka's protocol ({error})"
+            raise kafka_errors.KafkaProtocolError(reason) from None
+
+    @property
+    def versions(self) -> BrokerVersionData:
+        """Return the API versions of the broker; `request_api_versions` comes first."""
+        assert self._versions is not None, "call request_api_versions first"
+        return self._versions
+
+    def request_api_versions(self, seconds: float) -> None:
+        """Read which API versions the broker supports (KIP-35); every other request needs it."""
+        version = ApiVersionsRequest.max_version
+        response = self.send(api_versions_request(version), seconds)
+        if response.error_code == _UNSUPPORTED_VERSION:
+            # KIP-511: the broker then responds in version 0, with the versions it supports.
+            max_versions = {api.api_key: api.max_version for api in response.api_keys}
+            version = min(version, max_versions.get(ApiVersionsRequest.API_KEY, 0))
+            response = self.send(api_versions_request(version), seconds)
+        if response.error_code:
+            raise kafka_errors.for_code(response.error_code)()
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self._versions = BrokerVersionData(api_versions=ranges)
+
+    def authenticate(self, settings: ConnectionSettings, seconds: float) -> None:
+        """Authenticate by SASL as `settings` say.
+
+        Raises AuthenticationRefusedError with the broker's reason.
+        """
+        name = settings.sasl_mechanism
+        handshake = self.send(SaslHandshakeRequest(version=1, mechanism=name), seconds)
+        if handshake.error_code:
+            raise AuthenticationRefusedError(_handshake_reason(handshake, name))
+        mechanism = get_sasl_mechanism(name)(
+            sasl_mechanism=name,
+            sasl_plain_username=settings.librdkafka.get("sasl.username"),
+            sasl_plain_password=settings.librdkafka.get("sasl.password"),
+        )
+        for _ in range(_SASL_EXCHANGES):
+            self._exchange_token(mechanism, name, seconds)
+            if mechanism.is_done():
+                break
+        if not mechanism.is_authenticated():
+            raise AuthenticationRefusedError(f"{name}: the exchange did not come to an end")
+
+    def _exchange_token(self, mechanism: Any, name: str | None, seconds: float) -> None:
+        token = mechanism.auth_bytes()
+        response = self.send(SaslAuthenticateRequest(version=0, auth_bytes=token), seconds)
+        if response.error_code:
+            error_name = kafka_errors.for_code(response.error_code).__name__
+            reason = response.error_message or error_name
+            raise AuthenticationRefusedError(f"{name} failed: {reason}")
+        try:
+            mechanism.receive(response.auth_bytes)
+        except (ValueError, KeyError) as error:
+            reason = f"{name}: the broker's token is malformed ({error})"
+            raise AuthenticationRefusedError(reason) from None
+
+
+def _handshake_reason(handshake: Any, mechanism: str | None) -> str:
+    if not handshake.mechanisms:
+        error_name = kafka_errors.for_code(handshake.error_code).__name__
+        return f"the broker does not accept SASL on this listener ({error_name})"
+    offered = ", ".join(handshake.mechanisms)
+    return f"the broker does not offer {mechanism}; it offers {offered}"

@@ -1,0 +1,215 @@
+"""Checks every bootstrap address, then every endpoint that brokers advertise, in parallel.
+
+    connectivity = check_connectivity(settings, topics=["orders"])
+    metadata = read_cluster_metadata(settings, connectivity)   # brokers, controller and topics
+
+The metadata comes from the first reachable bootstrap address, and nothing but a check is sent to
+advertised endpoints. So a cluster whose advertised endpoints are all wrong is described all the
+same.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import kafka.errors as kafka_errors
+
+from counterpoise.errors import BrokerUnresponsiveError, ClusterError
+from counterpoise.kafka_admin import reading
+from counterpoise.kafka_admin.broker_client import UnsupportedRequestError
+from counterpoise.kafka_admin.connection import (
+    SASL_MECHANISMS,
+    ConnectionSettings,
+    join_address,
+    split_address,
+)
+from counterpoise.kafka_admin.endpoint import EndpointChecker
+from counterpoise.kafka_admin.kraft import describe_quorum
+from counterpoise.model.connectivity import (
+    ClusterMetadata,
+    ConnectivityCheck,
+    EndpointCheck,
+    MetadataResponse,
+)
+from counterpoise.model.kafka import BrokerDescription
+
+Place = TypeVar("Place")
+
+_MAX_PARALLEL: Final = 32
+_LARGE_RESPONSE_SECONDS: Final = 60.0  # a million partitions take their time
+_LARGE_RESPONSE_BYTES: Final = 1_000_000_000
+# Metadata that still differs between brokers after this time is no change under way.
+STALE_AFTER_SECONDS: Final = 2.0
+
+
+def check_connectivity(
+    settings: ConnectionSettings, *, topics: Sequence[str] = ()
+) -> ConnectivityCheck:
+    """Check every bootstrap address and every advertised endpoint.
+
+    Each is asked for the leaders of `topics`. What is wrong is in the values; a dead address costs
+    3 s. Raises ConfigurationError for settings that cannot be used.
+    """
+    checker = EndpointChecker(settings)
+    share_brokers = _broker_sharing()
+
+    def check_bootstrap(address: str) -> EndpointCheck:
+        host, port = split_address(address)
+        check = checker.check(host, port, topics=topics)
+        return share_brokers(replace(check, address=address))
+
+    def check_advertised(broker: BrokerDescription) -> EndpointCheck:
+        expected = broker.broker_id
+        check = checker.check(broker.host, broker.port, expected_broker=expected, topics=topics)
+        return share_brokers(check)
+
+    addresses = settings.bootstrap_servers
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
+        bootstrap = tuple(pool.map(check_bootstrap, addresses))
+        brokers = _advertised_brokers(bootstrap)
+        advertised = tuple(pool.map(check_advertised, brokers.values()))
+        if _has_differing_metadata((*bootstrap, *advertised)):
+            time.sleep(STALE_AFTER_SECONDS)  # a change takes a moment to reach every broker
+            bootstrap = _repeat_reachable(bootstrap, addresses, check_bootstrap, pool)
+            advertised = _repeat_reachable(advertised, brokers.values(), check_advertised, pool)
+    endpoints = dict(zip(brokers, advertised, strict=True))
+    return ConnectivityCheck(settings.security_protocol, bootstrap, endpoints)
+
+
+def _broker_sharing() -> Callable[[EndpointCheck], EndpointCheck]:
+    """Return a function that keeps equal broker lists in memory only once.
+
+    In a cluster of a thousand brokers each responds with the same thousand.
+    """
+    shared: dict[tuple[BrokerDescription, ...], tuple[BrokerDescription, ...]] = {}
+
+    def share(check: EndpointCheck) -> EndpointCheck:
+        if check.metadata is None:
+            return check
+        brokers = shared.setdefault(check.metadata.brokers, check.metadata.brokers)
+        return replace(check, metadata=replace(check.metadata, brokers=brokers))
+
+    return share
+
+
+def _advertised_brokers(bootstrap: Sequence[EndpointCheck]) -> dict[int, BrokerDescription]:
+    """Return live brokers by id: all that are known to an address of the first one's cluster."""
+    responses = [check.metadata for check in bootstrap if check.metadata is not None]
+    brokers: dict[int, BrokerDescription] = {}
+    for response in responses:
+        if response.cluster_id == responses[0].cluster_id:
+            for broker in response.brokers:
+                brokers.setdefault(broker.broker_id, broker)
+    return dict(sorted(brokers.items()))
+
+
+def _has_differing_metadata(checks: Iterable[EndpointCheck]) -> bool:
+    compared = [_compared(check.metadata) for check in checks if check.metadata is not None]
+    return any(response != compared[0] for response in compared)
+
+
+def _compared(response: MetadataResponse) -> object:
+    """Return what brokers that are up to date agree on: live brokers, leaders and their epochs."""
+    leaders = {key: (p.leader, p.leader_epoch) for key, p in response.partitions.items()}
+    return response.broker_ids, leaders
+
+
+def _repeat_reachable(
+    checks: Sequence[EndpointCheck],
+    places: Iterable[Place],
+    check_place: Callable[[Place], EndpointCheck],
+    pool: ThreadPoolExecutor,
+) -> tuple[EndpointCheck, ...]:
+    """Repeat the checks that succeeded; a dead address is left as it is."""
+    reachable = [place for place, check in zip(places, checks, strict=True) if check.is_reachable]
+    repeated = iter(list(pool.map(check_place, reachable)))
+    return tuple(next(repeated) if check.is_reachable else check for check in checks)
+
+
+def read_cluster_metadata(
+    settings: ConnectionSettings, connectivity: ConnectivityCheck
+) -> ClusterMetadata | None:
+    """Return the whole cluster in the view of the first reachable bootstrap address.
+
+    None where no address is reachable, or that one no longer is.
+    """
+    endpoint = connectivity.answered_by
+    if endpoint is None or endpoint.metadata is None:
+        return None
+    if settings.sasl_mechanism not in (None, *SASL_MECHANISMS):
+        reason = f"controller, topics: not with {settings.sasl_mechanism}"
+        return ClusterMetadata(endpoint.metadata.brokers, (), unavailable=(reason,))
+    unavailable: list[str] = []
+    try:
+        with closing(AddressClient(settings, endpoint.address)) as client:
+            cluster = _read(client, reading.describe_cluster, "the fenced brokers", unavailable)
+            quorum = _read(client, describe_quorum, "the active controller", unavailable)
+            topics = reading.describe_topics(client, None)
+    except ClusterError:
+        return None
+    return ClusterMetadata(
+        brokers=endpoint.metadata.brokers if cluster is None else cluster.brokers,
+        topics=topics,
+        controller_id=None if quorum is None else reading.none_if_negative(quorum.leader_id),
+        unavailable=tuple(unavailable),
+    )
+
+
+def _read(
+    client: "AddressClient", read: Callable[[Any], Any], what: str, unavailable: list[str]
+) -> Any:
+    """Return what `read` returns.
+
+    None, with the reason noted, where the principal may not read it or the broker is too old.
+    """
+    try:
+        return read(client)
+    except BrokerUnresponsiveError:
+        raise
+    except ClusterError as error:
+        unavailable.append(f"{what}: {error}")
+        return None
+
+
+class AddressClient:
+    """Sends requests to one address alone, whatever it advertises.
+
+    Raises ClusterError with the stage that failed.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        address: str,
+        *,
+        response_seconds: float = _LARGE_RESPONSE_SECONDS,
+    ) -> None:
+        host, port = split_address(address)
+        self._response_seconds = response_seconds
+        self._settings = settings
+        self._address = join_address(host, port)
+        checker = EndpointChecker(settings)
+        self._connection = checker.connect(host, port, max_bytes=_LARGE_RESPONSE_BYTES)
+
+    def read(self, request: Any, what: str) -> Any:
+        """Return the response.
+
+        Raises UnsupportedRequestError, and BrokerUnresponsiveError when the connection ends.
+        """
+        try:
+            return self._connection.send(request, self._response_seconds)
+        except kafka_errors.IncompatibleBrokerVersion as error:
+            raise UnsupportedRequestError(f"{what}: {error}") from None
+        except (OSError, kafka_errors.KafkaError) as error:
+            reason = self._settings.without_secrets(str(error) or type(error).__name__)
+            message = f"{what}: {self._address} does not respond: {reason}"
+            raise BrokerUnresponsiveError(message) from None
+
+    def pause(self, attempt: int) -> None:
+        time.sleep(0.1 * attempt)
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,204 @@
+"""Whether clients can reach a cluster: every bootstrap address and every advertised endpoint.
+
+    connectivity.answered_by                 # the first reachable bootstrap address, or None
+    connectivity.advertised[3].failed_stage  # where a client that is sent to broker 3 fails
+
+Plain values: `kafka_admin.connectivity` fills them, `discovery`, `audit` and `cli` read them.
+
+Limits: what is reachable from here; another network may resolve and route otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
+from counterpoise.units import format_moment
+
+
+class ConnectionStage(StrEnum):
+    """A stage of opening a connection to a broker, in the order of a client.
+
+    TLS and SASL exist only where the security protocol asks for them.
+    """
+
+    RESOLVE = "resolve"
+    TCP = "tcp"
+    TLS = "tls"
+    SASL = "sasl"
+    API_VERSIONS = "api versions"
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """How one stage of one connection went."""
+
+    stage: ConnectionStage
+    is_ok: bool
+    detail: str  # what was found, or why it failed; no secrets, but maybe text from outside
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The certificate that a broker presents, trusted or not."""
+
+    subject: str
+    issuer: str
+    names: tuple[str, ...]  # DNS names and IP addresses that it is valid for
+    expires_at: datetime  # UTC
+    matches_host: bool
+
+    @property
+    def expires_in_words(self) -> str:
+        """Return `2026-12-01 00:00 UTC`."""
+        return format_moment(self.expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataResponse:
+    """One broker's response to a metadata request."""
+
+    cluster_id: str
+    brokers: tuple[BrokerDescription, ...]  # live, in the view of this broker; by id
+    # Of the topics that were asked for.
+    partitions: Mapping[TopicPartition, PartitionDescription] = field(default_factory=dict)
+
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        return frozenset(broker.broker_id for broker in self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointCheck:
+    """One connection to one address; `stages` ends with the first stage that failed."""
+
+    address: str  # host:port
+    stages: tuple[StageResult, ...]
+    ips: tuple[str, ...] = ()  # that the name resolved to
+    certificate: Certificate | None = None
+    metadata: MetadataResponse | None = None
+    # Of an advertised endpoint. None: not known, or no broker was expected.
+    is_expected_broker: bool | None = None
+    actual_broker_id: int | None = None  # where it is another broker that tells its id
+
+    @property
+    def failed_stage(self) -> StageResult | None:
+        return next((stage for stage in self.stages if not stage.is_ok), None)
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.failed_stage is None
+
+    @property
+    def failure(self) -> str:
+        """Return the failed stage with its reason, as `tcp: Connection refused`; "" if none."""
+        failed = self.failed_stage
+        return "" if failed is None else f"{failed.stage}: {failed.detail}"
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster behind this address; None if there was no metadata."""
+        return self.metadata.cluster_id if self.metadata else None
+
+    @property
+    def actual_broker(self) -> str:
+        """Return who responds in place of the expected broker: `broker 4`, or `another broker`."""
+        if self.actual_broker_id is None:
+            return "another broker"
+        return f"broker {self.actual_broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectivityCheck:
+    """The checks of every bootstrap address and of every endpoint that brokers advertise."""
+
+    security_protocol: str
+    bootstrap: tuple[EndpointCheck, ...]  # in the order of the list
+    advertised: Mapping[int, EndpointCheck] = field(default_factory=dict)  # by live broker
+
+    @property
+    def answered_by(self) -> EndpointCheck | None:
+        """Return the first reachable bootstrap address: the one that clients use."""
+        return next((check for check in self.bootstrap if check.is_reachable), None)
+
+    @property
+    def unreachable(self) -> tuple[EndpointCheck, ...]:
+        """Return the bootstrap addresses that failed.
+
+        Clients work as long as one address is reachable, so the others go unnoticed.
+        """
+        return tuple(check for check in self.bootstrap if not check.is_reachable)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster that clients reach; None if no address is reachable."""
+        return self.answered_by.cluster_id if self.answered_by else None
+
+    @property
+    def endpoints(self) -> tuple[EndpointCheck, ...]:
+        """Return bootstrap addresses, then advertised endpoints; an address may be both."""
+        return (*self.bootstrap, *self.advertised.values())
+
+    def metadata_of(self, cluster_id: str | None) -> tuple[tuple[str, MetadataResponse], ...]:
+        """Return (address, metadata) of every endpoint that belongs to that cluster."""
+        return tuple(
+            (check.address, check.metadata)
+            for check in self.endpoints
+            if check.metadata and check.metadata.cluster_id == cluster_id
+        )
+
+    @property
+    def certificates(self) -> Mapping[Certificate, tuple[str, ...]]:
+        """Return each certificate with the addresses that present it."""
+        addresses_by_certificate: dict[Certificate, dict[str, None]] = {}
+        for check in self.endpoints:
+            if check.certificate:
+                addresses = addresses_by_certificate.setdefault(check.certificate, {})
+                addresses[check.address] = None
+        return {
+            certificate: tuple(addresses)
+            for certificate, addresses in addresses_by_certificate.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """The whole cluster, in the view of the bootstrap address that answered."""
+
+    brokers: tuple[BrokerDescription, ...]  # registered, by id; before 4.0 only the live ones
+    topics: tuple[TopicDescription, ...]  # all, by name
+    controller_id: int | None = None  # the leader of the metadata quorum
+    unavailable: tuple[str, ...] = ()  # what could not be read, with the reason
+
+    @property
+    def leaders(self) -> Mapping[int, tuple[TopicPartition, ...]]:
+        """Return the partitions that each broker leads, live brokers without any included."""
+        live_broker_ids = [b.broker_id for b in self.brokers if not b.is_fenced]
+        partitions_by_leader: dict[int, list[TopicPartition]] = {b: [] for b in live_broker_ids}
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if partition.leader is not None:
+                    key = TopicPartition(topic.topic, partition.partition)
+                    partitions_by_leader.setdefault(partition.leader, []).append(key)
+        return {
+            broker_id: tuple(partitions)
+            for broker_id, partitions in sorted(partitions_by_leader.items())
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A partition whose leader differs from the one at the observation before."""
+
+    topic_partition: TopicPartition
+    before: int | None
+    after: int | None  # None: the partition has no leader now
+    # Whether the new leader was in the ISR while the old one led; False without a new leader.
+    was_in_sync: bool
+    seconds: float  # since the last observation with the old leader
+    # Since the old leader's broker last responded; None: it responds.
+    unresponsive_seconds: float | None = None
