@@ -1,13 +1,13 @@
-"""The partitions of a snapshot as numpy columns, which is what the rules count on.
+"""The partitions of a snapshot as numpy columns, on which the rules count.
 
-    columns = read_partitions(snapshot)
-    for topic, rows in columns.by_topic(columns.in_sync < columns.wanted): ...
+    partitions = read_partitions(snapshot)
+    for topic, rows in partitions.by_topic(partitions.in_sync < partitions.wanted): ...
 
-Ordered by topic and number, whatever the order of the rows. What is under way counts as Kafka's own
-tools count it: replicas that are being added are not missing yet, those that are being removed do
-not belong to the factor any more.
+Ordered by topic and number, whatever the order of the rows. Reassignments in progress count as
+Kafka's own tools count them: replicas that are being added are not missing yet, replicas that are
+being removed do not belong to the replication factor any more.
 
-Limits: brokers are ids here; a broker that only a replica list names is one, too.
+Limits: brokers are ids here, registered or not.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,16 @@ from counterpoise.model.columns import (
 )
 
 NOT_KNOWN: Final = -1
+PARTITION_ROW: Final = ("partition", "leader", "replicas", "in sync")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """One row per partition; the columns per topic follow `topics`."""
+    """One row per partition; `min_insync` has one row per topic of `topics`.
+
+    `factors` are the replicas once reassignments have ended, `wanted` the in-sync replicas of a
+    healthy partition now. Matrices of brokers are filled up with NOBODY.
+    """
 
     topics: tuple[str, ...]  # that have partitions, by name
     min_insync: Ints  # per topic; NOT_KNOWN
@@ -45,74 +50,67 @@ class PartitionColumns:
     is_isr_known: Flags
     leaders: Ints
     adding: Ints  # a matrix
-    factors: Ints  # replicas, once what is under way has ended
-    wanted: Ints  # in-sync replicas of a healthy partition, now
+    factors: Ints
+    wanted: Ints
     in_sync: Ints
 
     @property
     def needed(self) -> Ints:
-        """In-sync replicas without which acks=all is refused; NOT_KNOWN.
+        """Return the in-sync replicas without which acks=all is refused; NOT_KNOWN.
 
-        `min.insync.replicas`, but no more than there are replicas: brokers of 4.3 write to a topic
-        with one replica that asks for two, although kafka-topics lists it as under min ISR.
+        This is `min.insync.replicas`, but no more than there are replicas: brokers of 4.3 write to
+        a topic with one replica that asks for two, although kafka-topics lists it as under min ISR.
         """
         return np.asarray(np.minimum(self.min_insync[self.topic_of], self.wanted))
 
     def by_topic(self, chosen: Flags) -> Iterator[tuple[str, Ints]]:
-        """Each topic with chosen partitions, and their rows."""
+        """Yield each topic with chosen partitions, and their rows."""
         rows = np.flatnonzero(chosen)
-        codes = self.topic_of[rows]
-        starts = np.flatnonzero(np.diff(codes, prepend=NOBODY))
-        for start, mine in zip(
-            starts, np.split(rows, starts[1:]), strict=False
-        ):  # split makes one of nothing, too
-            yield self.topics[codes[start]], mine
+        topic_numbers = self.topic_of[rows]
+        starts = np.flatnonzero(np.diff(topic_numbers, prepend=NOBODY))
+        rows_by_topic = np.split(rows, starts[1:])
+        # numpy.split makes one part of nothing, too: then there is no start for it.
+        for start, topic_rows in zip(starts, rows_by_topic, strict=False):
+            yield self.topics[topic_numbers[start]], topic_rows
 
     def counts(self, chosen: Flags | None = None) -> Ints:
-        """Partitions per topic, or the chosen ones of them."""
-        of = self.topic_of if chosen is None else self.topic_of[chosen]
-        return np.bincount(of, minlength=len(self.topics)).astype(np.int64)
+        """Return the number of partitions per topic, or of the chosen ones."""
+        topic_numbers = self.topic_of if chosen is None else self.topic_of[chosen]
+        return np.bincount(topic_numbers, minlength=len(self.topics)).astype(np.int64)
 
     def out_of_sync(self) -> Flags:
-        """As `replicas`: those that should be in the ISR and are not; none where the ISR is not
-        known.
-        """
-        absent = missing_from(self.isr, self.replicas) & missing_from(self.adding, self.replicas)
-        return np.asarray(absent & self.is_isr_known[:, None])
+        """Return which of `replicas` should be in the ISR and are not; none if it is not known."""
+        is_absent = missing_from(self.isr, self.replicas)
+        is_not_new = missing_from(self.adding, self.replicas)
+        return np.asarray(is_absent & is_not_new & self.is_isr_known[:, None])
 
-    def row(self, at: int) -> tuple[int, str, str, str]:
-        """Number, leader, replicas and ISR of a partition, for people."""
-        leader = int(self.leaders[at])
-        isr = listed(self.isr[at]) if self.is_isr_known[at] else "not told"
+    def row(self, row: int) -> tuple[int, str, str, str]:
+        """Return number, leader, replicas and ISR of a partition, as in PARTITION_ROW."""
+        leader = int(self.leaders[row])
         return (
-            int(self.numbers[at]),
+            int(self.numbers[row]),
             "none" if leader == NOBODY else str(leader),
-            listed(self.replicas[at]),
-            isr,
+            join_brokers(self.replicas[row]),
+            join_brokers(self.isr[row]) if self.is_isr_known[row] else "not known",
         )
 
 
-PARTITION_ROW: Final = ("partition", "leader", "replicas", "in sync")
-
-
-def listed(brokers: Ints) -> str:
-    """`1, 2, 3` of a row of brokers."""
-    return (
-        ", ".join(str(broker_id) for broker_id in brokers.tolist() if broker_id != NOBODY) or "none"
-    )
+def join_brokers(brokers: Ints) -> str:
+    """Return `1, 2, 3` of a row of broker ids."""
+    broker_ids = [str(broker_id) for broker_id in brokers.tolist() if broker_id != NOBODY]
+    return ", ".join(broker_ids) or "none"
 
 
 def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
     table = snapshot.partitions
-    table = table.take(
-        pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])
-    ).combine_chunks()
+    order = pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])
+    table = table.take(order).combine_chunks()
     names = one_chunk(table["topic"]).dictionary_encode()
     topics = tuple(names.dictionary.to_pylist())
-    replicas, counts = matrix_of(table["replicas"])
-    isr, in_sync = matrix_of(table["isr"])
-    adding, being_added = matrix_of(table["adding_replicas"])
-    being_removed = matrix_of(table["removing_replicas"])[1]
+    replicas, replica_counts = matrix_of(table["replicas"])
+    isr, in_sync_counts = matrix_of(table["isr"])
+    adding, adding_counts = matrix_of(table["adding_replicas"])
+    _, removing_counts = matrix_of(table["removing_replicas"])
     return PartitionColumns(
         topics=topics,
         min_insync=_min_insync(topics, snapshot),
@@ -123,16 +121,14 @@ def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
         is_isr_known=np.asarray(table["isr"].is_valid().to_numpy(), dtype=np.bool_),
         leaders=numbers_of(table["leader"]),
         adding=adding,
-        factors=counts - being_removed,
-        wanted=counts - being_added,
-        in_sync=in_sync,
+        factors=replica_counts - removing_counts,
+        wanted=replica_counts - adding_counts,
+        in_sync=in_sync_counts,
     )
 
 
 def _min_insync(topics: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
-    pairs = zip(
-        *(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")),
-        strict=True,
-    )
-    told = {topic: least for topic, least in pairs if least is not None}
-    return np.array([told.get(topic, NOT_KNOWN) for topic in topics], dtype=np.int64)
+    names = snapshot.topics["topic"].to_pylist()
+    values = snapshot.topics["min_insync_replicas"].to_pylist()
+    known = {topic: value for topic, value in zip(names, values, strict=True) if value is not None}
+    return np.array([known.get(topic, NOT_KNOWN) for topic in topics], dtype=np.int64)

@@ -1,8 +1,7 @@
-"""What rules count over a whole cluster: vectors per broker, topics by brokers, partitions that
-move.
+"""What rules count over a whole cluster: vectors by broker, matrices of topics by brokers.
 
-    per_broker(snapshot.partitions["leader"], live)      # leaders of each broker, in the order of `live`
-    by_topic(snapshot.partitions, "leader", live)        # topics x brokers
+    per_broker(snapshot.partitions["leader"], [1, 2, 3])       # array: leaders of brokers 1, 2, 3
+    by_topic(snapshot.partitions, "leader", [1, 2, 3])         # topics x brokers
 
 Columns in, numpy out: a million partitions take a moment. Nothing here judges.
 """
@@ -15,91 +14,100 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import NOBODY, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicCounts:
-    """How often each broker stands in a column, by topic."""
+    """How often each broker occurs in a column, by topic."""
 
     topics: tuple[str, ...]
     counts: Ints  # topics x brokers
 
     @property
     def totals(self) -> Ints:
-        found: Ints = self.counts.sum(axis=1)
-        return found
+        totals: Ints = self.counts.sum(axis=1)
+        return totals
 
 
 def positions(column: pa.ChunkedArray | pa.Array, broker_ids: Sequence[int]) -> Ints:
-    """Where each value stands in `broker_ids`; -1 for others and for nulls."""
-    found = pc.fill_null(pc.index_in(column, value_set=pa.array(broker_ids, pa.int32())), -1)
-    return np.asarray(
-        found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found.to_numpy(),
-        np.int64,
-    )
+    """Return the index of each value in `broker_ids`; NOBODY for other values and for nulls.
+
+    With the column [3, 1, null, 7] and `broker_ids` [1, 3] this is [1, 0, -1, -1].
+    """
+    indices = pc.index_in(column, value_set=pa.array(broker_ids, pa.int32()))
+    filled = pc.fill_null(indices, NOBODY)
+    is_array = isinstance(filled, pa.Array)
+    values = filled.to_numpy(zero_copy_only=False) if is_array else filled.to_numpy()
+    return np.asarray(values, np.int64)
 
 
 def per_broker(
     column: pa.ChunkedArray, broker_ids: Sequence[int], weights: pa.ChunkedArray | None = None
 ) -> list[int]:
-    """How often each broker stands in the column, or the sum of the weights there; a null weighs
-    nothing.
+    """Return how often each broker occurs in the column, or the sum of the weights there.
+
+    A null weighs nothing. With the column [3, 1, 3] and `broker_ids` [1, 2, 3] this is [1, 0, 2];
+    with the weights [10, 20, null] it is [20, 0, 10].
     """
-    at = positions(column, broker_ids)
-    is_known = at >= 0
-    if weights is None:
-        found = np.bincount(at[is_known], minlength=len(broker_ids))
-    else:
-        weighed = np.asarray(pc.fill_null(weights, 0).to_numpy(), np.float64)
-        found = np.bincount(at[is_known], weights=weighed[is_known], minlength=len(broker_ids))
-    return [int(value) for value in found.tolist()]
+    indices = positions(column, broker_ids)
+    is_known = indices >= 0
+    known_weights = None
+    if weights is not None:
+        all_weights = np.asarray(pc.fill_null(weights, 0).to_numpy(), np.float64)
+        known_weights = all_weights[is_known]
+    sums = np.bincount(indices[is_known], weights=known_weights, minlength=len(broker_ids))
+    return [int(value) for value in sums.tolist()]
 
 
 def by_topic(table: pa.Table, column: str, broker_ids: Sequence[int]) -> TopicCounts:
-    """`table` has a column `topic`; every topic in it has a row, also one on none of these brokers."""
+    """Return how often each broker occurs in `column`, by the topics in the column `topic`.
+
+    Topics that are on none of these brokers have a row of zeros.
+    """
     if not table.num_rows or not broker_ids:
         return TopicCounts((), np.zeros((0, len(broker_ids)), np.int64))
-    names, codes = topic_codes(table["topic"])
-    at = positions(table[column], broker_ids)
-    is_known = at >= 0
-    flat = np.bincount(
-        codes[is_known] * len(broker_ids) + at[is_known], minlength=len(names) * len(broker_ids)
-    )
-    return TopicCounts(names, flat.reshape(len(names), len(broker_ids)).astype(np.int64))
+    topics, topic_numbers = topic_codes(table["topic"])
+    indices = positions(table[column], broker_ids)
+    is_known = indices >= 0
+    # One number for each pair of topic and broker, so that one count does all of them.
+    pairs = topic_numbers[is_known] * len(broker_ids) + indices[is_known]
+    counts = np.bincount(pairs, minlength=len(topics) * len(broker_ids))
+    matrix = counts.reshape(len(topics), len(broker_ids))
+    return TopicCounts(topics, matrix.astype(np.int64))
 
 
 def topic_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Ints]:
-    """The names, and of each row the position of its name."""
+    """Return the distinct names, and for each row the index of its name among them."""
     encoded = column.combine_chunks().dictionary_encode()
     codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
     return tuple(encoded.dictionary.to_pylist()), codes
 
 
 def preferred(partitions: pa.Table) -> pa.ChunkedArray:
-    """The first replica of each partition; null where a partition names none."""
+    """Return the first replica of each partition; null where a partition has none."""
+    if not partitions.num_rows:
+        return pa.chunked_array([[]], pa.int32())
     lists = partitions["replicas"]
-    is_there = pc.greater(pc.list_value_length(lists), 0)
-    if pc.all(is_there, min_count=0).as_py():
-        return (
-            pc.list_element(lists, 0) if partitions.num_rows else pa.chunked_array([[]], pa.int32())
-        )
-    return pa.chunked_array([[row[0] if row else None for row in lists.to_pylist()]], pa.int32())
+    has_replicas = pc.greater(pc.list_value_length(lists), 0)
+    if pc.all(has_replicas, min_count=0).as_py():
+        return pc.list_element(lists, 0)
+    first_replicas = [replicas[0] if replicas else None for replicas in lists.to_pylist()]
+    return pa.chunked_array([first_replicas], pa.int32())
 
 
 def moving(partitions: pa.Table) -> pa.Table:
-    """The rows of partitions in a reassignment."""
-    lengths = [
-        pc.list_value_length(partitions[name]) for name in ("adding_replicas", "removing_replicas")
-    ]
-    return partitions.filter(pc.greater(pc.add(*lengths), 0))
+    """Return the rows of partitions in a reassignment."""
+    adding = pc.list_value_length(partitions["adding_replicas"])
+    removing = pc.list_value_length(partitions["removing_replicas"])
+    return partitions.filter(pc.greater(pc.add(adding, removing), 0))
 
 
-def told_bytes(snapshot: ClusterSnapshot, broker_ids: Sequence[int]) -> tuple[list[int], int]:
-    """Bytes held per broker, and of how many replicas on these brokers the size is not told."""
+def bytes_per_broker(
+    snapshot: ClusterSnapshot, broker_ids: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the known bytes on each broker, and the number of replicas of unknown size on each."""
     replicas = snapshot.replicas
-    on_these = pc.is_in(replicas["broker_id"], value_set=pa.array(broker_ids, pa.int32()))
-    untold = pc.sum(
-        pc.and_(on_these, pc.is_null(replicas["size_bytes"])).cast(pa.int64()), min_count=0
-    ).as_py()
-    return per_broker(replicas["broker_id"], broker_ids, replicas["size_bytes"]), int(untold)
+    unknown = replicas.filter(pc.is_null(replicas["size_bytes"]))
+    known_bytes = per_broker(replicas["broker_id"], broker_ids, replicas["size_bytes"])
+    return known_bytes, per_broker(unknown["broker_id"], broker_ids)

@@ -10,7 +10,7 @@ import pytest
 from counterpoise.archive import Archive
 from counterpoise.audit.facts import QuarantinedSnapshot
 from counterpoise.installation import FileConnections, Installation
-from counterpoise.pipeline.remembering import past_facts, set_aside
+from counterpoise.pipeline.remembering import past_facts, quarantine
 from counterpoise.settings import Locations
 from tests.support.audits import INTERVAL, NOW, facts, healthy, photograph, findings_of
 
@@ -82,14 +82,14 @@ def keep_aside(
 ) -> None:
     taken = photograph(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
     told = {"compared_with": None, "counts_alone": True, "reasons": list(reasons), "warnings": []}
-    archive.set_aside(replace(taken, cluster_id=cluster_id), told)
+    archive.quarantine(replace(taken, cluster_id=cluster_id), told)
 
 
 def remembered(installation: Installation) -> list[tuple[datetime, tuple[str, ...]]]:
     taken = photograph(CLUSTER)
     return [
         (one.observed_at, one.reasons)
-        for one in set_aside(installation, taken, past_facts(installation, taken))
+        for one in quarantine(installation, taken, past_facts(installation, taken))
     ]
 
 

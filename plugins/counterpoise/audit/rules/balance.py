@@ -4,7 +4,7 @@ that hold nothing.
     leaders of brokers 1 to 3 are 40, 41, 95        # leaders-uneven
 
 What "even" means is in `model/evenness.py`; how much of it a team wants, in its policy. Idle
-brokers are a finding of their own: the others compare the brokers that hold something.
+brokers are a finding of their own: the other rules compare the brokers that hold something.
 
 Limits: counts are of this moment; bytes in are those of the newest analysed snapshot.
 """
@@ -17,19 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import counterpoise, kafka
+from counterpoise.audit.commands import KEYS_MAP_ANEW, counterpoise, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import by_topic, per_broker, preferred, told_bytes
+from counterpoise.audit.figures import by_topic, bytes_per_broker, per_broker, preferred
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
     Area,
     CheckResult,
     Need,
-    Rule,
     evidence,
+    rule,
     unknown,
 )
 from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
+from counterpoise.model import subjects
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal, matching
@@ -37,370 +38,362 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_moment, format_rate
 
-_CLUSTER: Final = "cluster"
-_NO_PRODUCER_TRAFFIC: Final = "rates of the newest snapshot"
+_DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
+_EXPANSION: Final = f"{_DOCUMENTED}basic_ops_cluster_expansion"
+_LEADER_BALANCING: Final = f"{_DOCUMENTED}basic_ops_leader_balancing"
 
 
-def _holding(facts: AuditFacts) -> tuple[int, ...]:
-    """The live brokers that hold a replica, by id."""
-    idle = set(facts.snapshot.idle_broker_ids)
-    return tuple(broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in idle)
-
-
-def _leaders(facts: AuditFacts) -> Iterator[CheckResult]:
-    rule = "leaders-uneven"
-    holding = _holding(facts)
-    leaders = per_broker(facts.snapshot.partitions["leader"], holding)
-    found = evenness(leaders)
-    allowed = found.best_max_minus_min + facts.policy.balance.leaders_max_minus_min
-    if found.max_minus_min <= allowed or not _is_over(
-        found, facts.threshold(rule, "most_percent_of_mean")
-    ):
+@rule(
+    "idle-broker",
+    Area.BALANCE,
+    Severity.WARNING,
+    title="A broker that holds nothing",
+    why="Kafka never gives a new broker partitions of an existing topic: it costs money and takes "
+    "no load until somebody reassigns partitions to it.",
+    how="Make a plan that gives it its share: add-brokers moves replicas to it, and none among the "
+    "other brokers.",
+    source=_EXPANSION,
+)
+def idle_broker(facts: AuditFacts) -> Iterator[CheckResult]:
+    if not facts.snapshot.replicas.num_rows:
         return
-    replicas = per_broker(facts.snapshot.replicas["broker_id"], holding)
-    goal = Goal.REBALANCE if _replicas_are_uneven(facts, evenness(replicas)) else Goal.LEADERS
+    idle_since = facts.past.idle_since if facts.past else {}
+    idle_broker_ids = facts.snapshot.idle_broker_ids
+    for broker_id in idle_broker_ids:
+        since = idle_since.get(broker_id)
+        rack = facts.snapshot.racks.get(broker_id) or "none"
+        yield CheckResult(
+            subjects.broker(broker_id),
+            f"broker {broker_id} is live and holds no replica{_since_when(since, facts.now)}",
+            evidence(("broker", "rack", "idle since"), [(broker_id, rack, _moment(since))]),
+            plan=WantedPlan(Goal.ADD_BROKERS, idle_broker_ids),
+        )
+
+
+def _since_when(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return "; since when is not known, no earlier snapshot shows it"
+    days = (now - since).days
+    age = f", {pluralize(days, 'day')} ago" if days > 0 else ""
+    return f", since {_moment(since)}{age}"
+
+
+def _moment(moment: datetime | None) -> str:
+    return "not known" if moment is None else format_moment(moment)
+
+
+@rule(
+    "leaders-uneven",
+    Area.BALANCE,
+    Severity.WARNING,
+    title="Leaders are uneven over the brokers",
+    why="Producers and, by default, consumers talk to leaders only: the broker with the most "
+    "leaders is the first to be slow, and its failure affects the most clients at once.",
+    how="Make a plan: leaders changes the order of replicas and runs elections, without copying a "
+    "byte; where replicas are uneven as well, rebalance.",
+    source=_LEADER_BALANCING,
+    thresholds={"most_percent_of_mean": 110},
+)
+def leaders_uneven(facts: AuditFacts, *, most_percent_of_mean: int) -> Iterator[CheckResult]:
+    broker_ids = _brokers_with_replicas(facts)
+    leaders = per_broker(facts.snapshot.partitions["leader"], broker_ids)
+    spread = evenness(leaders)
+    allowed = spread.best_max_minus_min + facts.policy.balance.leaders_max_minus_min
+    if spread.max_minus_min <= allowed or not _exceeds_mean(spread, most_percent_of_mean):
+        return
+    replicas = per_broker(facts.snapshot.replicas["broker_id"], broker_ids)
+    are_replicas_uneven = _are_replicas_uneven(
+        evenness(replicas), **facts.thresholds[replicas_uneven.id]
+    )
     yield CheckResult(
-        _CLUSTER,
-        f"leaders per broker: {_spread(found)}; the policy allows {allowed} between most and fewest",
-        _table(facts, ("leaders", "replicas"), holding, leaders, replicas),
-        plan=WantedPlan(goal),
+        subjects.CLUSTER,
+        f"leaders per broker: {_spread_in_words(spread)}; the policy allows max - min {allowed}",
+        _broker_table(facts, ("leaders", "replicas"), broker_ids, leaders, replicas),
+        plan=WantedPlan(Goal.REBALANCE if are_replicas_uneven else Goal.LEADERS),
     )
 
 
-def _not_preferred(facts: AuditFacts) -> Iterator[CheckResult]:
-    partitions, live = facts.snapshot.partitions, facts.snapshot.live_broker_ids
-    first = preferred(partitions)
-    is_other = pc.fill_null(pc.not_equal(first, partitions["leader"]), True)
-    named = per_broker(first, live)
-    lost = per_broker(first.filter(is_other), live)
-    most = facts.threshold("leaders-not-preferred", "most_percent") / 100
-    rows = [
-        (broker_id, of, away, f"{share_not_preferred(away, of) * 100:.1f} %")
-        for broker_id, of, away in zip(live, named, lost, strict=True)
-        if share_not_preferred(away, of) > most
-    ]
+@rule(
+    "leaders-not-preferred",
+    Area.BALANCE,
+    Severity.WARNING,
+    title="Partitions are not led by their preferred leader",
+    why="After a restart leadership stays with the followers that took over; until an election "
+    "returns it, the restarted broker idles and the others serve its clients.",
+    how="Elect preferred leaders; and let auto.leader.rebalance.enable do it, which is Kafka's "
+    "default.",
+    source=_LEADER_BALANCING,
+    thresholds={"most_percent": 10},
+)
+def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[CheckResult]:
+    partitions, live_broker_ids = facts.snapshot.partitions, facts.snapshot.live_broker_ids
+    preferred_leaders = preferred(partitions)
+    is_different = pc.not_equal(preferred_leaders, partitions["leader"])
+    is_led_by_other = pc.fill_null(is_different, True)
+    preferred_counts = per_broker(preferred_leaders, live_broker_ids)
+    lost_counts = per_broker(preferred_leaders.filter(is_led_by_other), live_broker_ids)
+    max_share = most_percent / 100
+    rows = []
+    for broker_id, count, lost in zip(live_broker_ids, preferred_counts, lost_counts, strict=True):
+        share = share_not_preferred(lost, count)
+        if share > max_share:
+            rows.append((broker_id, count, lost, f"{share * 100:.1f} %"))
     if not rows:
         return
-    share = share_not_preferred(sum(lost), partitions.num_rows)
+    lost_total = sum(lost_counts)
+    share = share_not_preferred(lost_total, partitions.num_rows)
+    elect = ("--election-type", "preferred", "--all-topic-partitions")
     yield CheckResult(
-        _CLUSTER,
-        f"{pluralize(sum(lost), 'partition')} ({share * 100:.1f} %) are not led by their preferred leader; on "
-        f"{pluralize(len(rows), 'broker')} more than {most * 100:.0f} % of those that name it first",
-        evidence(("broker", "partitions that name it first", "led by others", "share"), rows),
-        fix=(
-            kafka(
-                "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
-            ),
-        ),
+        subjects.CLUSTER,
+        f"{pluralize(lost_total, 'partition')} ({share * 100:.1f} %) are not led by their "
+        f"preferred leader; on {pluralize(len(rows), 'broker')} more than "
+        f"{most_percent} % of the partitions that prefer it",
+        evidence(("broker", "partitions that prefer it", "led by others", "share"), rows),
+        fix=(kafka("kafka-leader-election", *elect),),
     )
 
 
-def _topics_lean(facts: AuditFacts) -> Iterator[CheckResult]:
-    holding = _holding(facts)
-    found = by_topic(facts.snapshot.partitions, "leader", holding)
-    if not found.topics:
+@rule(
+    "topic-leaders-uneven",
+    Area.BALANCE,
+    Severity.INFO,
+    title="Topics whose leaders are on few brokers",
+    why="A cluster may be even as a whole while one topic is led by a few brokers: when just that "
+    "topic is busy, those brokers are busy alone.",
+    how="Make a plan: leaders evens topics among plans that are equally even over brokers.",
+    source=_LEADER_BALANCING,
+    thresholds={"least_above_best": 2},
+)
+def topic_leaders_uneven(facts: AuditFacts, *, least_above_best: int) -> Iterator[CheckResult]:
+    """Yield topics whose leaders differ by more than whole partitions require.
+
+    Seven leaders as 4, 2, 1 on three brokers have max - min 3; the best is 1 (3, 2, 2), so the
+    topic is 2 above the best.
+    """
+    broker_ids = _brokers_with_replicas(facts)
+    leaders = by_topic(facts.snapshot.partitions, "leader", broker_ids)
+    if not leaders.topics:
         return
-    totals = found.totals
-    best = [best_max_minus_min(total, len(holding)) for total in totals]
-    excess = found.counts.max(axis=1) - found.counts.min(axis=1) - best
-    left_out = matching(facts.policy.balance.excluded_topics, found.topics)
-    least = facts.threshold("topic-leaders-uneven", "least_above_best")
-    worst = [at for at in np.argsort(-excess, kind="stable").tolist() if excess[at] >= least]
+    totals = leaders.totals
+    highest, lowest = leaders.counts.max(axis=1), leaders.counts.min(axis=1)
+    best = [best_max_minus_min(total, len(broker_ids)) for total in totals]
+    above_best = highest - lowest - best
+    excluded_topics = matching(facts.policy.balance.excluded_topics, leaders.topics)
     rows = [
-        (found.topics[at], totals[at], found.counts[at].max(), found.counts[at].min(), excess[at])
-        for at in worst
-        if found.topics[at] not in left_out
+        (leaders.topics[row], totals[row], highest[row], lowest[row], above_best[row])
+        for row in np.argsort(-above_best, kind="stable").tolist()
+        if above_best[row] >= least_above_best and leaders.topics[row] not in excluded_topics
     ]
     if rows:
+        columns = ("topic", "partitions", "most leaders", "fewest leaders", "above the best")
         yield CheckResult(
-            _CLUSTER,
-            f"{pluralize(len(rows), 'topic')} of {len(found.topics):,} lead unevenly: most and fewest leaders on a broker "
-            f"are {least} or more farther apart than whole partitions ask for",
-            evidence(
-                ("topic", "partitions", "most leaders", "fewest leaders", "above the best"), rows
-            ),
+            subjects.CLUSTER,
+            f"{pluralize(len(rows), 'topic')} of {len(leaders.topics):,} have uneven leaders: "
+            f"most and fewest leaders on a broker are {least_above_best} or more farther apart "
+            "than whole partitions require",
+            evidence(columns, rows),
             plan=WantedPlan(Goal.LEADERS),
         )
 
 
-def _few_partitions(facts: AuditFacts) -> Iterator[CheckResult]:
-    """Topics that cannot use every broker, the largest first."""
-    live = facts.snapshot.live_broker_ids
-    partitions = facts.snapshot.partitions
-    is_internal = facts.snapshot.topics.filter(facts.snapshot.topics["is_internal"])["topic"]
-    ours = partitions.filter(
-        pc.invert(pc.is_in(partitions["topic"], value_set=is_internal.combine_chunks()))
-    )
-    of_each = ours.group_by("topic").aggregate([("partition", "count"), ("size_bytes", "sum")])
-    few = of_each.filter(pc.less(of_each["partition_count"], len(live)))
-    if not few.num_rows:
+@rule(
+    "topic-fewer-partitions-than-brokers",
+    Area.BALANCE,
+    Severity.INFO,
+    title="Topics with fewer partitions than brokers",
+    why="A topic of 3 partitions on 4 brokers leaves one of them without a leader of it: that "
+    "topic never uses the whole cluster, and neither do its consumers.",
+    how="Fine for small topics. For one that grows, add partitions before it is hot. Note that "
+    f"{KEYS_MAP_ANEW}.",
+    source=f"{_DOCUMENTED}basic_ops_modify_topic",
+)
+def topic_fewer_partitions_than_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
+    snapshot, live_broker_ids = facts.snapshot, facts.snapshot.live_broker_ids
+    internal_topics = snapshot.topics.filter(snapshot.topics["is_internal"])["topic"]
+    is_internal = pc.is_in(snapshot.partitions["topic"], value_set=internal_topics.combine_chunks())
+    partitions = snapshot.partitions.filter(pc.invert(is_internal))
+    topics = partitions.group_by("topic").aggregate([("partition", "count"), ("size_bytes", "sum")])
+    small = topics.filter(pc.less(topics["partition_count"], len(live_broker_ids)))
+    if not small.num_rows:
         return
-    by_size = [("size_bytes_sum", "descending"), ("topic", "ascending")]
-    largest = few.take(pc.sort_indices(few, by_size)).slice(0, MAX_EVIDENCE_ROWS)
-    leading = by_topic(
-        ours.filter(pc.is_in(ours["topic"], value_set=largest["topic"].combine_chunks())),
-        "leader",
-        live,
-    )
-    counts = dict(zip(leading.topics, leading.counts.tolist(), strict=True))
-    rows = tuple(
+    by_size = pc.sort_indices(small, [("size_bytes_sum", "descending"), ("topic", "ascending")])
+    largest = small.take(by_size).slice(0, MAX_EVIDENCE_ROWS)
+    not_leading = _brokers_without_leaders(partitions, largest["topic"], live_broker_ids)
+    rows = [
         (
             row["topic"],
-            str(row["partition_count"]),
-            join_ids([b for b, count in zip(live, counts[row["topic"]], strict=True) if not count]),
-            "not told" if row["size_bytes_sum"] is None else format_bytes(row["size_bytes_sum"]),
+            row["partition_count"],
+            join_ids(not_leading[row["topic"]]),
+            _bytes(row["size_bytes_sum"]),
         )
         for row in largest.to_pylist()
-    )
+    ]
+    columns = ("topic", "partitions", "brokers without a leader", "size of one replica of each")
     yield CheckResult(
-        _CLUSTER,
-        f"{pluralize(few.num_rows, 'topic')} with fewer partitions than the {len(live)} live brokers: for each of them "
-        "some brokers lead nothing",
-        Evidence(
-            ("topic", "partitions", "brokers that lead none of it", "size of one copy"),
-            rows,
-            few.num_rows,
-        ),
+        subjects.CLUSTER,
+        f"{pluralize(small.num_rows, 'topic')} with fewer partitions than the "
+        f"{len(live_broker_ids)} live brokers: for each of them some brokers lead nothing",
+        evidence(columns, rows, small.num_rows),
     )
 
 
-def _replicas(facts: AuditFacts) -> Iterator[CheckResult]:
-    holding = _holding(facts)
-    replicas = per_broker(facts.snapshot.replicas["broker_id"], holding)
-    found = evenness(replicas)
-    if _replicas_are_uneven(facts, found):
+def _brokers_without_leaders(
+    partitions: pa.Table, topics: pa.ChunkedArray, broker_ids: Sequence[int]
+) -> dict[str, list[int]]:
+    """Return the brokers that lead no partition of a topic, by topic."""
+    is_chosen = pc.is_in(partitions["topic"], value_set=topics.combine_chunks())
+    leaders = by_topic(partitions.filter(is_chosen), "leader", broker_ids)
+    return {
+        topic: [broker_id for broker_id, count in zip(broker_ids, counts, strict=True) if not count]
+        for topic, counts in zip(leaders.topics, leaders.counts.tolist(), strict=True)
+    }
+
+
+@rule(
+    "replicas-uneven",
+    Area.BALANCE,
+    Severity.WARNING,
+    title="Replicas are uneven over the brokers",
+    why="Each replica costs its broker file handles, memory and fetches, and a broker that holds "
+    "more of them takes longer to start and to recover.",
+    how="Make a plan: rebalance.",
+    source=_EXPANSION,
+    thresholds={"most_percent_of_mean": 115, "least_max_minus_min": 4},
+)
+def replicas_uneven(
+    facts: AuditFacts, *, most_percent_of_mean: int, least_max_minus_min: int
+) -> Iterator[CheckResult]:
+    broker_ids = _brokers_with_replicas(facts)
+    replicas = per_broker(facts.snapshot.replicas["broker_id"], broker_ids)
+    spread = evenness(replicas)
+    if _are_replicas_uneven(spread, most_percent_of_mean, least_max_minus_min):
         yield CheckResult(
-            _CLUSTER,
-            f"replicas per broker: {_spread(found)}",
-            _table(facts, ("replicas",), holding, replicas),
+            subjects.CLUSTER,
+            f"replicas per broker: {_spread_in_words(spread)}",
+            _broker_table(facts, ("replicas",), broker_ids, replicas),
             plan=WantedPlan(Goal.REBALANCE),
         )
 
 
-def _replicas_are_uneven(facts: AuditFacts, found: Evenness) -> bool:
-    rule = "replicas-uneven"
-    least = max(found.best_max_minus_min, facts.threshold(rule, "least_max_minus_min") - 1)
-    return found.max_minus_min > least and _is_over(
-        found, facts.threshold(rule, "most_percent_of_mean")
-    )
+def _are_replicas_uneven(
+    spread: Evenness, most_percent_of_mean: int, least_max_minus_min: int
+) -> bool:
+    allowed = max(spread.best_max_minus_min, least_max_minus_min - 1)
+    return spread.max_minus_min > allowed and _exceeds_mean(spread, most_percent_of_mean)
 
 
-def _bytes(facts: AuditFacts) -> Iterator[CheckResult]:
-    rule = "bytes-uneven"
-    holding = _holding(facts)
-    held, untold = told_bytes(facts.snapshot, holding)
-    if untold:
-        words = f"the size of {pluralize(untold, 'replica')} on live brokers was not told"
-        replicas = facts.snapshot.replicas
-        brokers = set(
-            replicas.filter(pc.is_null(replicas["size_bytes"]))["broker_id"].to_pylist()
-        ) & set(holding)
-        yield unknown(_CLUSTER, words, causes_of(facts, LOG_DIRS, brokers))
+@rule(
+    "bytes-uneven",
+    Area.BALANCE,
+    Severity.WARNING,
+    title="Bytes are uneven over the brokers",
+    why="The fullest broker decides when the cluster is full, however much room the others have.",
+    how="Make a plan: rebalance evens bytes with the fewest bytes copied.",
+    source=_EXPANSION,
+    thresholds={"most_percent_of_mean": 125, "least_gigabytes": 10},
+)
+def bytes_uneven(
+    facts: AuditFacts, *, most_percent_of_mean: int, least_gigabytes: int
+) -> Iterator[CheckResult]:
+    broker_ids = _brokers_with_replicas(facts)
+    held_bytes, unknown_sizes = bytes_per_broker(facts.snapshot, broker_ids)
+    if any(unknown_sizes):
+        count = pluralize(sum(unknown_sizes), "replica")
+        brokers = [broker for broker, n in zip(broker_ids, unknown_sizes, strict=True) if n]
+        yield unknown(
+            subjects.CLUSTER,
+            f"the size of {count} on live brokers",
+            causes_of(facts, LOG_DIRS, brokers),
+        )
         return
-    found = evenness(held)
-    is_much = found.max_minus_min >= facts.threshold(rule, "least_gigabytes") * 10**9
-    if is_much and _is_over(found, facts.threshold(rule, "most_percent_of_mean")):
+    spread = evenness(held_bytes)
+    is_large = spread.max_minus_min >= least_gigabytes * 10**9
+    if is_large and _exceeds_mean(spread, most_percent_of_mean):
         yield CheckResult(
-            _CLUSTER,
-            f"bytes per broker: {format_bytes(found.minimum)} to {format_bytes(found.maximum)}, the fullest "
-            f"{found.max_over_mean:.2f} times the mean",
-            _table(facts, ("bytes",), holding, [format_bytes(value) for value in held]),
+            subjects.CLUSTER,
+            f"bytes per broker: {format_bytes(spread.minimum)} to {format_bytes(spread.maximum)}, "
+            f"the fullest {spread.max_over_mean:.2f} times the mean",
+            _broker_table(facts, ("bytes",), broker_ids, list(map(format_bytes, held_bytes))),
             plan=WantedPlan(Goal.REBALANCE),
         )
 
 
-def _bytes_in(facts: AuditFacts) -> Iterator[CheckResult]:
-    rule = "bytes-in-uneven"
-    rates = _rates(facts)
-    untold = [broker_id for broker_id, rate in rates.items() if rate is None]
-    if not rates or untold:
-        brokers = f"for broker {join_ids(untold)}" if rates else "for any broker"
-        yield unknown(_CLUSTER, f"the history tells no {_NO_PRODUCER_TRAFFIC} {brokers}")
+@rule(
+    "bytes-in-uneven",
+    Area.BALANCE,
+    Severity.INFO,
+    title="Producers write unevenly to the brokers",
+    why="Counts of leaders may be even while a few hot partitions share a broker: producers wait "
+    "for its network, not for its count.",
+    how="Make a plan for leaders by bytes in (`leader_weight: bytes-in` in the policy makes that "
+    "the default).",
+    source=_LEADER_BALANCING,
+    needs={Need.HISTORY},
+    thresholds={"most_percent_of_mean": 150, "least_kilobytes_per_second": 1000},
+)
+def bytes_in_uneven(
+    facts: AuditFacts, *, most_percent_of_mean: int, least_kilobytes_per_second: int
+) -> Iterator[CheckResult]:
+    rates = _bytes_in_per_second(facts)
+    brokers_without_rate = [broker_id for broker_id, rate in rates.items() if rate is None]
+    if not rates or brokers_without_rate:
+        which = f"broker {join_ids(brokers_without_rate)}" if rates else "any broker"
+        yield unknown(
+            subjects.CLUSTER, f"the history has no rates of the newest snapshot for {which}"
+        )
         return
-    known = [rate or 0 for rate in rates.values()]
-    found = evenness(known)
-    is_much = found.max_minus_min >= facts.threshold(rule, "least_kilobytes_per_second") * 1000
-    if is_much and _is_over(found, facts.threshold(rule, "most_percent_of_mean")):
+    known_rates = [rate or 0 for rate in rates.values()]
+    spread = evenness(known_rates)
+    is_large = spread.max_minus_min >= least_kilobytes_per_second * 1000
+    if is_large and _exceeds_mean(spread, most_percent_of_mean):
+        plan_words = ("plan", "--cluster", facts.snapshot.cluster, "--goal", "leaders")
         yield CheckResult(
-            _CLUSTER,
-            f"bytes in from producers per broker: {format_rate(found.minimum)} to {format_rate(found.maximum)}, the "
-            f"busiest {found.max_over_mean:.2f} times the mean",
-            _table(facts, ("bytes in",), tuple(rates), [format_rate(rate) for rate in known]),
-            fix=(
-                counterpoise(
-                    "plan", "--cluster", facts.snapshot.cluster, "--goal", "leaders", *_BY_BYTES
-                ),
-            ),
+            subjects.CLUSTER,
+            f"bytes in from producers per broker: {format_rate(spread.minimum)} to "
+            f"{format_rate(spread.maximum)}, the busiest {spread.max_over_mean:.2f} times the mean",
+            _broker_table(facts, ("bytes in",), tuple(rates), list(map(format_rate, known_rates))),
+            fix=(counterpoise(*plan_words, "--leader-weight", "bytes-in"),),
             plan=WantedPlan(Goal.LEADERS),
         )
 
 
-_BY_BYTES: Final = ("--leader-weight", "bytes-in")
-
-
-def _rates(facts: AuditFacts) -> dict[int, int | None]:
-    """Bytes in per second as leader of each broker that holds something, in the newest analysed
-    snapshot.
-    """
+def _bytes_in_per_second(facts: AuditFacts) -> dict[int, int | None]:
+    """Return bytes in per second as leader, by broker with replicas, in the newest analysis."""
     if facts.past is None or not facts.past.series.num_rows:
         return {}
     series = facts.past.series
     newest = series.filter(pc.equal(series["observed_at"], pc.max(series["observed_at"])))
-    ids = pa.array(_holding(facts), pa.int32())
-    rows = newest.filter(pc.is_in(newest["broker_id"], value_set=ids)).sort_by("broker_id")
+    broker_ids = pa.array(_brokers_with_replicas(facts), pa.int32())
+    rows = newest.filter(pc.is_in(newest["broker_id"], value_set=broker_ids))
     return {
-        row["broker_id"]: 0 if not row["leaders"] else row["leader_bytes_in_per_second"]
-        for row in rows.to_pylist()
+        row["broker_id"]: row["leader_bytes_in_per_second"] if row["leaders"] else 0
+        for row in rows.sort_by("broker_id").to_pylist()
     }
 
 
-def _idle(facts: AuditFacts) -> Iterator[CheckResult]:
-    idle = facts.snapshot.idle_broker_ids
-    if not facts.snapshot.replicas.num_rows:
-        return
-    since = facts.past.idle_since if facts.past else {}
-    for broker_id in idle:
-        yield CheckResult(
-            f"broker {broker_id}",
-            f"broker {broker_id} is live and holds no replica{_since(since.get(broker_id), facts)}",
-            evidence(
-                ("broker", "rack", "idle since"),
-                [
-                    (
-                        broker_id,
-                        facts.snapshot.racks.get(broker_id) or "none",
-                        _day(since.get(broker_id)),
-                    )
-                ],
-            ),
-            plan=WantedPlan(Goal.ADD_BROKERS, idle),
-        )
+def _brokers_with_replicas(facts: AuditFacts) -> tuple[int, ...]:
+    """Return the live brokers that hold a replica, by id."""
+    idle = set(facts.snapshot.idle_broker_ids)
+    return tuple(broker_id for broker_id in facts.snapshot.live_broker_ids if broker_id not in idle)
 
 
-def _since(at: datetime | None, facts: AuditFacts) -> str:
-    if at is None:
-        return "; since when is not known, no earlier snapshot shows it"
-    days = (facts.now - at).days
-    return f", since {_day(at)}" + (f", {pluralize(days, 'day')} ago" if days > 0 else "")
+def _exceeds_mean(spread: Evenness, max_percent_of_mean: int) -> bool:
+    return spread.max_over_mean * 100 > max_percent_of_mean
 
 
-def _day(at: datetime | None) -> str:
-    return "not known" if at is None else format_moment(at)
-
-
-def _is_over(found: Evenness, most_percent: int) -> bool:
-    return found.max_over_mean * 100 > most_percent
-
-
-def _spread(found: Evenness) -> str:
+def _spread_in_words(spread: Evenness) -> str:
     return (
-        f"{found.minimum:,} to {found.maximum:,} (max - min {found.max_minus_min:,}, at best "
-        f"{found.best_max_minus_min}), the highest {found.max_over_mean:.2f} times the mean"
+        f"{spread.minimum:,} to {spread.maximum:,} (max - min {spread.max_minus_min:,}, at best "
+        f"{spread.best_max_minus_min}), the highest {spread.max_over_mean:.2f} times the mean"
     )
 
 
-def _table(
+def _broker_table(
     facts: AuditFacts, names: tuple[str, ...], broker_ids: Sequence[int], *columns: Sequence[object]
 ) -> Evidence:
     racks = [facts.snapshot.racks.get(broker_id) or "none" for broker_id in broker_ids]
     return evidence(("broker", "rack", *names), zip(broker_ids, racks, *columns, strict=True))
 
 
-RULES: Final = (
-    Rule(
-        "idle-broker",
-        Area.BALANCE,
-        Severity.WARNING,
-        title="A broker that holds nothing",
-        why="Kafka gives a new broker no partition of an old topic, ever: it costs money and takes no load until "
-        "somebody reassigns partitions to it.",
-        how="Make a plan that gives it its share: add-brokers moves replicas to it and among no others.",
-        source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        check=_idle,
-    ),
-    Rule(
-        "leaders-uneven",
-        Area.BALANCE,
-        Severity.WARNING,
-        title="Leaders are uneven over the brokers",
-        why="Producers and, by default, consumers talk to leaders only: the broker with most leaders is the first to "
-        "be slow, and its failure moves most clients at once.",
-        how="Make a plan: leaders changes the order of replicas and elects, no byte is copied; where replicas are "
-        "uneven as well, rebalance.",
-        source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        check=_leaders,
-        thresholds={"most_percent_of_mean": 110},
-    ),
-    Rule(
-        "leaders-not-preferred",
-        Area.BALANCE,
-        Severity.WARNING,
-        title="Partitions are not led by their preferred leader",
-        why="After a restart leadership stays with the followers that took over; until an election gives it back, "
-        "the restarted broker idles and the others carry its clients.",
-        how="Elect preferred leaders; and let auto.leader.rebalance.enable do it, which is Kafka's default.",
-        source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        check=_not_preferred,
-        thresholds={"most_percent": 10},
-    ),
-    Rule(
-        "topic-leaders-uneven",
-        Area.BALANCE,
-        Severity.INFO,
-        title="Topics whose leaders sit on few brokers",
-        why="A cluster may be even as a whole while one topic is led by a few brokers: when just that topic is busy, "
-        "so are they alone.",
-        how="Make a plan: leaders evens topics among plans that are equally even over brokers.",
-        source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        check=_topics_lean,
-        thresholds={"least_above_best": 2},
-    ),
-    Rule(
-        "topic-fewer-partitions-than-brokers",
-        Area.BALANCE,
-        Severity.INFO,
-        title="Topics with fewer partitions than brokers",
-        why="A topic of 3 partitions on 4 brokers leaves one of them without a leader of it: that topic never uses "
-        "the whole cluster, and neither do its consumers.",
-        how="Fine for small topics. For one that grows, add partitions before it is hot. Note that adding partitions "
-        "changes which partition a key maps to: order by key breaks once, and compacted topics keep old keys twice.",
-        source="https://kafka.apache.org/documentation/#basic_ops_modify_topic",
-        check=_few_partitions,
-    ),
-    Rule(
-        "replicas-uneven",
-        Area.BALANCE,
-        Severity.WARNING,
-        title="Replicas are uneven over the brokers",
-        why="Each replica costs its broker file handles, memory and fetches, and each broker that holds more of them "
-        "takes longer to start and to recover.",
-        how="Make a plan: rebalance.",
-        source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        check=_replicas,
-        thresholds={"most_percent_of_mean": 115, "least_max_minus_min": 4},
-    ),
-    Rule(
-        "bytes-uneven",
-        Area.BALANCE,
-        Severity.WARNING,
-        title="Bytes are uneven over the brokers",
-        why="The fullest broker decides when the cluster is full, however much room the others have.",
-        how="Make a plan: rebalance evens bytes with the fewest bytes copied.",
-        source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
-        check=_bytes,
-        thresholds={"most_percent_of_mean": 125, "least_gigabytes": 10},
-    ),
-    Rule(
-        "bytes-in-uneven",
-        Area.BALANCE,
-        Severity.INFO,
-        title="Producers write unevenly to the brokers",
-        why="Counts of leaders may be even while a few hot partitions share a broker: its network, not its count, "
-        "is what producers wait for.",
-        how="Make a plan for leaders by bytes in (leader_weight: bytes-in in the policy makes that the rule).",
-        source="https://kafka.apache.org/documentation/#basic_ops_leader_balancing",
-        check=_bytes_in,
-        needs=frozenset({Need.HISTORY}),
-        thresholds={"most_percent_of_mean": 150, "least_kilobytes_per_second": 1000},
-    ),
-)
+def _bytes(size_bytes: int | None) -> str:
+    return "not known" if size_bytes is None else format_bytes(size_bytes)

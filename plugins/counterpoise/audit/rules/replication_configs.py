@@ -1,0 +1,198 @@
+"""Replication: configs that decide how new topics are made and who may become leader.
+
+    default.replication.factor is 1 on 3 brokers             # default-replication-factor
+
+Limits: `replication.py` has the factors and min.insync.replicas of the topics that exist.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from counterpoise.audit.commands import add_config, delete_config, kafka
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rules.replication import is_set_by_topic, level_in_words
+from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.model import subjects
+from counterpoise.model.finding import Evidence
+from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.kafka import ConfigValue
+from counterpoise.model.severity import Severity
+from counterpoise.model.words import join_ids, pluralize
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_AUTO_CREATE: Final = "auto.create.topics.enable"
+_DEFAULT_FACTOR: Final = "default.replication.factor"
+_DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
+_INTERNAL_FACTORS: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+_KIP_966: Final = (
+    "https://cwiki.apache.org/confluence/display/KAFKA/KIP-966%3A+Eligible+Leader+Replicas"
+)
+
+
+@rule(
+    "default-replication-factor",
+    Area.REPLICATION,
+    Severity.WARNING,
+    title="One replica by default",
+    why="Whoever creates a topic without a number of replicas gets one replica, and the first "
+    "failure of its broker stops the topic or loses its records.",
+    how="Set default.replication.factor to 3.",
+    source=f"{_DOCUMENTED}brokerconfigs_default.replication.factor",
+    needs={Need.INSPECTION},
+)
+def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _factors_of_one(facts, (_DEFAULT_FACTOR,), "topics created without a number")
+
+
+@rule(
+    "internal-replication-factor",
+    Area.REPLICATION,
+    Severity.WARNING,
+    title="One replica for internal topics",
+    why="When the one broker with a group's offsets is down, the group stops, in all its topics.",
+    how="Set these factors to 3 before the topics are created; afterwards a plan has to add the "
+    "replicas.",
+    source=f"{_DOCUMENTED}brokerconfigs_offsets.topic.replication.factor",
+    needs={Need.INSPECTION},
+)
+def internal_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from _factors_of_one(facts, _INTERNAL_FACTORS, "the internal topic, when it is created,")
+
+
+def _factors_of_one(facts: AuditFacts, keys: Iterable[str], topics: str) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
+    if len(facts.snapshot.registered_broker_ids) < 2:
+        return
+    for key in keys:
+        configs = _brokers_with(facts, key, "1")
+        if configs:
+            yield CheckResult(
+                key,
+                f"{key} is 1 on {pluralize(len(configs), 'broker')}: {topics} will have one "
+                "replica",
+                _config_table(configs),
+                fix=(
+                    "# server.properties of all brokers and controllers, then restart them one by "
+                    "one:",
+                    f"{key}=3",
+                ),
+            )
+
+
+@rule(
+    "auto-create-topics",
+    Area.REPLICATION,
+    Severity.WARNING,
+    title="Topics that are created automatically",
+    why="A misspelt name in one client creates a topic with default settings, and records go there "
+    "instead of failing.",
+    how="Switch it off and create topics on purpose.",
+    source=f"{_DOCUMENTED}brokerconfigs_auto.create.topics.enable",
+    needs={Need.INSPECTION},
+)
+def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
+    configs = _brokers_with(facts, _AUTO_CREATE, "true")
+    if configs:
+        yield CheckResult(
+            subjects.CLUSTER,
+            f"{_AUTO_CREATE} is on, on {pluralize(len(configs), 'broker')}",
+            _config_table(configs),
+            fix=(
+                "# server.properties of all brokers, then restart them one by one:",
+                f"{_AUTO_CREATE}=false",
+            ),
+        )
+
+
+@rule(
+    "eligible-leaders",
+    Area.REPLICATION,
+    Severity.WARNING,
+    title="Partitions that depend on eligible leader replicas",
+    why="These partitions are below min.insync.replicas; some replicas outside the ISR could still "
+    "lead them without loss, until one of those is wiped or shut down uncleanly.",
+    how="Bring the replicas back; do not reformat or replace the disks of the brokers named here.",
+    source=_KIP_966,
+    needs={Need.INSPECTION},
+)
+def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
+    brokers_by_partition = facts.inspection.eligible_leaders
+    if brokers_by_partition is None:
+        reasons = facts.inspection.unavailable
+        default = "they were not requested"
+        yield unknown(subjects.CLUSTER, reasons.get(InspectionItem.ELIGIBLE_LEADERS, default))
+        return
+    rows_by_topic: dict[str, list[tuple[int, str]]] = {}
+    for key, broker_ids in sorted(brokers_by_partition.items()):
+        row = (key.partition, join_ids(broker_ids))
+        rows_by_topic.setdefault(key.topic, []).append(row)
+    for topic, rows in rows_by_topic.items():
+        yield CheckResult(
+            subjects.topic(topic),
+            f"{pluralize(len(rows), 'partition')} of topic {topic} have replicas that left the ISR "
+            f"below min.insync.replicas and have every acknowledged record (ELR)",
+            evidence(("partition", "eligible leader replicas"), rows),
+            fix=(kafka("kafka-topics", "--describe", "--topic", topic),),
+        )
+
+
+@rule(
+    "unclean-leader-election",
+    Area.REPLICATION,
+    Severity.WARNING,
+    title="Unclean leader elections allowed",
+    why="When no in-sync replica is live, one that has fallen behind becomes leader: records that "
+    "it lacks are deleted from all replicas.",
+    how="Switch it off, except for topics whose records may be lost.",
+    source=f"{_DOCUMENTED}topicconfigs_unclean.leader.election.enable",
+    needs={Need.INSPECTION},
+)
+def unclean_leader_election(facts: AuditFacts) -> Iterator[CheckResult]:
+    reason = facts.inspection.unavailable.get(InspectionItem.TOPIC_CONFIGS)
+    if reason:
+        yield unknown(subjects.CLUSTER, f"the configs of topics: {reason}")
+    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
+    topics = sorted(
+        topic
+        for topic, configs in facts.inspection.topic_configs.items()
+        if _UNCLEAN in configs and configs[_UNCLEAN].value == "true"
+    )
+    own_topics = [topic for topic in topics if is_set_by_topic(facts, topic, _UNCLEAN)]
+    for topic in own_topics:
+        yield CheckResult(
+            subjects.topic(topic),
+            f"topic {topic} sets {_UNCLEAN}=true itself",
+            fix=(delete_config("topics", topic, (_UNCLEAN,)),),
+        )
+    brokers = _brokers_with(facts, _UNCLEAN, "true")
+    other_topics = set(topics) - set(own_topics)
+    if other_topics or brokers:
+        yield CheckResult(
+            subjects.CLUSTER,
+            f"{_UNCLEAN} is on for {pluralize(len(other_topics), 'topic')} by the configs of "
+            f"{pluralize(len(brokers), 'broker')}",
+            _config_table(brokers),
+            fix=(add_config("brokers", None, {_UNCLEAN: "false"}),),
+        )
+
+
+def _brokers_with(facts: AuditFacts, key: str, value: str) -> dict[int, ConfigValue]:
+    """Return the config of each broker that has this value."""
+    return {
+        broker_id: configs[key]
+        for broker_id, configs in sorted(facts.inspection.broker_configs.items())
+        if key in configs and configs[key].value == value
+    }
+
+
+def _config_table(configs: Mapping[int, ConfigValue]) -> Evidence:
+    rows = [
+        (broker_id, config.value, level_in_words(config)) for broker_id, config in configs.items()
+    ]
+    return evidence(("broker", "value", "set by"), rows)
