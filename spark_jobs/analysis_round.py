@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from leader_balance import (
-    CHANGE_ASKS,
+    CHANGE_INPUTS,
     CHANGE_COLUMNS,
     broker_tables,
     change_tables,
@@ -21,10 +21,10 @@ from leader_balance import (
     with_change,
 )
 from pairs import read_pairs
-from partition_load import LOAD_ASKS, LOAD_COLUMNS, load_tables, log_dir_tables, with_load
+from partition_load import LOAD_INPUTS, LOAD_COLUMNS, load_tables, log_dir_tables, with_load
 from rounds import Round, run_job, side_by_side
 
-_ASKS = tuple(dict.fromkeys((*CHANGE_ASKS, *LOAD_ASKS)))
+_INPUTS = tuple(dict.fromkeys((*CHANGE_INPUTS, *LOAD_INPUTS)))
 _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 
@@ -33,7 +33,7 @@ def write_analysis(round_: Round) -> None:
 
     def write_compared() -> None:
         compared = round_.keep(
-            read_pairs(round_, _ASKS)
+            read_pairs(round_, _INPUTS)
             .transform(with_change, round_.read("brokers"))
             .transform(with_load, round_.snapshots)
             .select(*_COLUMNS)

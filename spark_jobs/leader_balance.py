@@ -8,7 +8,7 @@ The arguments are explained in rounds.py. The results are BROKER_BALANCE, TOPIC_
 LEADER_CHANGES and SNAPSHOT_CHANGES of model/result_tables.py, in `results/<table>/round=<ROUND>/`
 of the store; running the round again replaces them.
 
-Plain DataFrame API, no UDFs. It only makes counts: what "even" means is in model/measures.py,
+Plain DataFrame API, no UDFs. It only makes counts: what "even" means is in model/evenness.py,
 applied to them later.
 
 Limits: a replica whose size is not known counts as 0 bytes. Replicas on a broker that is no longer
@@ -20,11 +20,12 @@ epochs tell how many there were. Since Kafka also begins a new epoch when a lead
 import sys
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pairs import broker_key, build_topic_pairs, read_pairs, topic_key, with_brokers, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
-from snapshots import Snapshots
+from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import (
     BROKER_BALANCE,
@@ -33,31 +34,32 @@ from counterpoise.model.result_tables import (
     TOPIC_BALANCE,
 )
 
-# What `with_change` asks of partitions.
-CHANGE_ASKS = (
+# The columns of pairs that `with_change` and the counts read.
+CHANGE_INPUTS = (
     "snapshot",
     "topic",
     "partition",
     "leader",
+    "leader_before",
     "leader_epoch",
+    "leader_epoch_before",
     "replicas",
+    "replicas_before",
     "isr",
     "is_under_replicated",
     "is_reassigning",
 )
+# The columns that LEADER_CHANGES and SNAPSHOT_CHANGES are made of.
 CHANGE_COLUMNS = (
     "snapshot",
-    "topic",
-    "partition",
-    "leader",
+    *row_columns(LEADER_CHANGES),
     "is_under_replicated",
     "is_reassigning",
-    "leader_before",
-    "leader_epochs",
-    "kind",
     "is_replica_set_changed",
 )
-_COUNTS = ["leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes"]
+_COUNTS = [
+    field.name for field in BROKER_BALANCE if field.type == pa.int64() and not field.nullable
+]
 
 
 def build_broker_balance(
@@ -74,10 +76,10 @@ def build_broker_balance(
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = held.transform(with_brokers, brokers.where(~snapshots.tell("is_context"))).fillna(
+    balance = held.transform(with_brokers, brokers.where(~snapshots.column("is_context"))).fillna(
         0, subset=_COUNTS
     )
-    return snapshots.named(balance, BROKER_BALANCE)
+    return snapshots.select(balance, BROKER_BALANCE)
 
 
 def build_topic_balance(
@@ -113,7 +115,7 @@ def build_topic_balance(
         .transform(with_fewest_leaders)
         .fillna(0, subset=["most_leaders", "size_bytes"])
     )
-    return snapshots.named(balance, TOPIC_BALANCE)
+    return snapshots.select(balance, TOPIC_BALANCE)
 
 
 def with_fewest_leaders(topics: DataFrame) -> DataFrame:
@@ -187,7 +189,7 @@ def only_changes(compared: DataFrame) -> DataFrame:
 
 def build_leader_changes(snapshots: Snapshots, changes: DataFrame) -> DataFrame:
     """LEADER_CHANGES."""
-    return snapshots.named(changes.where(F.col("kind").isNotNull()), LEADER_CHANGES)
+    return snapshots.select(changes.where(F.col("kind").isNotNull()), LEADER_CHANGES)
 
 
 def build_snapshot_changes(round_: Round, partitions: DataFrame, changes: DataFrame) -> DataFrame:
@@ -197,11 +199,11 @@ def build_snapshot_changes(round_: Round, partitions: DataFrame, changes: DataFr
         build_change_counts(changes),
         build_topic_counts(round_),
     ]
-    result = round_.snapshots.new(round_.spark)
+    result = round_.snapshots.to_analyse(round_.spark)
     for frame in counts:
         result = result.join(F.broadcast(frame), on="snapshot", how="left")
     numbers = [name for frame in counts for name in frame.columns if name != "snapshot"]
-    return round_.snapshots.named(result.fillna(0, subset=numbers), SNAPSHOT_CHANGES)
+    return round_.snapshots.select(result.fillna(0, subset=numbers), SNAPSHOT_CHANGES)
 
 
 def build_change_counts(changes: DataFrame) -> DataFrame:
@@ -229,14 +231,14 @@ def build_topic_counts(round_: Round) -> DataFrame:
         build_topic_pairs(snapshots, topics)
         .groupBy("snapshot")
         .agg(
-            F.count_if(F.col("fate") == "created").alias("topics_created"),
-            F.count_if(F.col("fate") == "recreated").alias("topics_recreated"),
-            F.count_if(F.col("fate") != "created").alias("topics_kept"),
+            F.count_if(F.col("topic_change") == "created").alias("topics_created"),
+            F.count_if(F.col("topic_change") == "recreated").alias("topics_recreated"),
+            F.count_if(F.col("topic_change") != "created").alias("topics_kept"),
         )
     )
     return (
-        snapshots.new(round_.spark)
-        .withColumn("compared_with", snapshots.tell("compared_with"))
+        snapshots.to_analyse(round_.spark)
+        .withColumn("compared_with", snapshots.column("compared_with"))
         .where(F.col("compared_with").isNotNull())
         .join(F.broadcast(before), on="compared_with", how="left")
         .join(F.broadcast(stayed), on="snapshot", how="left")
@@ -251,7 +253,7 @@ def write_leader_balance(round_: Round) -> None:
     partitions = round_.read("partitions", round_.new)
 
     def write_changes() -> None:
-        pairs = read_pairs(round_, CHANGE_ASKS).transform(with_change, round_.read("brokers"))
+        pairs = read_pairs(round_, CHANGE_INPUTS).transform(with_change, round_.read("brokers"))
         round_.write(change_tables(round_, partitions, round_.keep(only_changes(pairs))))
 
     side_by_side(

@@ -28,41 +28,35 @@ from pairs import broker_key, read_pairs, topic_key, with_brokers, with_topics
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import Round, Tables, run_job, side_by_side
-from snapshots import Snapshots
+from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 
-# What `with_load` asks of partitions.
-LOAD_ASKS = (
+# The columns of pairs that `with_load` and the sums read.
+LOAD_INPUTS = (
     "snapshot",
     "topic",
     "partition",
     "leader",
+    "leader_before",
     "replicas",
     "size_bytes",
+    "size_bytes_before",
     "earliest_offset",
+    "earliest_offset_before",
     "latest_offset",
+    "latest_offset_before",
 )
-LONGEST_SECONDS = 86_400  # between two snapshots that are compared
-# What the tables are counted from, but for log dirs: a row for each snapshot and partition.
-LOAD_COLUMNS = (
-    "snapshot",
-    "topic",
-    "partition",
-    "leader",
-    "replicas",
-    "bytes_in_per_second",
-    "growth_bytes_per_second",
-    "size_bytes",
-    "how",
-)
-_MOST_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
+# The columns that the tables (but for log dirs) are made of.
+LOAD_COLUMNS = ("snapshot", *row_columns(PARTITION_LOAD), "replicas")
+MAX_SECONDS = 86_400  # between two snapshots that are compared
+_MAX_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
 
 
 def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
     """The columns of PARTITION_LOAD, but for names and times of the snapshot."""
     ages = {
-        name: snapshots.tell(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")
+        name: snapshots.column(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")
     }
     return (
         pairs.withColumns(ages)
@@ -108,7 +102,7 @@ def with_how(pairs: DataFrame) -> DataFrame:
         .when(F.col("is_recreated"), F.lit("recreated"))
         .when(~F.col("is_known_before"), F.lit("first"))
         .when(is_same_topic & (F.col("new_records") < 0), F.lit("reset"))
-        .when((F.col("seconds") <= 0) | (F.col("seconds") > LONGEST_SECONDS), F.lit("gap"))
+        .when((F.col("seconds") <= 0) | (F.col("seconds") > MAX_SECONDS), F.lit("gap"))
         .when(~is_same_topic | F.col("records_bytes").isNull(), F.lit("unknown"))
         .when(F.col("new_records") == 0, F.lit("records"))
         .when(is_compacted, F.lit("at_least"))
@@ -129,7 +123,7 @@ def with_rates(pairs: DataFrame) -> DataFrame:
         .when(F.col("how") == "growth", growth)
         .when(F.col("how") == "at_least", F.greatest("records_bytes", growth))
     )
-    is_in_time = (F.col("seconds") > 0) & (F.col("seconds") <= LONGEST_SECONDS)
+    is_in_time = (F.col("seconds") > 0) & (F.col("seconds") <= MAX_SECONDS)
     return pairs.withColumn("bytes_in_per_second", _per_second(came)).withColumn(
         "growth_bytes_per_second", F.when(is_in_time, _per_second(growth))
     )
@@ -137,7 +131,7 @@ def with_rates(pairs: DataFrame) -> DataFrame:
 
 def build_partition_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
     """PARTITION_LOAD."""
-    return snapshots.named(loads, PARTITION_LOAD)
+    return snapshots.select(loads, PARTITION_LOAD)
 
 
 def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame) -> DataFrame:
@@ -154,16 +148,16 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
     )
     load = (
-        carried.transform(with_brokers, brokers.where(~snapshots.tell("is_context")))
+        carried.transform(with_brokers, brokers.where(~snapshots.column("is_context")))
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=["rates_known", "rates_unknown"])
     )
-    return snapshots.named(load, BROKER_LOAD)
+    return snapshots.select(load, BROKER_LOAD)
 
 
 def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame) -> DataFrame:
     """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
-    return snapshots.named(log_dirs.where(F.col("error").isNull()), LOG_DIR_LOAD)
+    return snapshots.select(log_dirs.where(F.col("error").isNull()), LOG_DIR_LOAD)
 
 
 def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) -> DataFrame:
@@ -172,7 +166,7 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
     Of partitions that are equally hot the first one is named.
     """
     rate = F.col("bytes_in_per_second")
-    heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MOST_PARTITIONS))
+    heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MAX_PARTITIONS))
     load = loads.groupBy(topic_key()).agg(
         F.count(F.lit(1)).alias("partition_count"),
         F.sum(rate).alias("bytes_in_per_second"),
@@ -181,7 +175,7 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
         F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
     )
-    return snapshots.named(with_topics(load, topics), TOPIC_LOAD)
+    return snapshots.select(with_topics(load, topics), TOPIC_LOAD)
 
 
 def write_partition_load(round_: Round) -> None:
@@ -189,7 +183,7 @@ def write_partition_load(round_: Round) -> None:
 
     def write_loads() -> None:
         loads = round_.keep(
-            read_pairs(round_, LOAD_ASKS)
+            read_pairs(round_, LOAD_INPUTS)
             .transform(with_load, round_.snapshots)
             .select(*LOAD_COLUMNS)
         )

@@ -124,9 +124,7 @@ class Round:
     @cached_property
     def befores(self) -> frozenset[int]:
         """The snapshots that others are compared with, by number."""
-        return frozenset(
-            number for number in self.snapshots.told["compared_with"][1] if number is not None
-        )
+        return self.snapshots.compared_numbers
 
     def read(self, table: str, numbers: frozenset[int] | None = None) -> DataFrame:
         """A table of the history, of all snapshots of the list or of those with these numbers."""

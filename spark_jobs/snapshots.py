@@ -1,82 +1,103 @@
-"""What the list of a round tells of its snapshots, as columns of a row that knows its snapshot's
+"""What the list of a round says about its snapshots, as columns of a row that has its snapshot's
 number.
 
-    table.withColumn("seconds", snapshots.tell("seconds"))
+    table.withColumn("seconds", snapshots.column("seconds"))
 
-There are at most some thousands of them, and all is known before Spark starts: no table, and no
-join.
+A round has at most a few thousand snapshots, and all of this is known before Spark starts. So it
+needs no table and no join.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 
+# The columns of a snapshot, with Spark's type of each.
+_TYPES: Final[Mapping[str, str]] = {
+    "snapshot_id": "string",
+    "cluster": "string",
+    "cluster_id": "string",
+    "previous_snapshot_id": "string",
+    "is_context": "boolean",
+    "observed_at": "bigint",  # microseconds; a timestamp in `Snapshots.column`
+    "is_rebuilt": "boolean",
+    "compared_with": "int",
+    "seconds": "double",
+}
+
+
+def row_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns of a schema that are not the same in all rows of a snapshot."""
+    return tuple(name for name in schema.names if name not in _TYPES)
+
 
 @dataclass(frozen=True)
 class Snapshots:
-    """By name: Spark's type, and the value of each snapshot, by its number.
+    """The values of each column of `_TYPES`, one for each snapshot, by its number.
 
-    `compared_with` is the number of the snapshot before it, null where there is none, or where it
-    is of another cluster of the same name (`is_rebuilt`). `seconds` since the snapshot before, also
-    where that is not compared with.
+    `compared_with` is the number of the snapshot before. It is null where there is none, and where
+    that one is of another cluster of the same name (`is_rebuilt`). `seconds` have passed since the
+    snapshot before, also where the two are not compared.
     """
 
-    told: Mapping[
-        str, tuple[str, Sequence[Any]]
-    ]  # by name: Spark's type, and a value for each snapshot
+    values: Mapping[str, Sequence[Any]]
 
     @classmethod
     def of(cls, manifests: Sequence[Mapping[str, Any]]) -> "Snapshots":
         numbers = {row["snapshot_id"]: number for number, row in enumerate(manifests)}
         times = [datetime.fromisoformat(row["observed_at"]) for row in manifests]
-        befores = [numbers.get(row["previous_snapshot_id"]) for row in manifests]
-        rebuilt = [
+        previous = [numbers.get(row["previous_snapshot_id"]) for row in manifests]
+        is_rebuilt = [
             before is not None and manifests[before]["cluster_id"] != row["cluster_id"]
-            for row, before in zip(manifests, befores, strict=True)
+            for row, before in zip(manifests, previous, strict=True)
         ]
-        compared = [
-            None if other else before for before, other in zip(befores, rebuilt, strict=True)
+        copied = ("snapshot_id", "cluster", "cluster_id", "previous_snapshot_id", "is_context")
+        values: dict[str, Sequence[Any]] = {
+            name: [row[name] for row in manifests] for name in copied
+        }
+        values["observed_at"] = [round(time.timestamp() * 1_000_000) for time in times]
+        values["is_rebuilt"] = is_rebuilt
+        values["compared_with"] = [
+            None if rebuilt else before
+            for before, rebuilt in zip(previous, is_rebuilt, strict=True)
         ]
-        seconds = [
-            None if b is None else (at - times[b]).total_seconds()
-            for at, b in zip(times, befores, strict=True)
+        values["seconds"] = [
+            None if before is None else (time - times[before]).total_seconds()
+            for time, before in zip(times, previous, strict=True)
         ]
-        kept = ("snapshot_id", "cluster", "cluster_id", "previous_snapshot_id")
-        return cls(
-            {name: ("string", [row[name] for row in manifests]) for name in kept}
-            | {
-                "is_context": ("boolean", [row["is_context"] for row in manifests]),
-                "observed_at": ("bigint", [round(at.timestamp() * 1_000_000) for at in times]),
-                "is_rebuilt": ("boolean", rebuilt),
-                "compared_with": ("int", compared),
-                "seconds": ("double", seconds),
-            }
-        )
+        return cls(values)
 
-    def tell(self, name: str) -> Column:
-        """What is told of the snapshot whose number is in the column `snapshot`."""
-        type_, values = self.told[name]
+    @property
+    def compared_numbers(self) -> frozenset[int]:
+        """The numbers of the snapshots that others are compared with."""
+        return frozenset(n for n in self.values["compared_with"] if n is not None)
+
+    def column(self, name: str) -> Column:
+        """Return the value for the snapshot whose number is in the column `snapshot`."""
         # As one text: a literal for each of thousands of values would take a call to the JVM each.
-        value = F.get(F.from_json(F.lit(json.dumps(values)), f"array<{type_}>"), F.col("snapshot"))
+        array = F.from_json(F.lit(json.dumps(self.values[name])), f"array<{_TYPES[name]}>")
+        value = F.get(array, F.col("snapshot"))
         return F.timestamp_micros(value) if name == "observed_at" else value
 
-    def named(self, table: DataFrame, schema: pa.Schema) -> DataFrame:
-        """The columns of a schema: those of the table, and of its snapshots what it has not."""
+    def select(self, table: DataFrame, schema: pa.Schema) -> DataFrame:
+        """Return the columns of a schema: the table's own, and the snapshot's for the others."""
         own = set(table.columns)
         return table.select(
-            *(F.col(n) if n in own else self.tell(n).alias(n) for n in schema.names)
+            *(
+                F.col(name) if name in own else self.column(name).alias(name)
+                for name in schema.names
+            )
         )
 
-    def new(self, spark: SparkSession) -> DataFrame:
-        """A row with the number of each snapshot to analyse."""
+    def to_analyse(self, spark: SparkSession) -> DataFrame:
+        """Return a row with the number of each snapshot to analyse (not of those for context)."""
         numbers = [
-            number for number, is_context in enumerate(self.told["is_context"][1]) if not is_context
+            number for number, is_context in enumerate(self.values["is_context"]) if not is_context
         ]
         # Through Arrow: a list of rows would start Python workers, for a table of a few rows.
         return spark.createDataFrame(pa.table({"snapshot": pa.array(numbers, pa.int32())}))

@@ -28,6 +28,7 @@ from counterpoise.model.inspection import Quorum
 from counterpoise.model.kafka import (
     LIST_KEYS,
     RATE_KEYS,
+    BrokerDescription,
     ClusterDescription,
     ConfigResource,
     ConfigResourceType,
@@ -48,6 +49,8 @@ from counterpoise.model.tables import (
     THROTTLES,
     TOPIC_CONFIGS,
     TOPICS,
+    columns_of,
+    table_of,
 )
 
 _SET_THERE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
@@ -140,17 +143,12 @@ def _copies(log_dirs: Sequence[LogDirDescription]) -> Copies:
 
 
 def _brokers(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
-    disks = {broker.broker_id: _disk(log_dirs, broker.broker_id) for broker in description.brokers}
-    columns = {
-        "broker_id": [b.broker_id for b in description.brokers],
-        "host": [b.host for b in description.brokers],
-        "port": [b.port for b in description.brokers],
-        "rack": [b.rack for b in description.brokers],
-        "is_fenced": [b.is_fenced for b in description.brokers],
-        "disk_total_bytes": [disks[b.broker_id][0] for b in description.brokers],
-        "disk_usable_bytes": [disks[b.broker_id][1] for b in description.brokers],
+    disks = [_disk(log_dirs, broker.broker_id) for broker in description.brokers]
+    columns = columns_of(BROKERS, BrokerDescription, description.brokers) | {
+        "disk_total_bytes": [total for total, _ in disks],
+        "disk_usable_bytes": [usable for _, usable in disks],
     }
-    return pa.table(columns, schema=BROKERS)
+    return table_of(BROKERS, columns)
 
 
 def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | None, int | None]:
@@ -170,15 +168,11 @@ def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescript
     known = sorted(
         (d for d in log_dirs if d.broker_id in registered), key=lambda d: (d.broker_id, d.path)
     )
-    columns = {
-        "broker_id": [d.broker_id for d in known],
+    columns = columns_of(LOG_DIRS, LogDirDescription, known) | {
         "log_dir": [d.path for d in known],
-        "total_bytes": [d.total_bytes for d in known],
-        "usable_bytes": [d.usable_bytes for d in known],
-        "error": [d.error for d in known],
         "held_bytes": [sum(d.sizes.values()) if d.error is None else None for d in known],
     }
-    return pa.table(columns, schema=LOG_DIRS)
+    return table_of(LOG_DIRS, columns)
 
 
 def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:
@@ -191,13 +185,11 @@ def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:
         is_text = pa.types.is_string(TOPICS.field(column).type)
         return [value if value is None or is_text else int(value) for value in values]
 
-    columns = {
-        "topic": [topic.topic for topic in topics],
-        "topic_id": [topic.topic_id for topic in topics],
-        "is_internal": [topic.is_internal for topic in topics],
+    columns = columns_of(TOPICS, TopicDescription, topics) | {
         "partition_count": [len(topic.partitions) for topic in topics],
-    } | {column: config(column) for column in TOPIC_CONFIGS}
-    return pa.table(columns, schema=TOPICS)
+        **{column: config(column) for column in TOPIC_CONFIGS},
+    }
+    return table_of(TOPICS, columns)
 
 
 def _partitions(
@@ -207,22 +199,18 @@ def _partitions(
     offsets: Mapping[TopicPartition, tuple[int, int]],
 ) -> pa.Table:
     still = Reassignment((), (), ())
+    reassignments = [moving.get(key, still) for key, _ in partitions]
     ends = [offsets.get(key, (None, None)) for key, _ in partitions]
-    columns = {
+    described = columns_of(PARTITIONS, PartitionDescription, [p for _, p in partitions])
+    columns = described | {
         "topic": [key.topic for key, _ in partitions],
-        "partition": [key.partition for key, _ in partitions],
-        "leader": [p.leader for _, p in partitions],
-        "leader_epoch": [p.leader_epoch for _, p in partitions],
-        "replicas": [p.replicas for _, p in partitions],
-        "isr": [p.isr for _, p in partitions],
-        "adding_replicas": [moving.get(key, still).adding for key, _ in partitions],
-        "removing_replicas": [moving.get(key, still).removing for key, _ in partitions],
+        "adding_replicas": [reassignment.adding for reassignment in reassignments],
+        "removing_replicas": [reassignment.removing for reassignment in reassignments],
         "size_bytes": [_size(key, p, copies) for key, p in partitions],
-        "bytes_in_per_second": pa.nulls(len(partitions), pa.int64()),
         "earliest_offset": [earliest for earliest, _ in ends],
         "latest_offset": [latest for _, latest in ends],
     }
-    return pa.table(columns, schema=PARTITIONS)
+    return table_of(PARTITIONS, columns)
 
 
 def _size(key: TopicPartition, partition: PartitionDescription, copies: Copies) -> int | None:

@@ -189,18 +189,18 @@ def test_a_history_from_its_beginning_is_brought_together_once(
     """Both sides of the comparison come from one shuffle, though one of them needs fewer columns."""
     one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
     if job == "partition_load":
-        pairs = read_pairs(one, partition_load.LOAD_ASKS).transform(
+        pairs = read_pairs(one, partition_load.LOAD_INPUTS).transform(
             partition_load.with_load, one.snapshots
         )
         compared = pairs.select(*partition_load.LOAD_COLUMNS).persist()
     else:
-        pairs = read_pairs(one, leader_balance.CHANGE_ASKS)
+        pairs = read_pairs(one, leader_balance.CHANGE_INPUTS)
         changes = pairs.transform(leader_balance.with_change, one.read("brokers"))
         compared = changes.transform(leader_balance.only_changes).persist()
     assert compared.count()  # the plan is final when it has been run
     plan = compared._jdf.queryExecution().executedPlan().toString()
     compared.unpersist()
-    assert re.search(r"ReusedExchange \[place#[^]]*\], Exchange hashpartitioning\(place#", plan), (
+    assert re.search(r"ReusedExchange \[task_key#[^]]*\], Exchange hashpartitioning\(task_key#", plan), (
         plan
     )
 

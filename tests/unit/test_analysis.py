@@ -197,7 +197,7 @@ def test_topics_lean_by_what_whole_partitions_do_not_excuse() -> None:
         ("worst", 7),
         ("off-by-one", 2),
     ]
-    assert (balance.topic_count, balance.leaning_topic_count) == (5, 2)
+    assert (balance.topic_count, balance.skewed_topic_count) == (5, 2)
 
 
 def test_a_heat_map_is_each_broker_s_part_of_the_fair_share() -> None:
@@ -242,7 +242,7 @@ def test_an_idle_broker_asks_for_add_brokers() -> None:
     assert (wanted.goal, wanted.broker_ids) == (Goal.ADD_BROKERS, (4,))
     assert (
         wanted.reason
-        == "broker 4 is live but holds no replica, while 54 replicas lie on the other 3 brokers"
+        == "broker 4 is live but holds no replica, while 54 replicas are on the other 3 brokers"
     )
 
 

@@ -1,13 +1,13 @@
-"""Analysis: what a cluster's series and its topics say about one cluster, and what would help.
+"""How evenly one cluster is used, by its series and its topics, and which plan would help.
 
     balance = leader_balance(series, topics, cluster="demo", since=None, until=None)
     wanted = wanted_goal(balance, policy.balance)      # None: nothing needs doing
 
-Evenness comes from `model/evenness.py` over the live brokers. A snapshot that was analysed twice
+Evenness is that of `model/evenness.py` over the live brokers. A snapshot that was analysed twice
 counts once.
 
-Limits: it judges counts of leaders, not their traffic; whether the replica sets allow even leaders,
-the planner finds out (it answers "nothing to do" when they do not).
+Limits: it compares counts of leaders, not their traffic. Whether the replica sets allow even
+leaders is for the planner to find out: it answers "nothing to do" where they do not.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import NO_RACK, Floats, Ints, SeriesColumns, read_series
+from counterpoise.analysis.columns import (
+    NO_RACK,
+    Floats,
+    Ints,
+    SeriesColumns,
+    read_series,
+    rows_for,
+)
 from counterpoise.analysis.events import breaks, churn, find_events
 from counterpoise.analysis.heat import heat_maps
 from counterpoise.model.balance import (
@@ -49,8 +56,8 @@ def leader_balance(
     until: datetime | None = None,
     topics_shown: int = TOPICS_SHOWN,
 ) -> LeaderBalance | None:
-    """The balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least) its
-    latest snapshot.
+    """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
+    its latest snapshot.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -59,67 +66,74 @@ def leader_balance(
     if columns.snapshot_count == 0:
         return None
     points = _points(columns)
-    latest = points[-1]
-    brokers = _brokers(columns, columns.snapshot_count - 1)
-    all_topics = _topics(topics, cluster, latest)
-    leaning = sorted(
-        (topic for topic in all_topics if topic.excess > 0),
-        key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic),
-    )
-    found = breaks(columns)
+    brokers = _latest_brokers(columns)
+    all_topics = _topics(topics, cluster, points[-1])
+    skewed_topics = [topic for topic in all_topics if topic.excess > 0]
+    skewed_topics.sort(key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic))
+    breaks_found = breaks(columns)
     return LeaderBalance(
         cluster=cluster,
-        latest=latest,
+        latest=points[-1],
         brokers=brokers,
         racks=_racks([broker for broker in brokers if not broker.is_fenced]),
-        topics=tuple(leaning[:topics_shown]),
+        topics=tuple(skewed_topics[:topics_shown]),
         topic_count=len(all_topics),
-        leaning_topic_count=len(leaning),
+        skewed_topic_count=len(skewed_topics),
         series=points,
-        breaks=found.positions,
-        events=find_events(columns, found),
+        breaks=breaks_found.positions,
+        events=find_events(columns, breaks_found),
         churn=churn(columns),
-        heat_maps=heat_maps(columns, found.positions),
+        heat_maps=heat_maps(columns, breaks_found.positions),
     )
 
 
 def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
-    """Leaders, replicas and bytes of every live broker in one snapshot, by id; idle ones are zeros."""
-    by_leader = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
-    leaders = dict(
-        zip(by_leader["leader"].to_pylist(), by_leader["topic_count"].to_pylist(), strict=True)
+    """Return leaders, replicas and bytes of every live broker of a snapshot, by id.
+
+    A broker without replicas has zeros.
+    """
+    led = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
+    leader_counts = dict(
+        zip(led["leader"].to_pylist(), led["topic_count"].to_pylist(), strict=True)
     )
     held = snapshot.replicas.group_by("broker_id").aggregate(
         [("topic", "count"), ("size_bytes", "sum")]
     )
-    columns = (held[name].to_pylist() for name in ("broker_id", "topic_count", "size_bytes_sum"))
-    holds = {broker_id: (count, size or 0) for broker_id, count, size in zip(*columns, strict=True)}
+    replica_counts = dict(
+        zip(held["broker_id"].to_pylist(), held["topic_count"].to_pylist(), strict=True)
+    )
+    held_bytes = dict(
+        zip(held["broker_id"].to_pylist(), held["size_bytes_sum"].to_pylist(), strict=True)
+    )
     return tuple(
-        BrokerLoad(b, leaders.get(b, 0), *holds.get(b, (0, 0))) for b in snapshot.live_broker_ids
+        BrokerLoad(
+            broker_id,
+            leader_counts.get(broker_id, 0),
+            replica_counts.get(broker_id, 0),
+            held_bytes.get(broker_id) or 0,
+        )
+        for broker_id in snapshot.live_broker_ids
     )
 
 
 def wanted_goal(balance: LeaderBalance, policy: BalancePolicy) -> WantedRebalance | None:
-    """What would help: a new broker that holds nothing comes first, then leaders that lie too
-    unevenly.
+    """Return the plan that would help: for new brokers that hold nothing, else for uneven leaders.
 
-    Leaders are judged both as they are and as the replica order prefers them: where only the first
-    are uneven, a preferred election helps; where the second are, the order has to change. The goal
-    `leaders` does either.
+    Leaders are judged as they are, and as the replica order prefers them: where only the first are
+    uneven, a preferred leader election helps; where the second are, the order has to change. The
+    goal `leaders` does either.
     """
     latest = balance.latest
     idle = balance.idle_broker_ids
     if idle and latest.replicas.total >= latest.replicas.broker_count:
         return WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance))
-    for what, spread in (
-        ("preferred leaders", latest.preferred_leaders),
-        ("leaders", latest.leaders),
-    ):
-        allowed = spread.best_max_minus_min + policy.leaders_max_minus_min
-        if spread.max_minus_min > allowed:
+    measures = (("preferred leaders", latest.preferred_leaders), ("leaders", latest.leaders))
+    for name, measured in measures:
+        allowed = measured.best_max_minus_min + policy.leaders_max_minus_min
+        if measured.max_minus_min > allowed:
             reason = (
-                f"{what} per live broker range from {spread.minimum} to {spread.maximum}; "
-                f"the policy asks for max - min of at most {allowed}"
+                f"{name} per live broker range from {measured.minimum} to {measured.maximum}; "
+                f"the policy allows max - min of at most {allowed}"
             )
             return WantedRebalance(Goal.LEADERS, (), reason)
     return None
@@ -127,69 +141,58 @@ def wanted_goal(balance: LeaderBalance, policy: BalancePolicy) -> WantedRebalanc
 
 def _idle_reason(balance: LeaderBalance) -> str:
     idle = balance.idle_broker_ids
-    latest = balance.latest
-    others = latest.replicas.broker_count - len(idle)
-    names = ", ".join(map(str, idle))
+    replicas = balance.latest.replicas
+    others = replicas.broker_count - len(idle)
+    ids = ", ".join(map(str, idle))
     subject = (
-        f"broker {names} is live but holds"
+        f"broker {ids} is live but holds"
         if len(idle) == 1
-        else f"brokers {names} are live but hold"
+        else (f"brokers {ids} are live but hold")
     )
-    return (
-        f"{subject} no replica, while {latest.replicas.total} replicas lie on "
-        f"{'the other broker' if others == 1 else f'the other {others} brokers'}"
-    )
+    elsewhere = "the other broker" if others == 1 else f"the other {others} brokers"
+    return f"{subject} no replica, while {replicas.total} replicas are on {elsewhere}"
 
 
-def _brokers(columns: SeriesColumns, snapshot: int) -> tuple[BrokerBalance, ...]:
-    rows = range(columns.starts[snapshot], columns.starts[snapshot + 1])
-    return tuple(
-        BrokerBalance(
-            broker_id=int(columns.broker_ids[row]),
-            rack=columns.rack_name(int(columns.racks[row])),
-            is_fenced=not columns.is_live[row],
-            leaders=int(columns.leaders[row]),
-            preferred_leaders=int(columns.preferred_leaders[row]),
-            leaders_not_preferred=int(columns.leaders_not_preferred[row]),
-            replicas=int(columns.replicas[row]),
-            bytes=int(columns.bytes[row]),
-        )
-        for row in rows
-    )
+def _latest_brokers(columns: SeriesColumns) -> tuple[BrokerBalance, ...]:
+    """Return every broker that is registered in the latest snapshot, by id."""
+    rows = columns.rows(columns.snapshot_count - 1)
+    latest = columns.table.slice(rows.start, rows.stop - rows.start)
+    return tuple(BrokerBalance(**row) for row in rows_for(BrokerBalance, latest))
 
 
 def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:
     points: list[BalancePoint] = []
-    for at in range(columns.snapshot_count):
-        point = _point(columns, at)
+    for snapshot in range(columns.snapshot_count):
+        point = _point(columns, snapshot)
         if points and points[-1].live_broker_ids == point.live_broker_ids:
-            point = replace(
-                point, live_broker_ids=points[-1].live_broker_ids
-            )  # one tuple for all of them
+            # One tuple for all of them: it saves memory.
+            point = replace(point, live_broker_ids=points[-1].live_broker_ids)
         points.append(point)
     return tuple(points)
 
 
-def _point(columns: SeriesColumns, at: int) -> BalancePoint:
-    rows = columns.rows(at)
+def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
+    rows = columns.rows(snapshot)
     is_live = columns.is_live[rows]
-    counts = (columns.leaders, columns.preferred_leaders, columns.replicas, columns.bytes)
-    leaders, preferred, replicas, size = (column[rows][is_live] for column in counts)
+    racks = columns.racks[rows][is_live]
+    leaders = columns.leaders[rows][is_live]
+    preferred_leaders = columns.preferred_leaders[rows][is_live]
+    replicas = columns.replicas[rows][is_live]
+    held_bytes = columns.bytes[rows][is_live]
+    partition_count = int(columns.preferred_leaders[rows].sum())
     not_preferred = int(columns.leaders_not_preferred[rows].sum())
     return BalancePoint(
-        snapshot_id=columns.snapshot_ids[at],
-        observed_at=columns.times[at],
+        snapshot_id=columns.snapshot_ids[snapshot],
+        observed_at=columns.times[snapshot],
         leaders=_evenness(leaders),
-        preferred_leaders=_evenness(preferred),
+        preferred_leaders=_evenness(preferred_leaders),
         replicas=_evenness(replicas),
-        bytes=_evenness(size),
-        share_not_preferred=share_not_preferred(
-            not_preferred, int(columns.preferred_leaders[rows].sum())
-        ),
+        bytes=_evenness(held_bytes),
+        share_not_preferred=share_not_preferred(not_preferred, partition_count),
         live_broker_ids=tuple(columns.broker_ids[rows][is_live].tolist()),
         bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
-        racks=_rack_points(columns, columns.racks[rows][is_live], leaders, replicas, size),
-        changes=columns.changes[at],
+        racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
+        changes=columns.changes[snapshot],
     )
 
 
@@ -198,61 +201,61 @@ def _evenness(counts: Ints) -> Evenness:
 
 
 def _known_evenness(rates: Floats) -> Evenness | None:
-    """None where one is not known: it is not zero.
-
-    None as well where nothing at all is known to come in.
-    """
+    """Return None where a rate is not known (that is not zero), and where all of them are zero."""
     if not len(rates) or np.isnan(rates).any() or not rates.any():
         return None
     return _evenness(rates.astype(np.int64))
 
 
-def _rack_points(columns: SeriesColumns, racks: Ints, *measures: Ints) -> tuple[RackPoint, ...]:
-    """By name, the nameless one last.
+def _rack_points(
+    columns: SeriesColumns, racks: Ints, leaders: Ints, replicas: Ints, held_bytes: Ints
+) -> tuple[RackPoint, ...]:
+    """Return the racks by name, the one without a name last.
 
-    `measures` are leaders, replicas and bytes, one for each of `racks`.
+    Each array has one value per live broker.
     """
-    found = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
+    distinct = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
     return tuple(
         RackPoint(
-            columns.rack_name(rack), *(_evenness(measure[racks == rack]) for measure in measures)
+            columns.rack_name(rack),
+            _evenness(leaders[racks == rack]),
+            _evenness(replicas[racks == rack]),
+            _evenness(held_bytes[racks == rack]),
         )
-        for rack in found
+        for rack in distinct
     )
 
 
-def _racks(live: Sequence[BrokerBalance]) -> tuple[RackBalance, ...]:
-    """Sums by rack; the rack without a name last."""
+def _racks(live_brokers: Sequence[BrokerBalance]) -> tuple[RackBalance, ...]:
+    """Return the sums by rack; the rack without a name last."""
     by_rack: dict[str | None, list[BrokerBalance]] = {}
-    for broker in live:
+    for broker in live_brokers:
         by_rack.setdefault(broker.rack, []).append(broker)
-    return tuple(
-        RackBalance(
-            rack,
-            len(brokers),
-            sum(b.leaders for b in brokers),
-            sum(b.replicas for b in brokers),
-            sum(b.bytes for b in brokers),
-        )
-        for rack, brokers in sorted(
-            by_rack.items(), key=lambda item: (item[0] is None, item[0] or "")
-        )
+    names = sorted(by_rack, key=lambda rack: (rack is None, rack or ""))
+    return tuple(_rack(name, by_rack[name]) for name in names)
+
+
+def _rack(name: str | None, brokers: Sequence[BrokerBalance]) -> RackBalance:
+    return RackBalance(
+        rack=name,
+        broker_count=len(brokers),
+        leaders=sum(broker.leaders for broker in brokers),
+        replicas=sum(broker.replicas for broker in brokers),
+        bytes=sum(broker.bytes for broker in brokers),
     )
 
 
 def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicLeaderSkew, ...]:
-    """Every topic of the latest snapshot once, though it was analysed twice."""
-    is_wanted = pc.and_(
-        pc.equal(table["snapshot_id"], latest.snapshot_id), pc.equal(table["cluster"], cluster)
-    )
-    wanted, live_count = table.filter(is_wanted), len(latest.live_broker_ids)
-    names = ("topic", "partition_count", "most_leaders", "fewest_leaders", "size_bytes")
-    found: dict[str, TopicLeaderSkew] = {}
-    for topic, partitions, most, fewest, size in zip(
-        *(wanted[name].to_pylist() for name in names), strict=True
-    ):
-        best = best_max_minus_min(partitions, live_count)
-        found[topic] = TopicLeaderSkew(
-            topic, partitions, most, fewest, size, excess=max(0, most - fewest - best)
-        )
-    return tuple(found.values())
+    """Return every topic of the latest snapshot once, even if it was analysed twice.
+
+    A topic with 10 partitions on 4 live brokers, 5 leaders on one and 1 on another: max - min is 4,
+    the best possible 1 (3, 3, 2, 2), the excess 3.
+    """
+    is_latest = pc.equal(table["snapshot_id"], latest.snapshot_id)
+    is_own = pc.equal(table["cluster"], cluster)
+    topics: dict[str, TopicLeaderSkew] = {}
+    for row in rows_for(TopicLeaderSkew, table.filter(pc.and_(is_latest, is_own))):
+        best = best_max_minus_min(row["partition_count"], len(latest.live_broker_ids))
+        excess = row["most_leaders"] - row["fewest_leaders"] - best
+        topics[row["topic"]] = TopicLeaderSkew(**row, excess=max(0, excess))
+    return tuple(topics.values())

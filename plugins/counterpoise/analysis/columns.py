@@ -1,16 +1,19 @@
-"""The rows of SERIES as numpy columns: what the measures, the events and the heat maps of one
-cluster work on.
+"""The rows of SERIES as numpy columns: what balance, events and heat maps of one cluster are
+computed from.
 
     columns = read_series(series, cluster="demo", since=None, until=None)
     columns.leaders[columns.rows(7)]      # of the brokers of the eighth snapshot
 
 Ordered by time, snapshot id and broker id, whatever the order of the rows; a row that is there
 twice counts once.
+
+A figure that a page only shows needs no column here: `rows_for` reads it from `table` into the
+field of the same name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +27,13 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NO_RACK: Final = -1
-_CHANGES: Final = tuple(SnapshotChanges.__slots__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesColumns:
     """One row per snapshot and registered broker, and one per snapshot."""
 
+    table: pa.Table  # the rows of SERIES, in order
     broker_ids: Ints
     racks: Ints  # a position in `rack_names`; NO_RACK for none
     is_live: Flags
@@ -71,6 +74,7 @@ def read_series(
     ids, starts = _snapshots(table)
     firsts = table.take(pa.array(starts[:-1]))
     return SeriesColumns(
+        table=table,
         broker_ids=_ints(table["broker_id"]),
         racks=racks,
         is_live=~np.array(table["is_fenced"].to_numpy(), dtype=np.bool_),
@@ -88,6 +92,13 @@ def read_series(
         previous_ids=tuple(firsts["previous_snapshot_id"].to_pylist()),
         changes=_changes(firsts),
     )
+
+
+def rows_for(type_: type, table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table with those columns that are fields of the dataclass `type_`."""
+    names = [field.name for field in fields(type_) if field.name in table.column_names]
+    rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    return rows
 
 
 def _wanted(
@@ -139,11 +150,9 @@ def _racks(column: pa.ChunkedArray) -> tuple[Ints, tuple[str, ...]]:
 
 def _changes(firsts: pa.Table) -> tuple[SnapshotChanges | None, ...]:
     """None where the counts are null: nobody compared that snapshot."""
-    columns = [firsts[name].to_pylist() for name in _CHANGES]
-    is_known = firsts["partitions"].is_valid().to_pylist()
-    rows = zip(*columns, strict=True)
     return tuple(
-        SnapshotChanges(*row) if known else None for row, known in zip(rows, is_known, strict=True)
+        SnapshotChanges(**row) if row["partitions"] is not None else None
+        for row in rows_for(SnapshotChanges, firsts)
     )
 
 

@@ -1,12 +1,20 @@
-"""How fast log dirs grow, and when each disk is full, if all goes on as in the last two weeks.
+"""How fast log dirs grow, and when each disk is full, if that goes on as in the last two weeks.
 
-    growth_of(log_dir_load, columns, breaks(columns), first=0).disks    # each file system, the first to fill first
+    growth = growth_of(log_dir_load, columns, breaks(columns), first=0)
+    growth.disks[0].days_left         # of the file system that is full first
 
-Growth is a mean over pairs of snapshots, weighed by time. Left out are pairs in which replicas
-moved or were moving, that lie over a gap, or whose earlier snapshot is not there: what a rebalance
-copies is no trend.
+How a disk's growth is found:
 
-Limits: it knows no weekday; what others than Kafka write to a disk counts as used, but not as
+    pairs = neighbouring snapshots of the last two weeks without a move, a gap or a rebuild between
+    growth = sum of what each pair grew by / sum of the seconds of the pairs
+    days left = usable bytes / (growth * 86,400)
+
+Example: a dir holds 100, 160, 500 and 560 bytes, an hour apart, and replicas were moved before the
+third snapshot. The pairs 1-2 and 3-4 grew by 60 each in 3,600 s, so the growth is
+120 / 7,200 = 1/60 bytes per second, 1,440 bytes a day. With 14,400 usable bytes the disk is full in
+10 days.
+
+Limits: weekdays are all alike to it; what other programs write to a disk counts as used, but not as
 growth.
 """
 
@@ -25,290 +33,334 @@ from counterpoise.model.disks import by_disk
 from counterpoise.model.load import DiskForecast, Outlook, Trace
 
 WINDOW: Final = timedelta(days=14)
-DAY: Final = 86_400.0
-FARTHEST_DAYS: Final = 365.0
-LEAST_WATCHED: Final = (
-    DAY  # less than a whole day is not forecast from, but for what is full within a day
-)
+DAY_SECONDS: Final = 86_400.0
+MAX_DAYS: Final = 365.0  # a disk that lasts longer is "not within a year"
+# Less than a whole day gives no forecast, except for a disk that is full within a day.
+MIN_OBSERVED_SECONDS: Final = DAY_SECONDS
 TRACE_POINTS: Final = 200
 SMALL_TRACE_POINTS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trend:
-    """Pairs of snapshots, by their positions, over which growth can be told."""
+class SnapshotPairs:
+    """Pairs of snapshots, by index, over which growth can be measured."""
 
     before: Ints
     after: Ints
-    seconds: Floats
+    seconds: Floats  # between the two
+
+    def only(self, is_wanted: Flags) -> "SnapshotPairs":
+        return SnapshotPairs(self.before[is_wanted], self.after[is_wanted], self.seconds[is_wanted])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """Bytes in each log dir in each snapshot, NaN where it was not told; its disk's figures as they
-    are told now.
+class HeldBytes:
+    """Bytes in each log dir in each snapshot, NaN where not known; and the latest figures of its
+    disk.
     """
 
     dirs: tuple[tuple[int, str], ...]  # broker id and path, in order
     bytes: Floats  # snapshots x dirs
-    figures: tuple[tuple[int | None, int | None], ...]  # total and usable bytes
+    figures: tuple[tuple[int | None, int | None], ...]  # total and usable bytes of each dir's disk
 
     @property
     def total(self) -> Floats:
-        """Per snapshot over all dirs; NaN where a dir is missing that was there before and came
-        back later.
+        """Bytes over all dirs per snapshot; NaN where a dir is missing that was there before and
+        came back later.
+
+        [[5, 1], [6, NaN], [7, 2], [8, NaN]] gives [6, NaN, 9, 8]: the second dir is missing in the
+        second snapshot; it left for good after the third.
         """
-        is_told = np.isfinite(self.bytes)
-        was, will = (np.logical_or.accumulate(told, axis=0) for told in (is_told, is_told[::-1]))
-        is_missing = was & will[::-1] & ~is_told
-        is_whole = ~is_missing.any(axis=1) & is_told.any(axis=1)
-        return np.where(is_whole, np.nansum(self.bytes, axis=1), np.nan)
+        is_known = np.isfinite(self.bytes)
+        was_known = np.logical_or.accumulate(is_known, axis=0)
+        will_be_known = np.logical_or.accumulate(is_known[::-1], axis=0)[::-1]
+        is_missing = was_known & will_be_known & ~is_known
+        is_complete = ~is_missing.any(axis=1) & is_known.any(axis=1)
+        return np.where(is_complete, np.nansum(self.bytes, axis=1), np.nan)
 
 
-class Timeline:
-    """The snapshots from `first` on along the axis of a picture of at most so many points."""
+class TimeAxis:
+    """The snapshots from `first` on along the time axis of a chart with at most so many points."""
 
     def __init__(
-        self, columns: SeriesColumns, found: Breaks, *, first: int, points: int = TRACE_POINTS
+        self,
+        columns: SeriesColumns,
+        breaks_found: Breaks,
+        *,
+        first: int,
+        points: int = TRACE_POINTS,
     ) -> None:
+        start = columns.times[first]
+        seconds = np.array([(time - start).total_seconds() for time in columns.times[first:]])
         self.points = points
-        times = np.array(
-            [(at - columns.times[first]).total_seconds() for at in columns.times[first:]]
-        )
         self.first = first
-        self.seconds = float(times[-1])
-        self.places = times / (self.seconds or 1.0)
-        self.after_gap = [at - first for at in found.after_gap if at > first]
+        self.seconds = float(seconds[-1])
+        self.positions = seconds / (self.seconds or 1.0)  # 0.0 to 1.0
+        self.after_gap = [index - first for index in breaks_found.after_gap if index > first]
 
     def trace(self, values: Floats) -> Trace:
-        """Of one value per snapshot, NaN where not known: means over equal lengths of time where
-        there are many.
+        """Return one value per snapshot as a trace; NaN is not known.
+
+        Where there are more snapshots than points, a point is the mean of an equal length of time:
+        with 2 points, values [1, 3, 8] at positions [0.0, 0.2, 1.0] become [2, 8].
         """
         values = values[self.first :]
         if len(values) <= self.points:
-            places = np.insert(self.places, self.after_gap, self.places[self.after_gap])
-            return Trace(
-                tuple(places.tolist()),
-                _known(np.insert(values, self.after_gap, np.nan)),
-                self.seconds,
-            )
-        buckets = np.minimum((self.places * self.points).astype(np.int64), self.points - 1)
+            positions = np.insert(self.positions, self.after_gap, self.positions[self.after_gap])
+            with_breaks = np.insert(values, self.after_gap, np.nan)
+            return Trace(tuple(positions.tolist()), _whole(with_breaks), self.seconds)
+        buckets = (self.positions * self.points).astype(np.int64)
+        buckets = np.minimum(buckets, self.points - 1)
         is_known = np.isfinite(values)
-        counts = np.bincount(buckets[is_known], minlength=self.points)
-        sums = np.bincount(buckets[is_known], weights=values[is_known], minlength=self.points)
+        known_buckets = buckets[is_known]
+        counts = np.bincount(known_buckets, minlength=self.points)
+        sums = np.bincount(known_buckets, weights=values[is_known], minlength=self.points)
+        means = np.where(counts > 0, sums / np.maximum(1, counts), np.nan)
         middles = (np.arange(self.points) + 0.5) / self.points
-        found = _known(np.where(counts > 0, sums / np.maximum(1, counts), np.nan))
-        return Trace(tuple(middles.tolist()), found, self.seconds)
+        return Trace(tuple(middles.tolist()), _whole(means), self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Of a cluster's log dirs, all together and one by one."""
+    """The growth of a cluster's log dirs, all together and one by one."""
 
-    held_bytes: int | None  # of the dirs that are told now
+    held_bytes: int | None  # in the latest snapshot
     bytes_per_day: int | None
-    watched_seconds: float
+    observed_seconds: float
     trace: Trace  # of the bytes held, over the whole period
     disks: tuple[DiskForecast, ...]  # the first to fill first
 
 
 def growth_of(
-    log_dir_load: pa.Table, columns: SeriesColumns, found: Breaks, *, first: int
+    log_dir_load: pa.Table, columns: SeriesColumns, breaks_found: Breaks, *, first: int
 ) -> Growth:
-    """From rows of LOG_DIR_LOAD of one cluster, over the snapshots from the one at `first` on."""
-    held, trend = (
-        read_held(log_dir_load, columns, first=first),
-        read_trend(columns, found, first=first),
-    )
-    rate, watched = cluster_growth(held, trend)
-    recent = window_start(columns, first=first)
-    now = held.bytes[-1]
-    return Growth(
-        held_bytes=round(float(np.nansum(now))) if np.isfinite(now).any() else None,
-        bytes_per_day=None if rate is None else round(rate * DAY),
-        watched_seconds=watched,
-        trace=Timeline(columns, found, first=first).trace(held.total),
-        disks=disks(held, trend, Timeline(columns, found, first=recent, points=SMALL_TRACE_POINTS)),
-    )
-
-
-def read_trend(columns: SeriesColumns, found: Breaks, *, first: int) -> Trend:
-    """The pairs of the last two weeks from the snapshot at `first` on; which snapshots are pairs,
-    the series says.
+    """Return the growth from rows of LOG_DIR_LOAD of one cluster, over the snapshots from the one
+    at `first` on.
     """
-    at_of = {snapshot_id: at for at, snapshot_id in enumerate(columns.snapshot_ids) if at >= first}
-    since = columns.times[-1] - WINDOW
-    pairs = []
-    for after, previous_id in enumerate(columns.previous_ids):
-        before = at_of.get(previous_id or "", -1)
-        now, then = columns.changes[after], columns.changes[before]
+    held = read_held(log_dir_load, columns, first=first)
+    pairs = read_pairs(columns, breaks_found, first=first)
+    rate, observed_seconds = cluster_growth(held, pairs)
+    latest = held.bytes[-1]
+    whole_period = TimeAxis(columns, breaks_found, first=first)
+    window = TimeAxis(
+        columns,
+        breaks_found,
+        first=window_start(columns, first=first),
+        points=SMALL_TRACE_POINTS,
+    )
+    return Growth(
+        held_bytes=round(float(np.nansum(latest))) if np.isfinite(latest).any() else None,
+        bytes_per_day=None if rate is None else round(rate * DAY_SECONDS),
+        observed_seconds=observed_seconds,
+        trace=whole_period.trace(held.total),
+        disks=disk_forecasts(held, pairs, window),
+    )
+
+
+def read_pairs(columns: SeriesColumns, breaks_found: Breaks, *, first: int) -> SnapshotPairs:
+    """Return the pairs of the last two weeks, from the snapshot at `first` on.
+
+    Each snapshot is paired with the one that it was compared with.
+    """
+    index_of = {
+        snapshot_id: index
+        for index, snapshot_id in enumerate(columns.snapshot_ids)
+        if index >= first
+    }
+    window_begins = columns.times[-1] - WINDOW
+    pairs: list[tuple[int, int, float]] = []
+    for after in range(first, columns.snapshot_count):
+        before = index_of.get(columns.previous_ids[after] or "")
         if (
-            after < first
-            or before < 0
-            or now is None
-            or then is None
-            or columns.times[before] < since
+            before is None
+            or columns.times[before] < window_begins
+            or after in breaks_found.after_gap
         ):
             continue
-        is_moving = (
-            now.replica_sets_changed or now.reassigning_partitions or then.reassigning_partitions
-        )
-        if (
-            not (is_moving or now.is_rebuilt or after in found.after_gap)
-            and (now.seconds or 0.0) > 0
-        ):
-            pairs.append((before, after, now.seconds))
+        seconds = _seconds_without_moves(columns, before, after)
+        if seconds > 0:
+            pairs.append((before, after, seconds))
     table = np.array(pairs, dtype=np.float64).reshape(-1, 3)
-    return Trend(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
+    return SnapshotPairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
 
 
-def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> Held:
-    """Of rows of LOG_DIR_LOAD those of the snapshots from `first` on, and of brokers that are
-    registered now.
+def _seconds_without_moves(columns: SeriesColumns, before: int, after: int) -> float:
+    """Return the seconds between two snapshots; 0 where replicas moved, or nothing is known."""
+    earlier, later = columns.changes[before], columns.changes[after]
+    if earlier is None or later is None or later.is_rebuilt:
+        return 0.0
+    if later.replica_sets_changed or later.reassigning_partitions or earlier.reassigning_partitions:
+        return 0.0
+    return later.seconds or 0.0
+
+
+def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> HeldBytes:
+    """Read the rows of LOG_DIR_LOAD of the snapshots from `first` on, and of the brokers that are
+    registered in the latest one.
     """
     ids = pa.array(columns.snapshot_ids, pa.string())
-    registered = pa.array(
-        columns.broker_ids[columns.rows(columns.snapshot_count - 1)].tolist(), pa.int32()
-    )
-    rows = log_dir_load.append_column("at", pc.index_in(log_dir_load["snapshot_id"], value_set=ids))
+    latest = columns.snapshot_count - 1
+    registered = pa.array(columns.broker_ids[columns.rows(latest)].tolist(), pa.int32())
+    snapshot = pc.index_in(log_dir_load["snapshot_id"], value_set=ids)
+    rows = log_dir_load.append_column("snapshot", snapshot)
     rows = rows.filter(pc.is_in(rows["broker_id"], value_set=registered))
-    rows = rows.filter(pc.greater_equal(rows["at"], first)).combine_chunks()
+    rows = rows.filter(pc.greater_equal(rows["snapshot"], first)).combine_chunks()
     if not rows.num_rows:
-        return Held((), np.zeros((columns.snapshot_count, 0)), ())
-    names = rows["log_dir"].combine_chunks().dictionary_encode()
-    paths = names.dictionary.to_pylist()
-    order = sorted(range(len(paths)), key=lambda code: paths[code])
-    rank = np.argsort(np.array(order))[
-        np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    ]
-    keys = np.array(rows["broker_id"].to_numpy(), dtype=np.int64) * len(paths) + rank
-    known, at_dir = np.unique(keys, return_inverse=True)
-    dirs = tuple((int(key) // len(paths), paths[order[int(key) % len(paths)]]) for key in known)
-    at = np.array(rows["at"].to_numpy(), dtype=np.int64)
+        return HeldBytes((), np.zeros((columns.snapshot_count, 0)), ())
+    dirs, dir_indexes = _dirs(rows)
+    snapshots = np.array(rows["snapshot"].to_numpy(), dtype=np.int64)
     held = np.full((columns.snapshot_count, len(dirs)), np.nan)
-    held[at, at_dir] = np.array(rows["held_bytes"].to_numpy(), dtype=np.float64)
-    return Held(dirs, held, _figures_now(rows, at, at_dir, columns.snapshot_count - 1, len(dirs)))
+    held[snapshots, dir_indexes] = np.array(rows["held_bytes"].to_numpy(), dtype=np.float64)
+    figures: list[tuple[int | None, int | None]] = [(None, None)] * len(dirs)
+    is_latest = snapshots == latest
+    latest_rows = rows.filter(pa.array(is_latest))
+    totals, usables = (
+        latest_rows["total_bytes"].to_pylist(),
+        latest_rows["usable_bytes"].to_pylist(),
+    )
+    for dir_index, total, usable in zip(
+        dir_indexes[is_latest].tolist(), totals, usables, strict=True
+    ):
+        figures[dir_index] = (total, usable)
+    return HeldBytes(dirs, held, tuple(figures))
 
 
-def growth_per_second(held: Floats, trend: Trend) -> tuple[Floats, Floats]:
-    """Of each column of `held` (snapshots x things): bytes per second, NaN where not known; seconds
-    it was watched.
+def _dirs(rows: pa.Table) -> tuple[tuple[tuple[int, str], ...], Ints]:
+    """Return every (broker id, path), in order, and the index of each row's.
+
+    Rows (2, "/b"), (1, "/b"), (2, "/b") give ((1, "/b"), (2, "/b")) and [1, 0, 1].
     """
-    grown = held[trend.after] - held[trend.before]
+    names = rows["log_dir"].combine_chunks().dictionary_encode()
+    codes = np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    name_list = names.dictionary.to_pylist()
+    order = sorted(range(len(name_list)), key=lambda code: name_list[code])
+    paths = [name_list[code] for code in order]
+    rank_of_code = np.argsort(np.array(order))
+    broker_ids = np.array(rows["broker_id"].to_numpy(), dtype=np.int64)
+    keys = broker_ids * len(paths) + rank_of_code[codes]  # sorts by broker id, then by path
+    distinct, dir_indexes = np.unique(keys, return_inverse=True)
+    dirs = tuple((key // len(paths), paths[key % len(paths)]) for key in distinct.tolist())
+    return dirs, dir_indexes
+
+
+def growth_per_second(held: Floats, pairs: SnapshotPairs) -> tuple[Floats, Floats]:
+    """Return, for each column of `held` (snapshots x things), bytes per second (NaN where not
+    known) and the seconds over which both snapshots of a pair know it.
+    """
+    grown = held[pairs.after] - held[pairs.before]
     is_known = np.isfinite(grown)
-    watched = np.where(is_known, trend.seconds[:, None], 0.0).sum(axis=0)
-    sums = np.where(is_known, grown, 0.0).sum(axis=0)
-    return np.divide(sums, watched, out=np.full(held.shape[1], np.nan), where=watched > 0), watched
+    seconds = np.where(is_known, pairs.seconds[:, None], 0.0).sum(axis=0)
+    bytes_grown = np.where(is_known, grown, 0.0).sum(axis=0)
+    rates = np.full(held.shape[1], np.nan)
+    np.divide(bytes_grown, seconds, out=rates, where=seconds > 0)
+    return rates, seconds
 
 
-def cluster_growth(held: Held, trend: Trend) -> tuple[float | None, float]:
-    """Bytes per second over all log dirs, and for how many seconds it was watched: where the same
-    dirs are told.
+def cluster_growth(held: HeldBytes, pairs: SnapshotPairs) -> tuple[float | None, float]:
+    """Return bytes per second over all log dirs, and over how many seconds they were observed:
+    those of pairs that know the same dirs.
     """
-    is_told = np.isfinite(held.bytes)
-    same = (is_told[trend.before] == is_told[trend.after]).all(axis=1) & is_told[trend.after].any(
-        axis=1
-    )
+    is_known = np.isfinite(held.bytes)
+    has_same_dirs = (is_known[pairs.before] == is_known[pairs.after]).all(axis=1)
+    has_any_dir = is_known[pairs.after].any(axis=1)
     sums = np.nansum(held.bytes, axis=1)[:, None]
-    (rate,), (watched,) = growth_per_second(
-        sums, Trend(trend.before[same], trend.after[same], trend.seconds[same])
-    )
-    return (float(rate) if np.isfinite(rate) else None), float(watched)
+    (rate,), (seconds,) = growth_per_second(sums, pairs.only(has_same_dirs & has_any_dir))
+    return (float(rate) if np.isfinite(rate) else None), float(seconds)
 
 
 def window_start(columns: SeriesColumns, *, first: int) -> int:
-    """The first snapshot of the last two weeks, from the one at `first` on."""
+    """Return the index of the first snapshot of the last two weeks, from the one at `first` on."""
     since = columns.times[-1] - WINDOW
-    return next(at for at in range(first, columns.snapshot_count) if columns.times[at] >= since)
-
-
-def disks(held: Held, trend: Trend, timeline: Timeline) -> tuple[DiskForecast, ...]:
-    """Every file system, the one that is full first first."""
-    groups = list(_groups(held))
-    if not groups:
-        return ()
-    together = np.stack([held.bytes[:, list(group)].sum(axis=1) for group in groups], axis=1)
-    rates, watched = growth_per_second(together, trend)
-    forecasts = (
-        _forecast(
-            held, group, together[:, at], rates[at], watched[at], timeline.trace(together[:, at])
-        )
-        for at, group in enumerate(groups)
+    return next(
+        index for index in range(first, columns.snapshot_count) if columns.times[index] >= since
     )
+
+
+def disk_forecasts(
+    held: HeldBytes, pairs: SnapshotPairs, window: TimeAxis
+) -> tuple[DiskForecast, ...]:
+    """Return a forecast for every file system, the one that is full first first."""
+    disks = list(_disks(held))
+    if not disks:
+        return ()
+    per_disk = np.stack([held.bytes[:, list(dirs)].sum(axis=1) for dirs in disks], axis=1)
+    rates, seconds = growth_per_second(per_disk, pairs)
+    forecasts = [
+        _forecast(held, dirs, per_disk[:, disk], rates[disk], seconds[disk], window)
+        for disk, dirs in enumerate(disks)
+    ]
     return tuple(sorted(forecasts, key=_worst_first))
 
 
-def _known(values: Floats) -> tuple[int | None, ...]:
-    return tuple(round(value) if np.isfinite(value) else None for value in values.tolist())
+def _disks(held: HeldBytes) -> Iterator[tuple[int, ...]]:
+    """Yield the indexes of the dirs that share a file system.
 
-
-def _figures_now(
-    rows: pa.Table, at: Ints, at_dir: Ints, latest: int, count: int
-) -> tuple[tuple[int | None, int | None], ...]:
-    figures: list[tuple[int | None, int | None]] = [(None, None)] * count
-    is_now: Flags = at == latest
-    now = rows.filter(pa.array(is_now))
-    told = zip(now["total_bytes"].to_pylist(), now["usable_bytes"].to_pylist(), strict=True)
-    for position, pair in zip(at_dir[is_now].tolist(), told, strict=True):
-        figures[position] = pair
-    return tuple(figures)
-
-
-def _groups(held: Held) -> Iterator[tuple[int, ...]]:
-    """Positions of the dirs that share a file system; who does not tell its disk's figures stands
-    alone.
+    A dir whose disk figures are not known has one of its own.
     """
     by_broker: dict[int, list[int]] = {}
-    for position, (broker_id, _) in enumerate(held.dirs):
-        by_broker.setdefault(broker_id, []).append(position)
-    for positions in by_broker.values():
-        told: list[tuple[int, int]] = []
+    for dir_index, (broker_id, _) in enumerate(held.dirs):
+        by_broker.setdefault(broker_id, []).append(dir_index)
+    for dir_indexes in by_broker.values():
+        figures: list[tuple[int, int]] = []
         known: list[int] = []
-        for position in positions:
-            total, usable = held.figures[position]
+        for dir_index in dir_indexes:
+            total, usable = held.figures[dir_index]
             if total is None or usable is None:
-                yield (position,)
+                yield (dir_index,)
             else:
-                told.append((total, usable))
-                known.append(position)
-        yield from (tuple(sorted(known[at] for at in disk)) for disk in by_disk(told))
+                figures.append((total, usable))
+                known.append(dir_index)
+        for disk in by_disk(figures):
+            yield tuple(sorted(known[position] for position in disk))
 
 
 def _forecast(
-    held: Held, group: Sequence[int], series: Floats, rate: float, watched: float, trace: Trace
+    held: HeldBytes,
+    dirs: Sequence[int],
+    held_bytes: Floats,
+    rate: float,
+    seconds: float,
+    window: TimeAxis,
 ) -> DiskForecast:
-    totals = [total for total, _ in (held.figures[at] for at in group) if total is not None]
-    usables = [usable for _, usable in (held.figures[at] for at in group) if usable is not None]
-    usable = min(usables, default=None)
-    outlook, days_left = _outlook(rate, usable, watched)
+    """Return the forecast of the disk of these dirs.
+
+    `held_bytes` are over its dirs, per snapshot; `rate` is NaN where it is not known.
+    """
+    totals = [total for total, _ in (held.figures[dir_index] for dir_index in dirs)]
+    usables = [usable for _, usable in (held.figures[dir_index] for dir_index in dirs)]
+    usable = min((size for size in usables if size is not None), default=None)
+    outlook, days_left = _outlook(rate, usable, seconds)
     return DiskForecast(
-        broker_id=held.dirs[group[0]][0],
-        log_dirs=tuple(held.dirs[at][1] for at in group),
-        held_bytes=round(series[-1]) if np.isfinite(series[-1]) else None,
-        total_bytes=max(totals, default=None),
+        broker_id=held.dirs[dirs[0]][0],
+        log_dirs=tuple(held.dirs[dir_index][1] for dir_index in dirs),
+        held_bytes=round(held_bytes[-1]) if np.isfinite(held_bytes[-1]) else None,
+        total_bytes=max((size for size in totals if size is not None), default=None),
         usable_bytes=usable,
-        bytes_per_day=round(rate * DAY) if np.isfinite(rate) else None,
-        watched_seconds=float(watched),
+        bytes_per_day=round(rate * DAY_SECONDS) if np.isfinite(rate) else None,
+        watched_seconds=float(seconds),
         outlook=outlook,
         days_left=days_left,
-        held=trace,
+        held=window.trace(held_bytes),
     )
 
 
-def _outlook(rate: float, usable: int | None, watched: float) -> tuple[Outlook, float | None]:
-    """`rate` in bytes per second, NaN where not known."""
+def _outlook(rate: float, usable: int | None, seconds: float) -> tuple[Outlook, float | None]:
+    """Return what becomes of a disk, and in how many days it is full, if it fills.
+
+    `rate` is in bytes per second, NaN where not known, observed over so many `seconds`.
+    """
     if not np.isfinite(rate) or usable is None:
         return Outlook.NOT_KNOWN, None
-    days = usable / (rate * DAY) if rate > 0 else None
-    if watched < LEAST_WATCHED and (days is None or days >= 1):
+    days = usable / (rate * DAY_SECONDS) if rate > 0 else None
+    if seconds < MIN_OBSERVED_SECONDS and (days is None or days >= 1):
         return Outlook.NOT_KNOWN, None
     if days is None:
         return (Outlook.SHRINKING if rate < 0 else Outlook.NOT_WITHIN_A_YEAR), None
-    return (Outlook.FILLS, days) if days <= FARTHEST_DAYS else (Outlook.NOT_WITHIN_A_YEAR, None)
+    return (Outlook.FILLS, days) if days <= MAX_DAYS else (Outlook.NOT_WITHIN_A_YEAR, None)
 
 
 def _worst_first(disk: DiskForecast) -> tuple[object, ...]:
-    days = FARTHEST_DAYS if disk.days_left is None else disk.days_left
+    days = MAX_DAYS if disk.days_left is None else disk.days_left
     return (
         list(Outlook).index(disk.outlook),
         days,
@@ -316,3 +368,7 @@ def _worst_first(disk: DiskForecast) -> tuple[object, ...]:
         disk.broker_id,
         disk.log_dirs,
     )
+
+
+def _whole(values: Floats) -> tuple[int | None, ...]:
+    return tuple(round(value) if np.isfinite(value) else None for value in values.tolist())

@@ -125,7 +125,7 @@ class LeaderBalance:
     racks: tuple[RackBalance, ...]  # by name, the nameless one last
     topics: tuple[TopicLeaderSkew, ...]  # those that lean, worst first, only the first ones
     topic_count: int
-    leaning_topic_count: int
+    skewed_topic_count: int
     series: tuple[BalancePoint, ...]  # ends with `latest`
     breaks: tuple[
         int, ...

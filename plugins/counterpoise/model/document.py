@@ -26,7 +26,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -44,28 +44,31 @@ from counterpoise.model.tables import (
     THROTTLES,
     TOPIC_CONFIGS,
     TOPICS,
+    table_of,
 )
 
-_MOST_COMPLAINTS_SHOWN = 20
-_TOLD_OF_LOG_DIRS = ("total_bytes", "usable_bytes", "error", "held_bytes")
+_MAX_COMPLAINTS_SHOWN = 20
+# Columns of BROKERS that have another name in the document, or are there though they are null.
+_BROKER_KEYS: Final[Mapping[str, str]] = {
+    "broker_id": "id",
+    "rack": "rack",
+    "host": "host",
+    "port": "port",
+    "is_fenced": "fenced",
+}
+# The others are left out where they are null.
+_BROKER_FIGURES: Final = tuple(name for name in BROKERS.names if name not in _BROKER_KEYS)
+_LOG_DIR_FIGURES: Final = tuple(
+    name for name in LOG_DIRS.names if name not in ("broker_id", "log_dir")
+)
 
 
 def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
     """The document of a snapshot, ready for `json.dump`."""
-    log_dirs = _told_log_dirs(snapshot.log_dirs)
+    log_dirs = _log_dirs_of_brokers(snapshot.log_dirs)
     brokers = [
-        {
-            "id": row["broker_id"],
-            "rack": row["rack"],
-            "host": row["host"],
-            "port": row["port"],
-            "fenced": row["is_fenced"],
-        }
-        | {
-            key: row[key]
-            for key in ("disk_total_bytes", "disk_usable_bytes")
-            if row[key] is not None
-        }
+        {key: row[column] for column, key in _BROKER_KEYS.items()}
+        | {name: row[name] for name in _BROKER_FIGURES if row[name] is not None}
         | ({"log_dirs": log_dirs[row["broker_id"]]} if row["broker_id"] in log_dirs else {})
         for row in snapshot.brokers.to_pylist()
     ]
@@ -107,7 +110,7 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
         )
     complaints = complaints_about(document)
     if complaints:
-        shown = [f"  {complaint}" for complaint in complaints[:_MOST_COMPLAINTS_SHOWN]]
+        shown = [f"  {complaint}" for complaint in complaints[:_MAX_COMPLAINTS_SHOWN]]
         if len(complaints) > len(shown):
             shown.append(f"  ... and {len(complaints) - len(shown)} more")
         raise InputError("\n".join([f"{where}: {len(complaints)} problem(s)", *shown]))
@@ -144,21 +147,13 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
     ordered = sorted(brokers, key=lambda broker: int(broker["id"]))
     disks = [_disk(broker) for broker in ordered]
-    return pa.Table.from_pylist(
-        [
-            {
-                "broker_id": broker["id"],
-                "host": broker.get("host"),
-                "port": broker.get("port"),
-                "rack": broker.get("rack"),
-                "is_fenced": broker.get("fenced", False),
-                "disk_total_bytes": total,
-                "disk_usable_bytes": usable,
-            }
-            for broker, (total, usable) in zip(ordered, disks, strict=True)
-        ],
-        schema=BROKERS,
-    )
+    keys = _BROKER_KEYS | {name: name for name in _BROKER_FIGURES}
+    columns = {column: [broker.get(key) for broker in ordered] for column, key in keys.items()} | {
+        "is_fenced": [broker.get("fenced", False) for broker in ordered],
+        "disk_total_bytes": [total for total, _ in disks],
+        "disk_usable_bytes": [usable for _, usable in disks],
+    }
+    return table_of(BROKERS, columns)
 
 
 def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -182,12 +177,10 @@ def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns = {
         "broker_id": [broker_id for broker_id, _ in rows],
         "log_dir": [d["path"] for _, d in rows],
-        "total_bytes": [d.get("total_bytes") for _, d in rows],
-        "usable_bytes": [d.get("usable_bytes") for _, d in rows],
+        **{name: [d.get(name) for _, d in rows] for name in _LOG_DIR_FIGURES},
         "error": [d.get("error") or None for _, d in rows],
-        "held_bytes": [d.get("held_bytes") for _, d in rows],
     }
-    return pa.table(columns, schema=LOG_DIRS)
+    return table_of(LOG_DIRS, columns)
 
 
 def _throttles_table(throttles: Sequence[Sequence[str]]) -> pa.Table:
@@ -195,13 +188,13 @@ def _throttles_table(throttles: Sequence[Sequence[str]]) -> pa.Table:
     return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
 
 
-def _told_log_dirs(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:
-    """By broker, as the document has them."""
-    told: dict[int, list[dict[str, Any]]] = {}
+def _log_dirs_of_brokers(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:
+    """Return the log dirs of each broker, as the document has them."""
+    by_broker: dict[int, list[dict[str, Any]]] = {}
     for row in log_dirs.to_pylist():
-        known = {key: row[key] for key in _TOLD_OF_LOG_DIRS if row[key] is not None}
-        told.setdefault(row["broker_id"], []).append({"path": row["log_dir"]} | known)
-    return told
+        known = {name: row[name] for name in _LOG_DIR_FIGURES if row[name] is not None}
+        by_broker.setdefault(row["broker_id"], []).append({"path": row["log_dir"]} | known)
+    return by_broker
 
 
 def _topics_table(rows: Sequence[Sequence[Any]], topics: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -231,17 +224,13 @@ def _partitions_table(rows: Sequence[Sequence[Any]], moving: Sequence[Sequence[A
         "topic": [topic for topic, _ in keys],
         "partition": [partition for _, partition in keys],
         "leader": [None if row[3] in (None, -1) else row[3] for row in rows],
-        "leader_epoch": [None] * len(rows),
         "replicas": [row[2] for row in rows],
-        "isr": [None] * len(rows),
         "adding_replicas": [under_way.get(key, ((), ()))[0] for key in keys],
         "removing_replicas": [under_way.get(key, ((), ()))[1] for key in keys],
         "size_bytes": [row[4] if len(row) > 4 else None for row in rows],
         "bytes_in_per_second": [row[5] if len(row) > 5 else None for row in rows],
-        "earliest_offset": [None] * len(rows),
-        "latest_offset": [None] * len(rows),
     }
-    return pa.table(columns, schema=PARTITIONS)
+    return table_of(PARTITIONS, columns)
 
 
 def _replicas_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
@@ -252,11 +241,9 @@ def _replicas_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
         "broker_id": [broker_id for _, _, broker_id in flat],
         "position": [position for _, position, _ in flat],
         "is_leader": [row[3] == broker_id for row, _, broker_id in flat],
-        "in_sync": [None] * len(flat),
         "size_bytes": [row[4] if len(row) > 4 else None for row, _, _ in flat],
-        "log_dir": [None] * len(flat),
     }
-    return pa.table(columns, schema=REPLICAS)
+    return table_of(REPLICAS, columns)
 
 
 def _moving(partitions: pa.Table) -> list[list[Any]]:

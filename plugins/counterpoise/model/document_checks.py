@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+import pyarrow as pa
+
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
+from counterpoise.model.tables import LOG_DIRS, TOPIC_CONFIGS, TOPICS, UNLIMITED_TOPIC_CONFIGS
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SHOWN: Final = 60  # characters of a name that cannot be right
 _HIGHEST_PORT: Final = 65_535
 _THROTTLE_KEYS: Final = {"broker": RATE_KEYS, "topic": LIST_KEYS}
+_LOG_DIR_SIZES: Final = tuple(field.name for field in LOG_DIRS if pa.types.is_int64(field.type))
 
 
 def complaints_about(document: Mapping[str, Any]) -> list[str]:
@@ -66,12 +70,14 @@ def _topic_complaints(topics: object) -> list[str]:
         or not isinstance(topic.get("name"), str)
         or not isinstance(topic.get("id", ""), str | None)
         or not isinstance(topic.get("internal", False), bool | None)
-        or not _is_count_or_absent(topic.get("min_insync_replicas"))
-        or not isinstance(topic.get("cleanup_policy", ""), str | None)
-        or not all(
-            _is_limit_or_absent(topic.get(key)) for key in ("retention_ms", "retention_bytes")
-        )
+        or not all(_is_topic_config(name, topic.get(name)) for name in TOPIC_CONFIGS)
     ]
+
+
+def _is_topic_config(name: str, value: object) -> bool:
+    if name in UNLIMITED_TOPIC_CONFIGS and value == -1:
+        return True
+    return _is_of_type(TOPICS.field(name).type, value)
 
 
 def _moving_complaints(moving: object) -> list[str]:
@@ -148,8 +154,9 @@ def _log_dirs_complaint(log_dirs: object) -> str | None:
             return "each of its log_dirs needs a path (text)"
         if path in seen:
             return f"log dir {path} is listed twice"
-        if not all(_is_count_or_absent(number) for number in (total, usable, d.get("held_bytes"))):
-            return f"log dir {path}: total_bytes, usable_bytes and held_bytes must be whole numbers, 0 or more"
+        if not all(_is_count_or_absent(d.get(name)) for name in _LOG_DIR_SIZES):
+            names = " and ".join((", ".join(_LOG_DIR_SIZES[:-1]), _LOG_DIR_SIZES[-1]))
+            return f"log dir {path}: {names} must be whole numbers, 0 or more"
         if total is not None and usable is not None and usable > total:
             return f"log dir {path}: usable_bytes {usable} is more than total_bytes {total}"
         if not isinstance(d.get("error"), str | None):
@@ -218,6 +225,8 @@ def _is_count_or_absent(value: object) -> bool:
     return value is None or _is_count(value)
 
 
-def _is_limit_or_absent(value: object) -> bool:
-    """-1 is Kafka's "without limit"."""
-    return value == -1 or _is_count_or_absent(value)
+def _is_of_type(type_: pa.DataType, value: object) -> bool:
+    """Return whether a column of this type can hold the value: text, or a count; None always."""
+    if pa.types.is_string(type_):
+        return isinstance(value, str | None)
+    return _is_count_or_absent(value)

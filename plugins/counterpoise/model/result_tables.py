@@ -30,9 +30,8 @@ BROKER_BALANCE: Final = pa.schema(
         pa.field("is_fenced", pa.bool_(), nullable=False),
         pa.field("leaders", pa.int64(), nullable=False),
         pa.field("preferred_leaders", pa.int64(), nullable=False),  # partitions that name it first
-        pa.field(
-            "leaders_not_preferred", pa.int64(), nullable=False
-        ),  # it leads, though another one is named first
+        # it leads, though another one is named first
+        pa.field("leaders_not_preferred", pa.int64(), nullable=False),
         pa.field("replicas", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
     ]
@@ -45,9 +44,8 @@ TOPIC_BALANCE: Final = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition_count", pa.int64(), nullable=False),
         pa.field("most_leaders", pa.int64(), nullable=False),  # on one broker
-        pa.field(
-            "fewest_leaders", pa.int64(), nullable=False
-        ),  # over all live brokers, idle ones included
+        # over all live brokers, idle ones included
+        pa.field("fewest_leaders", pa.int64(), nullable=False),
         pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy of the topic
     ]
 )
@@ -64,9 +62,8 @@ LEADER_CHANGES: Final = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("leader_before", pa.int32()),
         pa.field("leader", pa.int32()),
-        pa.field(
-            "leader_epochs", pa.int32()
-        ),  # that passed; more than 1: it changed more often than we saw
+        # that passed; more than 1: it changed more often than we saw
+        pa.field("leader_epochs", pa.int32()),
         pa.field("kind", pa.string(), nullable=False),
     ]
 )
@@ -94,20 +91,17 @@ SNAPSHOT_CHANGES: Final = pa.schema(
         pa.field("offline_partitions", pa.int64(), nullable=False),
         pa.field("under_replicated_partitions", pa.int64(), nullable=False),
         pa.field("reassigning_partitions", pa.int64(), nullable=False),
-        pa.field(
-            "leaders_changed", pa.int64(), nullable=False
-        ),  # rows of LEADER_CHANGES but for `returned`
+        # rows of LEADER_CHANGES but for `returned`
+        pa.field("leaders_changed", pa.int64(), nullable=False),
         pa.field("failovers", pa.int64(), nullable=False),
         pa.field("preferred_elections", pa.int64(), nullable=False),
         pa.field("leader_epochs", pa.int64(), nullable=False),  # that passed, over all partitions
-        pa.field(
-            "replica_sets_changed", pa.int64(), nullable=False
-        ),  # partitions with other replicas, in any order
+        # partitions with other replicas, in any order
+        pa.field("replica_sets_changed", pa.int64(), nullable=False),
         pa.field("topics_created", pa.int64(), nullable=False),
         pa.field("topics_deleted", pa.int64(), nullable=False),
-        pa.field(
-            "topics_recreated", pa.int64(), nullable=False
-        ),  # the same name with another topic id
+        # the same name with another topic id
+        pa.field("topics_recreated", pa.int64(), nullable=False),
     ]
 )
 
@@ -126,9 +120,8 @@ PARTITION_LOAD: Final = pa.schema(
         pa.field("leader", pa.int32()),
         pa.field("seconds", pa.float64()),  # since the snapshot before
         pa.field("bytes_in_per_second", pa.int64()),
-        pa.field(
-            "growth_bytes_per_second", pa.int64()
-        ),  # of the leader's copy; null when another broker led before
+        # of the leader's copy; null when another broker led before
+        pa.field("growth_bytes_per_second", pa.int64()),
         pa.field("size_bytes", pa.int64()),
         pa.field("how", pa.string(), nullable=False),
     ]
@@ -141,9 +134,8 @@ BROKER_LOAD: Final = pa.schema(
         pa.field("broker_id", pa.int32(), nullable=False),
         pa.field("leader_bytes_in_per_second", pa.int64()),  # from producers, as leader
         pa.field("follower_bytes_in_per_second", pa.int64()),  # fetched from leaders, as follower
-        pa.field(
-            "rates_known", pa.int64(), nullable=False
-        ),  # partitions that it leads whose rate is known
+        # partitions that it leads whose rate is known
+        pa.field("rates_known", pa.int64(), nullable=False),
         pa.field("rates_unknown", pa.int64(), nullable=False),
     ]
 )

@@ -23,13 +23,16 @@ from counterpoise.model.balance import (
     PlanSize,
     WantedRebalance,
 )
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.evenness import Evenness
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import count, when
 from counterpoise.reporting.leader_balance import (
+    BROKER_COLUMNS,
     EVENTS_SHOWN,
+    TOPIC_COLUMNS,
+    cells,
     churn_rows,
     event_rows,
     plan_command,
@@ -38,7 +41,6 @@ from counterpoise.reporting.leader_balance import (
 )
 from counterpoise.reporting.load_section import load_document, load_markdown
 from counterpoise.reporting.markdown import escaped, table
-from counterpoise.units import format_bytes
 
 FORMAT: Final = "counterpoise-leader-balance/2"
 _MEASURES: Final = ("leaders", "preferred_leaders", "replicas", "bytes", "bytes_in")
@@ -80,7 +82,7 @@ def leader_balance_json(
         "racks": [_values(rack) for rack in balance.racks],
         "topics_that_lean": [_values(topic) for topic in balance.topics],
         "topic_count": balance.topic_count,
-        "leaning_topic_count": balance.leaning_topic_count,
+        "leaning_topic_count": balance.skewed_topic_count,
         "series": [_point(point) for point in balance.series],
         "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],
         "events": [_event(event) for event in balance.events],
@@ -239,33 +241,20 @@ def _broker_parts(balance: LeaderBalance) -> list[str]:
         (
             f"{broker.broker_id}{' (idle)' if broker.is_idle else ' (dead)' if broker.is_fenced else ''}",
             broker.rack or "",
-            count(broker.leaders),
-            count(broker.leaders_not_preferred),
-            count(broker.preferred_leaders),
-            count(broker.replicas),
-            format_bytes(broker.bytes),
+            *cells(broker, BROKER_COLUMNS),
         )
         for broker in balance.brokers
     )
-    heads = ("Broker", "Rack", "Leaders", "Not preferred", "Preferred", "Replicas", "Bytes")
+    heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS))
     return ["## Brokers", table(heads, rows)]
 
 
 def _topic_parts(balance: LeaderBalance) -> list[str]:
     if not balance.topics:
         return []
-    rows = (
-        (
-            t.topic,
-            count(t.partition_count),
-            count(t.most_leaders),
-            count(t.fewest_leaders),
-            format_bytes(t.size_bytes),
-        )
-        for t in balance.topics
-    )
-    heads = ("Topic", "Partitions", "Most led by one", "Fewest", "Size")
-    return ["## Topics that lean most", table(heads, rows)]
+    rows = ((topic.topic, *cells(topic, TOPIC_COLUMNS)) for topic in balance.topics)
+    heads = ("Topic", *(title for title, _, _ in TOPIC_COLUMNS))
+    return ["## Topics with the largest leader skew", table(heads, rows)]
 
 
 def _point(point: BalancePoint) -> dict[str, Any]:

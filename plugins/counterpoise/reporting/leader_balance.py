@@ -14,11 +14,12 @@ from counterpoise.model.balance import (
     LeftOut,
     PlanSize,
     RackBalance,
+    TopicLeaderSkew,
     WantedRebalance,
 )
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import Churn
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.evenness import Evenness
 from counterpoise.model.words import join_ids
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
@@ -29,6 +30,22 @@ from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import churn_timeline, heat_sections, timelines
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
+Columns = tuple[tuple[str, str, Unit], ...]  # title, name of the field, how its value is written
+
+# The tables of the page and of its Markdown: a new figure is one line here.
+BROKER_COLUMNS: Final[Columns] = (
+    ("Leaders", "leaders", count),
+    ("Not preferred", "leaders_not_preferred", count),
+    ("Preferred", "preferred_leaders", count),
+    ("Replicas", "replicas", count),
+    ("Bytes", "bytes", format_bytes),
+)
+TOPIC_COLUMNS: Final[Columns] = (
+    ("Partitions", "partition_count", count),
+    ("Max leaders", "most_leaders", count),
+    ("Min leaders", "fewest_leaders", count),
+    ("Size", "size_bytes", format_bytes),
+)
 EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -68,7 +85,13 @@ def leader_balance_report(
             (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack))
             for rack in balance.racks
         ],
-        broker_rows=[(broker, _css_colour(racks[broker.rack])) for broker in balance.brokers],
+        broker_heads=[title for title, _, _ in BROKER_COLUMNS],
+        broker_rows=[
+            (broker, _css_colour(racks[broker.rack]), cells(broker, BROKER_COLUMNS))
+            for broker in balance.brokers
+        ],
+        topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
+        topic_rows=[(topic.topic, cells(topic, TOPIC_COLUMNS)) for topic in balance.topics],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
         has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
@@ -76,6 +99,12 @@ def leader_balance_report(
         left_out=left_out[-_LEFT_OUT_SHOWN:],
         left_out_count=len(left_out),
     )
+
+
+def cells(row: BrokerBalance | TopicLeaderSkew, columns: Columns) -> list[str]:
+    """Return the values of a row as text; `not known` for None."""
+    values = [(getattr(row, name), write) for _, name, write in columns]
+    return ["not known" if value is None else write(value) for value, write in values]
 
 
 def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
