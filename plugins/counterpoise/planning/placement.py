@@ -167,7 +167,7 @@ class Placement:
         )
         return partitions.astype(np.int64), positions.astype(np.int64)
 
-    def news_after(self, partitions: Ints, positions: Ints) -> Ints:
+    def new_replicas_after(self, partitions: Ints, positions: Ints) -> Ints:
         """New replicas that each partition would have if the one at the given position moved (on)."""
         rows, moving = self.original[partitions], self.replicas[partitions, positions]
         return np.asarray(self.new_replicas[partitions] + (rows == moving[:, None]).any(axis=1))
@@ -179,7 +179,7 @@ class Placement:
         if self.may_replace_all:
             return np.ones(len(partitions), dtype=np.bool_)
         counts = (self.replicas[partitions] >= 0).sum(axis=1)
-        return np.asarray((self.news_after(partitions, positions) < counts) | (counts == 1))
+        return np.asarray((self.new_replicas_after(partitions, positions) < counts) | (counts == 1))
 
     @property
     def holds_back(self) -> bool:

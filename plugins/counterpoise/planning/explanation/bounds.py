@@ -9,7 +9,7 @@ even as the racks and the replicas that must stay allow, and bytes within the to
 that are so. Why no plan does with less:
 
 - Counts. The sum over a rack is bounded: a partition on as many racks as it can be on stays so,
-  hence has the least to the most that `bounds_of_one` gives in each; one that must be left alone,
+  hence has the least to the most that `bounds_of_partition` gives in each; one that must be left alone,
   or that every taker has a replica of, has what it has. On a broker there is at least what may not
   leave it, and at most one replica of each partition. Under such nested bounds the most even counts
   are unique but for who has the units that do not divide; with those who hold most now, the fewest
@@ -34,7 +34,12 @@ from counterpoise.model.plan import LowerBound
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import best_pairs, bounds_of_one, rack_sizes, stacked_pairs
+from counterpoise.planning.placing.racks import (
+    min_stacked_pairs,
+    bounds_of_partition,
+    rack_sizes,
+    stacked_pairs,
+)
 from counterpoise.planning.placing.targets import disk_weights
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.water_filling import Weights, fill, fill_racks
@@ -183,7 +188,9 @@ def _worlds(
     sizes = rack_sizes(cluster, roles.staying)
     is_bound = ~np.append(roles.sharing, True)[before.replicas].all(axis=1)
     regular = (
-        can_move & (stacked_pairs(before) <= best_pairs(before.replica_counts, sizes)) & ~is_bound
+        can_move
+        & (stacked_pairs(before) <= min_stacked_pairs(before.replica_counts, sizes))
+        & ~is_bound
     )
     fixed = _in_racks(before, ~can_move, units, len(sizes))
     unsure = can_move & ~regular
@@ -203,7 +210,7 @@ def _ideal(before: Placement, which: Flags, units: Ints, sizes: Ints) -> tuple[I
     """Least and most units per rack of partitions that are on as many racks as they can be on."""
     lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
     for factor in np.unique(before.replica_counts[which]).tolist():
-        low, high = bounds_of_one(factor, sizes)
+        low, high = bounds_of_partition(factor, sizes)
         total = int(units[which & (before.replica_counts == factor)].sum())
         lowest += low * total
         highest += high * total

@@ -1,13 +1,22 @@
 """Emptying brokers: each of their replicas goes to another broker, and no other replica moves.
 
-    drain(placement, roles, wanted, band, cluster.may_drain)
+    drain(placement, roles, wanted, band, is_movable)
 
-Largest first, each to a broker of the best rack that still may take one by its count; of these to
-one that has not its share of the topic, and then to the one that lacks most bytes. Where the racks
-leave no such broker, the count gives way; where they leave no fair rack, the rack does (the last
-broker of a rack leaves), and the partition is stacked as low as the rest allows. Nothing goes where
-it would fill a log dir too far: others are sent on to make room, and what fits nowhere even so
-stays. In the end counts are as even as any choice of takers makes them (`exchange.py`).
+    for each replica to move, largest first: of the brokers that have room for it
+        those on racks with fewest replicas of its partition
+        of these, those that are least above their wanted count
+        of these, those that hold least of the topic, measured by their share
+        of these, the one that misses most bytes
+    if no broker has room: send a replica that came to one of them on to another broker, and retry
+    in the end counts are made as even as any choice of brokers makes them (`exchange`)
+
+Worked example: a replica of a partition whose others are on racks a and b. Brokers 5 (rack a),
+6 and 7 (rack c) have room: 6 and 7 are on the better rack. Both are below their wanted count, and
+both below their share of the topic; 6 misses 40 GB, 7 misses 55 GB: broker 7 gets it.
+
+Limits: where racks leave no other way, counts give way first, then racks (the last broker of a rack
+leaves); the partition is then stacked as low as the others allow. Nothing goes where it would fill a
+log dir too far; what fits nowhere stays.
 """
 
 from dataclasses import dataclass
@@ -18,142 +27,134 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.exchange import Choosers, even_bytes, even_counts
+from counterpoise.planning.placing.exchange import FreeReplicas, even_bytes, even_counts
 from counterpoise.planning.placing.racks import rack_sizes
 from counterpoise.planning.placing.shares import of_topics, whole_shares
 from counterpoise.planning.roles import Roles
 
-_MOST_ATTEMPTS = (
-    20  # in vain: where disks are that full, brokers are missing, and no better order of replicas
-)
+# In vain: where disks are that full, brokers are missing, and not a better order of replicas.
+_MAX_FAILED_ATTEMPTS = 20
 
 
 def drain(
-    placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, may_move: Flags
+    placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, is_movable: Flags
 ) -> None:
-    """Moves the replicas of partitions that `may_move` off the brokers that leave, all that have a
-    place to go to.
-    """
-    leaving = np.append(roles.leaving, False)
-    movable = leaving[placement.replicas] & may_move[:, None]
-    partitions, positions = np.nonzero(movable)
-    order = np.lexsort((positions, partitions, -placement.cluster.size_bytes[partitions]))
-    intake = _Intake.of(placement, roles, wanted, band)
-    patience = _MOST_ATTEMPTS
-    for partition, position in zip(
-        partitions[order].tolist(), positions[order].tolist(), strict=True
-    ):
-        if not intake.take(partition, position, movable[partition]) and patience:
-            patience -= not _make_room(placement, roles, movable, partition, position)
-    free = Choosers(placement, roles.destinations, movable & ~leaving[placement.replicas])
+    """Move replicas off the brokers that leave; `is_movable` says of which partitions."""
+    is_leaving = np.append(roles.leaving, False)
+    is_to_move = is_leaving[placement.replicas] & is_movable[:, None]
+    partitions, positions = np.nonzero(is_to_move)
+    sizes = placement.cluster.size_bytes[partitions]
+    largest_first = np.lexsort((positions, partitions, -sizes))
+    destinations = _Destinations.of(placement, roles, wanted, band)
+    failed_attempts = 0
+    rows = np.column_stack([partitions, positions])[largest_first].tolist()
+    for partition, position in rows:
+        if destinations.take(partition, position, is_to_move[partition]):
+            continue
+        if failed_attempts < _MAX_FAILED_ATTEMPTS:
+            is_placed = _make_room(placement, roles, is_to_move, partition, position)
+            failed_attempts += not is_placed
+    is_placed_now = is_to_move & ~is_leaving[placement.replicas]
+    free = FreeReplicas(placement, roles.destinations, is_placed_now)
     even_counts(placement, roles.destinations, free)
     even_bytes(placement, roles.destinations, free, band)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Intake:
-    """The brokers that take, one entry per broker in each column."""
+class _Destinations:
+    """The brokers that receive replicas; columns have one entry for each of them."""
 
     placement: Placement
-    destinations: Ints
-    number_of: Ints  # of each broker among the takers; one past the end for the others
+    brokers: Ints
     racks: Ints
     wanted: Ints
     fair_bytes: Ints
+    number_of: Ints  # of each broker of the cluster in `brokers`; one past the end for the others
     topic_shares: NDArray[np.float64]  # by topic and rack
 
     @classmethod
-    def of(cls, placement: Placement, roles: Roles, wanted: Ints, band: ByteBand) -> "_Intake":
-        destinations = np.flatnonzero(roles.destinations)
-        number_of = np.full(placement.cluster.broker_count + 1, len(destinations))
-        number_of[destinations] = np.arange(len(destinations))
-        shares = of_topics(placement, rack_sizes(placement.cluster, roles.staying))
-        racks = placement.cluster.racks[destinations]
+    def of(
+        cls, placement: Placement, roles: Roles, wanted: Ints, band: ByteBand
+    ) -> "_Destinations":
+        cluster = placement.cluster
+        brokers = np.flatnonzero(roles.destinations)
+        number_of = np.full(cluster.broker_count + 1, len(brokers))
+        number_of[brokers] = np.arange(len(brokers))
         return cls(
-            placement,
-            destinations,
-            number_of,
-            racks,
-            wanted[destinations],
-            band.fair[destinations],
-            shares,
+            placement=placement,
+            brokers=brokers,
+            racks=cluster.racks[brokers],
+            wanted=wanted[brokers],
+            fair_bytes=band.fair[brokers],
+            number_of=number_of,
+            topic_shares=of_topics(placement, rack_sizes(cluster, roles.staying)),
         )
 
-    def take(self, partition: int, position: int, leaves: Flags) -> bool:
-        """Gives a replica to the best taker; False when none may have it.
+    def take(self, partition: int, position: int, is_to_move: Flags) -> bool:
+        """Give a replica to the best destination; False when none may have it.
 
-        `leaves` has the row's other movables.
+        `is_to_move` has the replicas of the row that leave their brokers.
         """
         placement, row = self.placement, self.placement.replicas[partition]
-        size = int(placement.cluster.size_bytes[partition])
-        able = np.append(placement.room[self.destinations] >= size, False)
-        able[self.number_of[row]] = False
-        chosen = np.flatnonzero(able)
-        if not len(chosen):
+        topic = int(placement.cluster.topic_numbers[partition])
+        has_room = placement.room[self.brokers] >= placement.cluster.size_bytes[partition]
+        is_able = np.append(has_room, False)
+        is_able[self.number_of[row]] = False
+        able = np.flatnonzero(is_able)
+        if not len(able):
             return False
-        chosen = _least(chosen, self._neighbours(row, leaves)[self.racks[chosen]])
-        brokers = self.destinations[chosen]
-        chosen = _least(chosen, np.maximum(0, placement.counts[brokers] + 1 - self.wanted[chosen]))
-        chosen = _least(
-            chosen, self._topic_level(chosen, int(placement.cluster.topic_numbers[partition]))
-        )
-        best = int(
-            chosen[
-                np.argmin(placement.bytes_held[self.destinations[chosen]] - self.fair_bytes[chosen])
-            ]
-        )
-        placement.give(partition, position, int(self.destinations[best]))
+        able = _smallest(able, self._neighbours(row, is_to_move)[self.racks[able]])
+        counts_after = placement.counts[self.brokers[able]] + 1
+        able = _smallest(able, np.maximum(0, counts_after - self.wanted[able]))
+        able = _smallest(able, self._topic_levels(able, topic))
+        over_fair = placement.bytes_held[self.brokers[able]] - self.fair_bytes[able]
+        best = int(able[np.argmin(over_fair)])
+        placement.give(partition, position, int(self.brokers[best]))
         return True
 
-    def _neighbours(self, row: Ints, leaves: Flags) -> Ints:
-        """Replicas per rack of those in a row that stay, or have found their new place."""
-        settled = row[~leaves | (self.number_of[row] < len(self.destinations))]
+    def _neighbours(self, row: Ints, is_to_move: Flags) -> Ints:
+        """Return, per rack, the replicas of a row that stay or have found their new place."""
+        is_on_destination = self.number_of[row] < len(self.brokers)
+        settled = row[~is_to_move | is_on_destination]
         racks = self.placement.racks_by_position[settled[settled >= 0]]
         return np.bincount(racks, minlength=self.topic_shares.shape[1])
 
-    def _topic_level(self, chosen: Ints, topic: int) -> Ints:
-        """0 for a broker below its share of the topic, 1 for one that is not above it, then how far
-        it would be.
-        """
-        held = self.placement.topic_counts[topic, self.destinations[chosen]].astype(np.int64)
-        lowest, highest = whole_shares(self.topic_shares[topic])
-        lowest, highest = lowest[self.racks[chosen]], highest[self.racks[chosen]]
-        return np.asarray(
-            np.where(held < lowest, 0, np.where(held < highest, 1, 2 + held - highest))
-        )
+    def _topic_levels(self, able: Ints, topic: int) -> Ints:
+        """Return 0 for a broker below its share of the topic, 1 inside, else how far it is above."""
+        held = self.placement.topic_counts[topic, self.brokers[able]].astype(np.int64)
+        lowest_by_rack, highest_by_rack = whole_shares(self.topic_shares[topic])
+        lowest, highest = lowest_by_rack[self.racks[able]], highest_by_rack[self.racks[able]]
+        inside_or_above = np.where(held < highest, 1, 2 + held - highest)
+        return np.asarray(np.where(held < lowest, 0, inside_or_above))
 
 
-def _least(candidates: Ints, values: Ints) -> Ints:
+def _smallest(candidates: Ints, values: Ints) -> Ints:
     return np.asarray(candidates[values == values.min()])
 
 
 def _make_room(
-    placement: Placement, roles: Roles, movable: Flags, partition: int, position: int
+    placement: Placement, roles: Roles, is_to_move: Flags, partition: int, position: int
 ) -> bool:
-    """Sends one replica that has just come to a broker on to another, if that makes room for this
-    one.
-    """
-    size = int(placement.cluster.size_bytes[partition])
+    """Send a replica that has just come to a broker on to another one, if that makes enough room."""
     sizes = placement.cluster.size_bytes
-    free = Choosers(
-        placement,
-        roles.destinations,
-        movable & ~np.append(roles.leaving, False)[placement.replicas],
-    )
+    size = int(sizes[partition])
+    is_leaving = np.append(roles.leaving, False)
+    has_come = is_to_move & ~is_leaving[placement.replicas]
+    free = FreeReplicas(placement, roles.destinations, has_come)
     destinations = np.flatnonzero(roles.destinations)
     destinations = destinations[~np.isin(destinations, placement.replicas[partition])]
-    for destination in destinations[
-        np.lexsort((destinations, -placement.room[destinations]))
-    ].tolist():
-        missing = size - free.room(destination)
+    most_room_first = np.lexsort((destinations, -placement.room[destinations]))
+    for destination in destinations[most_room_first].tolist():
+        missing_bytes = size - free.room(destination)
         for other in np.flatnonzero(free.reachable(destination)).tolist():
             partitions, positions = free.choices(destination, other)
-            fitting = np.flatnonzero(
-                (sizes[partitions] >= missing) & (sizes[partitions] <= free.room(other))
-            )
+            other_sizes = sizes[partitions]
+            is_fitting = (other_sizes >= missing_bytes) & (other_sizes <= free.room(other))
+            fitting = np.flatnonzero(is_fitting)
             if len(fitting):
-                best = fitting[np.lexsort((partitions[fitting], sizes[partitions[fitting]]))[:1]]
-                free.pass_on(partitions[best], positions[best], other)
+                smallest_first = np.lexsort((partitions[fitting], other_sizes[fitting]))
+                chosen = fitting[smallest_first[:1]]
+                free.move(partitions[chosen], positions[chosen], other)
                 placement.give(partition, position, destination)
                 return True
     return False

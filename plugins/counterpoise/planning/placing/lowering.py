@@ -1,13 +1,21 @@
-"""Fewer replicas: what goes first is not in sync, then what shares its rack, and the leader goes
-last.
+"""Fewer replicas: out-of-sync ones go first, then those that share a rack, and the leader last.
 
     drop_surplus(placement, roles, factor=2)
 
-Kept are as many in-sync replicas as there can be: at least the smaller of the factor and those that
-are in sync now. Within that, as many racks as there can be, and within that the present leader.
-Where all this leaves a choice, the broker with most replicas of the topic, measured by its share,
-gives one up; then the one with most replicas; then with most bytes. What that leaves uneven in all
-`even_counts` settles by keeping another replica of a partition.
+    while partitions have more replicas than they should:
+        worst = the replicas with the lowest of: in sync? few neighbours in the rack? leader?
+        one worst replica: drop it
+        several: drop the one on the broker with most replicas of the topic, measured by its share;
+                 then with most replicas and bytes
+    settle what is uneven by keeping another replica of a partition (`exchange`)
+
+Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (rack a) and 3
+(rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
+3's were out of sync, that one would go, although 1 and 2 share a rack.
+
+Promised: as many in-sync replicas stay as can: at least the smaller of the factor and those that are
+in sync now. Within that as many racks as can be, and within that the present leader. Brokers out of
+scope lose no replica, and come to lead nothing by it.
 """
 
 from dataclasses import dataclass, field
@@ -32,44 +40,38 @@ from counterpoise.planning.roles import Roles
 
 
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
-    """Takes replicas from partitions that may change until `factor` are left, or none that is left
-    may go.
-
-    Brokers out of scope lose none, and come to lead nothing by it.
-    """
-    surplus = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts > factor))
+    """Drop replicas of partitions that may change until `factor` are left, or none may go."""
+    cluster = placement.cluster
+    surplus = np.flatnonzero(cluster.may_change & (placement.replica_counts > factor))
     if not len(surplus):
         return
-    shares = per_broker(factor, rack_sizes(placement.cluster, roles.staying))[
-        placement.cluster.racks
-    ]
-    rows = _Rows.of(placement, surplus, factor)
+    shares = per_broker(factor, rack_sizes(cluster, roles.staying))[cluster.racks]
+    rows = _ShrinkingRows.of(placement, surplus, factor)
     if not len(rows.too_long()):
         return
-    while len(which := rows.too_long()):
-        worst = rows.worst(which)
-        only = worst.sum(axis=1) == 1
-        rows.drop(which[only], worst[only].argmax(axis=1))
-        _drop_from_fullest(rows, which[~only], worst[~only], shares)
-    involved = placement.cluster.is_in_scope & (np.diff(rows.starts) > 0)
+    while len(too_long := rows.too_long()):
+        is_worst = rows.worst(too_long)
+        is_decided = is_worst.sum(axis=1) == 1
+        rows.drop(too_long[is_decided], is_worst[is_decided].argmax(axis=1))
+        _drop_from_fullest(rows, too_long[~is_decided], is_worst[~is_decided], shares)
+    has_rows = np.diff(rows.starts) > 0
+    involved = cluster.is_in_scope & has_rows
     even_counts(placement, involved, rows)
     even_bytes(placement, involved, rows, _band(placement, involved))
     rows.restore_order()
 
 
-def _band(placement: Placement, brokers: Flags) -> ByteBand:
-    """Around the mean of these brokers: what the others hold is not to be had by taking replicas
-    away.
-    """
-    fair = np.full(len(brokers), int(placement.bytes_held[brokers].mean()))
-    return ByteBand.around(fair, TOLERANCE_PERCENT)
+def _band(placement: Placement, involved: Flags) -> ByteBand:
+    """Return the band around the mean of the brokers involved: the others cannot get or lose any."""
+    mean = int(placement.bytes_held[involved].mean())
+    return ByteBand.around(np.full(len(involved), mean), TOLERANCE_PERCENT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """The rows that get shorter.
+class _ShrinkingRows:
+    """The partitions that get fewer replicas, numbered as rows; a `ReplicaChoices`.
 
-    A replica that is taken away leaves a gap until `restore_order` closes it.
+    A replica that is dropped leaves a gap until `restore_order` closes it.
     """
 
     placement: Placement
@@ -77,165 +79,176 @@ class _Rows:
     is_good: Flags  # as the rows before: in sync and live
     may_go: Flags  # as the rows before: on a broker in scope
     wanted: Ints  # replicas in the end
-    by_broker: Ints  # numbers of rows, in order of the brokers that were in them
-    starts: Ints  # where those of a broker begin
-    found: dict[int, tuple[Ints, Ints, Ints]] = field(
-        default_factory=dict
-    )  # exchanges by giver, while they are true
+    by_broker: Ints  # numbers of rows, by the brokers that were in them
+    starts: Ints  # where those of a broker begin in `by_broker`
+    exchanges: dict[int, tuple[Ints, Ints, Ints]] = field(default_factory=dict)  # by source, cached
 
     @classmethod
-    def of(cls, placement: Placement, partitions: Ints, factor: int) -> "_Rows":
+    def of(cls, placement: Placement, partitions: Ints, factor: int) -> "_ShrinkingRows":
         cluster = placement.cluster
         rows = cluster.replicas[partitions]
-        is_good = cluster.is_in_sync[partitions] & np.append(cluster.is_live, False)[rows]
+        is_live = np.append(cluster.is_live, False)[rows]
+        is_good = cluster.is_in_sync[partitions] & is_live
         may_go = np.append(cluster.is_in_scope, False)[rows]
-        held, _ = np.nonzero(rows >= 0)
+        is_leader = rows == cluster.leaders_now[partitions, None]
+        row_numbers, _ = np.nonzero(rows >= 0)
         brokers = rows[rows >= 0]
-        order = np.argsort(brokers, kind="stable")
-        starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
-        wanted = _wanted(
-            rows, is_good, may_go, rows == cluster.leaders_now[partitions, None], factor
-        )
-        return cls(placement, partitions, is_good, may_go, wanted, held[order], starts)
+        by_broker = np.argsort(brokers, kind="stable")
+        starts = np.searchsorted(brokers[by_broker], np.arange(cluster.broker_count + 1))
+        wanted = _wanted_counts(rows, is_good, may_go, is_leader, factor)
+        return cls(placement, partitions, is_good, may_go, wanted, row_numbers[by_broker], starts)
 
     def too_long(self) -> Ints:
-        """Which of the rows have more replicas than wanted."""
-        held = (self.placement.replicas[self.partitions] >= 0).sum(axis=1)
-        return np.flatnonzero(held > self.wanted)
+        """Return the rows that have more replicas than wanted."""
+        counts = (self.placement.replicas[self.partitions] >= 0).sum(axis=1)
+        return np.flatnonzero(counts > self.wanted)
 
-    def worst(self, which: Ints) -> Flags:
-        """Per row the positions that it can do without first."""
+    def worst(self, rows: Ints) -> Flags:
+        """Return, by row and position, the replicas that it can do without first."""
         placement = self.placement
-        rows = placement.replicas[self.partitions[which]]
-        leaders = placement.cluster.leaders_now[self.partitions[which]]
-        racks = placement.racks_by_position[rows]
-        neighbours = ((racks[:, :, None] == racks[:, None, :]) & (racks >= 0)[:, None, :]).sum(
-            axis=2
-        )
-        width = rows.shape[1]
-        value = (
-            self.is_good[which] * (4 * width)
-            + (width - neighbours) * 2
-            + (rows == leaders[:, None])
-        )
-        value = np.where((rows >= 0) & self.may_go[which], value, 8 * width)
-        return np.asarray(value == value.min(axis=1)[:, None])
+        replicas = placement.replicas[self.partitions[rows]]
+        leaders = placement.cluster.leaders_now[self.partitions[rows]]
+        racks = placement.racks_by_position[replicas]
+        is_same_rack = (racks[:, :, None] == racks[:, None, :]) & (racks >= 0)[:, None, :]
+        neighbours = is_same_rack.sum(axis=2)
+        width = replicas.shape[1]
+        worth = self.is_good[rows] * (4 * width)
+        worth = worth + (width - neighbours) * 2
+        worth = worth + (replicas == leaders[:, None])
+        may_be_dropped = (replicas >= 0) & self.may_go[rows]
+        worth = np.where(may_be_dropped, worth, 8 * width)
+        return np.asarray(worth == worth.min(axis=1)[:, None])
 
-    def drop(self, which: Ints, positions: Ints) -> None:
-        partitions = self.partitions[which]
+    def drop(self, rows: Ints, positions: Ints) -> None:
+        partitions = self.partitions[rows]
         self._count(partitions, self.placement.replicas[partitions, positions], -1)
         self.placement.replicas[partitions, positions] = NOBODY
 
     def _count(self, partitions: Ints, brokers: Ints, by: int) -> None:
-        """Unlike what `give_all` does, since nothing arrives anywhere."""
+        """Count replicas; unlike what `Placement.give_all` does, nothing arrives anywhere."""
         placement, cluster = self.placement, self.placement.cluster
         np.add.at(placement.counts, brokers, by)
         np.add.at(placement.bytes_held, brokers, by * cluster.size_bytes[partitions])
         np.add.at(placement.topic_counts, (cluster.topic_numbers[partitions], brokers), by)
 
     def restore_order(self) -> None:
-        """Closes the gaps; what is left keeps its order."""
+        """Close the gaps; what is left keeps its order."""
         placement = self.placement
-        before, rows = (
-            placement.cluster.replicas[self.partitions],
-            placement.replicas[self.partitions],
-        )
-        kept = (before >= 0) & ~missing_from(rows, before)
-        order = np.argsort(~kept, axis=1, kind="stable")
-        closed = np.take_along_axis(np.where(kept, before, NOBODY), order, axis=1)
+        before = placement.cluster.replicas[self.partitions]
+        is_kept = (before >= 0) & ~missing_from(placement.replicas[self.partitions], before)
+        kept_first = np.argsort(~is_kept, axis=1, kind="stable")
+        closed = np.take_along_axis(np.where(is_kept, before, NOBODY), kept_first, axis=1)
         placement.replicas[self.partitions, : closed.shape[1]] = closed
         placement.reset_to(placement.replicas)
 
     def reachable(self, source: int) -> Flags:
         found = np.zeros(self.placement.cluster.broker_count, dtype=np.bool_)
-        partitions, _, others = self._exchanges(source)
-        found[self.placement.cluster.replicas[partitions, others]] = True
+        partitions, _, dropped_positions = self._exchanges(source)
+        found[self.placement.cluster.replicas[partitions, dropped_positions]] = True
         return found
 
     def choices(self, source: int, destination: int) -> tuple[Ints, Ints]:
-        partitions, positions, others = self._exchanges(source)
-        usable = self.placement.cluster.replicas[partitions, others] == destination
-        return partitions[usable], positions[usable]
+        partitions, positions, dropped_positions = self._exchanges(source)
+        dropped_from = self.placement.cluster.replicas[partitions, dropped_positions]
+        is_usable = dropped_from == destination
+        return partitions[is_usable], positions[is_usable]
 
-    def pass_on(self, partitions: Ints, positions: Ints, destination: int) -> None:
+    def move(self, partitions: Ints, positions: Ints, destination: int) -> None:
         self._count(partitions, self.placement.replicas[partitions, positions], -1)
         self.placement.replicas[partitions, positions] = destination
         self._count(partitions, np.full(len(partitions), destination), 1)
         for broker in np.unique(self.placement.cluster.replicas[partitions]).tolist():
-            self.found.pop(broker, None)
+            self.exchanges.pop(broker, None)
 
     def room(self, destination: int) -> int:
         return UNBOUNDED  # what it keeps is there already
 
     def _exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
-        """Partitions, the position of the giver's replica, and that of one taken away that would do
-        as well.
+        """Return partitions, the position of the source's replica, and that of one dropped.
+
+        The dropped one would do as well as the source's.
         """
-        if source not in self.found:
-            self.found[source] = self._find_exchanges(source)
-        return self.found[source]
+        if source not in self.exchanges:
+            self.exchanges[source] = self._find_exchanges(source)
+        return self.exchanges[source]
 
     def _find_exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
-        placement = self.placement
+        placement, cluster = self.placement, self.placement.cluster
         rows = self.by_broker[self.starts[source] : self.starts[source + 1]]
-        kept = placement.replicas[self.partitions[rows]] == source
-        rows, positions = rows[kept.any(axis=1)], kept[kept.any(axis=1)].argmax(axis=1)
-        usable = placement.cluster.leaders_now[self.partitions[rows]] != source
-        rows, positions = rows[usable], positions[usable]
+        is_on_source = placement.replicas[self.partitions[rows]] == source
+        is_led_by_source = cluster.leaders_now[self.partitions[rows]] == source
+        is_usable = is_on_source.any(axis=1) & ~is_led_by_source
+        rows, positions = rows[is_usable], is_on_source[is_usable].argmax(axis=1)
         partitions = self.partitions[rows]
-        before, kept = placement.cluster.replicas[partitions], placement.replicas[partitions]
-        own = (before == source).argmax(axis=1)
-        gone = missing_from(kept, before) & self.may_go[rows]
-        gone &= (self.is_good[rows] >= self.is_good[rows, own][:, None]) & self.may_go[rows, own][
-            :, None
-        ]
-        kept_racks = placement.racks_by_position[kept]
-        racks = placement.racks_by_position[before]
-        own_rack = int(placement.cluster.racks[source])
-        neighbours = (racks[:, :, None] == kept_racks[:, None, :]).sum(axis=2) - (racks == own_rack)
-        gone &= neighbours <= ((kept_racks == own_rack).sum(axis=1) - 1)[:, None]
-        at, others = np.nonzero(gone)
-        return partitions[at], positions[at].astype(np.int64), others.astype(np.int64)
+        before, kept = cluster.replicas[partitions], placement.replicas[partitions]
+        own_position = (before == source).argmax(axis=1)
+        own_is_good = self.is_good[rows, own_position][:, None]
+        own_may_go = self.may_go[rows, own_position][:, None]
+        does_as_well = missing_from(kept, before) & self.may_go[rows] & own_may_go
+        does_as_well &= self.is_good[rows] >= own_is_good
+
+        own_rack = int(cluster.racks[source])
+        racks_before = placement.racks_by_position[before]
+        racks_kept = placement.racks_by_position[kept]
+        is_same_rack = racks_before[:, :, None] == racks_kept[:, None, :]
+        neighbours = is_same_rack.sum(axis=2) - (racks_before == own_rack)
+        own_neighbours = (racks_kept == own_rack).sum(axis=1) - 1
+        does_as_well &= neighbours <= own_neighbours[:, None]
+        at, dropped_positions = np.nonzero(does_as_well)
+        positions = positions[at].astype(np.int64)
+        return partitions[at], positions, dropped_positions.astype(np.int64)
 
 
-def _wanted(rows: Ints, is_good: Flags, may_go: Flags, leads: Flags, factor: int) -> Ints:
-    """Replicas in the end: `factor`, or as many as have to stay.
+def _wanted_counts(
+    rows: Ints, is_good: Flags, may_go: Flags, is_leader: Flags, factor: int
+) -> Ints:
+    """Return replicas in the end: `factor`, or as many as have to stay.
 
     A good one only goes where no other is left: no step may take more of those in sync than the
     factor does. And where all others are on brokers out of scope, one of those in scope stays to
     lead, if one leads now.
     """
-    held = rows >= 0
-    is_stuck = (held & ~is_good & ~may_go).any(axis=1)
-    may_go_in_all = np.where(is_stuck, (may_go & ~is_good).sum(axis=1), may_go.sum(axis=1))
-    outside = (held & ~may_go).sum(axis=1)
-    may_go_in_all -= (may_go & leads).any(axis=1) & (outside > 0) & ~is_stuck
-    return np.asarray(np.maximum(factor, held.sum(axis=1) - may_go_in_all))
+    is_held = rows >= 0
+    has_stuck_bad_one = (is_held & ~is_good & ~may_go).any(axis=1)
+    bad_ones_to_go = (may_go & ~is_good).sum(axis=1)
+    removable = np.where(has_stuck_bad_one, bad_ones_to_go, may_go.sum(axis=1))
+    has_one_outside = (is_held & ~may_go).any(axis=1)
+    leader_may_go = (may_go & is_leader).any(axis=1)
+    leader_has_to_stay = leader_may_go & has_one_outside & ~has_stuck_bad_one
+    return np.asarray(np.maximum(factor, is_held.sum(axis=1) - removable + leader_has_to_stay))
 
 
-def _drop_from_fullest(rows: _Rows, which: Ints, worst: Flags, shares: NDArray[np.float64]) -> None:
-    """Of each row's `worst` positions, the one on the broker that holds most is dropped."""
-    placement = rows.placement
-    cluster = placement.cluster
-    order = largest_topics_first(placement, rows.partitions[which])
-    which, worst = which[order], worst[order]
-    partitions = rows.partitions[which]
-    topics, sizes = cluster.topic_numbers[partitions].tolist(), cluster.size_bytes[partitions]
-    bytes_first = (np.cumsum(sizes) <= BYTES_FIRST * sizes.sum()).tolist()
+def _drop_from_fullest(
+    rows: _ShrinkingRows, row_numbers: Ints, is_worst: Flags, shares: NDArray[np.float64]
+) -> None:
+    """Drop, of each row's worst replicas, the one on the broker that holds most."""
+    placement, cluster = rows.placement, rows.placement.cluster
+    order = largest_topics_first(placement, rows.partitions[row_numbers])
+    row_numbers, is_worst = row_numbers[order], is_worst[order]
+    partitions = rows.partitions[row_numbers]
+    sizes = cluster.size_bytes[partitions]
+    bytes_first = np.cumsum(sizes) <= BYTES_FIRST * sizes.sum()
+    partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
     fullness = _Fullness(placement.counts.tolist(), placement.bytes_held.tolist())
-    brokers = placement.replicas[partitions].tolist()
-    options = [np.flatnonzero(row).tolist() for row in worst]
-    in_topic = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-    chosen, topic = np.zeros(len(which), dtype=np.int64), -1
-    for at, size in enumerate(sizes.tolist()):
-        if topics[at] != topic:
-            topic = topics[at]
-            fullness.begin(placement.topic_counts[topic], in_topic[topic] * shares)
-        row = brokers[at]
-        position = max(options[at], key=lambda p: fullness.rank(row[p], bytes_first[at]))
-        fullness.take(row[position], size)
-        chosen[at] = position
-    rows.drop(which, chosen)
+    positions: list[int] = []
+    last_topic = -1
+    columns = (
+        cluster.topic_numbers[partitions].tolist(),
+        sizes.tolist(),
+        bytes_first.tolist(),
+        placement.replicas[partitions].tolist(),
+        is_worst,
+    )
+    for topic, size, by_bytes, replicas, is_option in zip(*columns, strict=True):
+        if topic != last_topic:
+            last_topic = topic
+            fullness.begin(placement.topic_counts[topic], partition_counts[topic] * shares)
+        options = np.flatnonzero(is_option).tolist()
+        ranks = [(*fullness.rank(replicas[position], by_bytes), position) for position in options]
+        position = max(ranks)[-1]
+        fullness.drop(replicas[position], size)
+        positions.append(position)
+    rows.drop(row_numbers, np.array(positions, dtype=np.int64))
 
 
 @dataclass(slots=True)
@@ -243,28 +256,35 @@ class _Fullness:
     """What the brokers hold, as it falls. Lists have an entry per broker."""
 
     counts: list[int]
-    held: list[int]
+    bytes_held: list[int]
     topic_counts: list[int] = field(default_factory=list)
-    lowest: list[int] = field(
-        default_factory=list
-    )  # replicas of the topic that are its share, rounded down
+    lowest: list[int] = field(default_factory=list)  # share of the topic, rounded down
     highest: list[int] = field(default_factory=list)  # and up
 
     def begin(self, topic_counts: Ints, share: NDArray[np.float64]) -> None:
+        """Go on to another topic."""
         self.topic_counts = topic_counts.tolist()
-        self.lowest, self.highest = (rounded.tolist() for rounded in whole_shares(share))
+        lowest, highest = whole_shares(share)
+        self.lowest, self.highest = lowest.tolist(), highest.tolist()
 
     def rank(self, broker: int, bytes_first: bool) -> tuple[int, int, int, int]:
-        """The higher, the rather it gives."""
-        held = self.topic_counts[broker]
-        if held <= self.lowest[broker]:
-            level = held - self.lowest[broker]
+        """Return a rank: the broker with the highest one loses its replica."""
+        count, lowest, highest = (
+            self.topic_counts[broker],
+            self.lowest[broker],
+            self.highest[broker],
+        )
+        if count <= lowest:
+            level = count - lowest
+        elif count <= highest:
+            level = 1
         else:
-            level = 1 if held <= self.highest[broker] else 1 + held - self.highest[broker]
-        load = self.counts[broker], self.held[broker]
-        return level, *(load[::-1] if bytes_first else load), broker
+            level = 1 + count - highest
+        if bytes_first:
+            return level, self.bytes_held[broker], self.counts[broker], broker
+        return level, self.counts[broker], self.bytes_held[broker], broker
 
-    def take(self, broker: int, size: int) -> None:
+    def drop(self, broker: int, size: int) -> None:
         self.counts[broker] -= 1
         self.topic_counts[broker] -= 1
-        self.held[broker] -= size
+        self.bytes_held[broker] -= size

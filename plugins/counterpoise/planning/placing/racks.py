@@ -1,14 +1,22 @@
-"""Racks: how many replicas of a partition each rack should hold, and the repair of partitions that
-stand otherwise.
+"""Racks: how many replicas of a partition each rack should hold, and the repair of the others.
 
-    room = rack_room(placement, staying)
-    room.lowest, room.highest      # of all partitions together, per rack, when none is stacked
+    bounds = rack_bounds(placement, staying)
+    bounds.lowest, bounds.highest      # per rack, of all partitions together, when none is stacked
     repair_racks(placement, roles, wanted, limit)
 
-The rule: the replicas of a partition are on as many racks as there can be. Where a rack has to hold
-several of them, no move makes a stack higher than it was, but none is made only to lower it: that
-would cost data and evenness. A broker without a rack counts as being in the rack of all such
-brokers.
+The rule: the replicas of a partition are on as many racks as there can be.
+
+    height of a partition = smallest h with: sum of min(brokers in the rack, h) >= replicas
+    each rack holds at most min(brokers in the rack, height); one less where that leaves room
+
+Worked example, 3 replicas on racks with 2, 1 and 1 brokers: height 1 has room for 3, so each rack
+holds exactly one. 4 replicas on racks with 3, 2 and 1 brokers: height 1 has room for 3 only, height
+2 for 2 + 2 + 1 = 5, so the first two racks hold one or two replicas each, and the last one holds
+one.
+
+Limits: where a rack has to hold several replicas of a partition, no move makes a stack higher than
+it was, but none is made only to lower it: that would cost data and evenness. Brokers without a rack
+count as one rack.
 """
 
 from dataclasses import dataclass
@@ -22,146 +30,153 @@ from counterpoise.planning.roles import Roles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RackRoom:
-    """Least and most that each rack holds in all, when every partition is spread as it should be."""
+class RackBounds:
+    """Per rack: the least and the most that it holds, when every partition is spread as it should."""
 
     lowest: Ints
     highest: Ints
 
     @property
     def is_closed(self) -> bool:
-        """Each rack holds a fixed part, so replicas never cross racks (racks == replication
-        factor).
+        """Whether each rack holds a fixed part, so that replicas never cross racks.
+
+        That is so where there are as many racks as replicas of each partition.
         """
         return bool((self.lowest == self.highest).all())
 
 
 def rack_sizes(cluster: ClusterArrays, staying: Flags) -> Ints:
-    """Brokers that stay, per rack."""
-    return np.bincount(
-        cluster.racks[staying], minlength=int(cluster.racks.max(initial=-1)) + 1
-    ).astype(np.int64)
+    """Return the number of brokers that stay, per rack."""
+    rack_count = int(cluster.racks.max(initial=-1)) + 1
+    return np.bincount(cluster.racks[staying], minlength=rack_count).astype(np.int64)
 
 
-def bounds_of_one(replication_factor: int, sizes: Ints) -> tuple[Ints, Ints]:
-    """Least and most replicas of one partition per rack: as even over the racks as their brokers
-    allow.
+def bounds_of_partition(replication_factor: int, sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the least and the most replicas of one partition, per rack.
+
+    They are as even over the racks as the racks' `sizes` (brokers) allow.
     """
-    height = next(
-        (
-            h
-            for h in range(1, replication_factor + 1)
-            if np.minimum(sizes, h).sum() >= replication_factor
-        ),
-        replication_factor,
-    )
+    height = _stack_height(replication_factor, sizes)
     highest = np.minimum(sizes, height)
-    spare = highest.sum() - replication_factor
-    full = highest == height
-    return np.where(full & (spare > 0), highest - 1, highest), highest
+    has_room_to_spare = highest.sum() > replication_factor
+    may_hold_one_less = (highest == height) & has_room_to_spare
+    return highest - may_hold_one_less, highest
 
 
-def rack_room(placement: Placement, staying: Flags, weights: Ints | None = None) -> RackRoom:
-    """The room per rack in replicas, or in bytes when `weights` are the partitions' sizes.
+def _stack_height(replication_factor: int, sizes: Ints) -> int:
+    """Return the most replicas of one partition that a rack has to hold."""
+    for height in range(1, replication_factor):
+        if np.minimum(sizes, height).sum() >= replication_factor:
+            return height
+    return replication_factor
 
-    Partitions that stand otherwise, or that the plan must leave alone, may end up anywhere.
+
+def rack_bounds(placement: Placement, staying: Flags, weights: Ints | None = None) -> RackBounds:
+    """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
+
+    Partitions that are stacked higher than they should be, or that the plan must leave alone, may
+    end up anywhere.
     """
     cluster = placement.cluster
-    weight = np.ones(cluster.partition_count, dtype=np.int64) if weights is None else weights
+    if weights is None:
+        weights = np.ones(cluster.partition_count, dtype=np.int64)
     sizes = rack_sizes(cluster, staying)
-    counts = placement.replica_counts
-    regular = cluster.may_change & (stacked_pairs(placement) <= best_pairs(counts, sizes))
+    replica_counts = placement.replica_counts
+    is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
+    is_regular = cluster.may_change & is_spread
     lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
-    for factor in np.flatnonzero(np.bincount(counts)).tolist():
-        same = counts == factor
-        low, high = bounds_of_one(factor, sizes)
-        spread = int(weight[same & regular].sum())
-        lowest += low * spread
-        highest += high * spread + np.minimum(sizes, factor) * int(weight[same & ~regular].sum())
-    return RackRoom(lowest, highest)
+    for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
+        has_factor = replica_counts == factor
+        regular_weight = int(weights[has_factor & is_regular].sum())
+        other_weight = int(weights[has_factor & ~is_regular].sum())
+        low, high = bounds_of_partition(factor, sizes)
+        lowest += low * regular_weight
+        highest += high * regular_weight + np.minimum(sizes, factor) * other_weight
+    return RackBounds(lowest, highest)
 
 
 def stacked_pairs(placement: Placement) -> Ints:
-    """Pairs of replicas in the same rack, per partition."""
+    """Return the pairs of replicas in the same rack, per partition."""
     racks = placement.racks_by_position[placement.replicas]
     pairs = np.zeros(len(racks), dtype=np.int64)
-    for one in range(racks.shape[1]):
-        for other in range(one):
-            pairs += (racks[:, one] == racks[:, other]) & (racks[:, one] >= 0)
+    for column in range(racks.shape[1]):
+        for earlier in range(column):
+            is_same = racks[:, column] == racks[:, earlier]
+            pairs += is_same & (racks[:, column] >= 0)
     return pairs
 
 
-def best_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
-    """The fewest pairs in the same rack that the brokers allow, for each of the replica counts."""
-    best = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
+def min_stacked_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
+    """Return the fewest pairs in the same rack that the brokers allow, for each replica count.
+
+    Example: 4 replicas on racks with 3, 2 and 1 brokers stand 2 + 1 + 1 at best, which is one pair.
+    """
+    min_pairs = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
     for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
-        low, high = bounds_of_one(factor, sizes)
-        stacks = low.copy()
-        raised = np.flatnonzero(high > low)[: max(0, int(factor - low.sum()))]
+        lowest, highest = bounds_of_partition(factor, sizes)
+        stacks = lowest.copy()
+        leftover = max(0, int(factor - lowest.sum()))
+        raised = np.flatnonzero(highest > lowest)[:leftover]
         stacks[raised] += 1
-        best[factor] = int((stacks * (stacks - 1) // 2).sum())
-    return best[replica_counts]
+        min_pairs[factor] = int((stacks * (stacks - 1) // 2).sum())
+    return min_pairs[replica_counts]
 
 
 def racks_missing(placement: Placement, staying: Flags) -> Ints:
-    """Per partition: on how many more racks the brokers which stay would allow it to be."""
+    """Return, per partition, on how many more racks the brokers that stay would allow it to be."""
     racks = np.sort(placement.racks_by_position[placement.replicas], axis=1)
-    held = (racks[:, 0] >= 0).astype(np.int64) + (
-        (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
-    ).sum(axis=1)
-    available = int((rack_sizes(placement.cluster, staying) > 0).sum())
-    return np.asarray(np.maximum(0, np.minimum(placement.replica_counts, available) - held))
+    is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
+    racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
+    racks_available = int((rack_sizes(placement.cluster, staying) > 0).sum())
+    racks_possible = np.minimum(placement.replica_counts, racks_available)
+    return np.asarray(np.maximum(0, racks_possible - racks_held))
 
 
 def badly_racked(placement: Placement, staying: Flags) -> Ints:
-    """Partitions that the brokers which stay would allow to be on more racks."""
+    """Return the partitions that the brokers which stay would allow to be on more racks."""
     return np.flatnonzero(racks_missing(placement, staying))
 
 
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
-    """Moves replicas that share a rack to a rack with none, as long as a taker has fewer replicas
-    than its `limit`.
+    """Move replicas that share a rack to a rack with none of their partition, while brokers can.
 
-    The suitable broker that is furthest below its `wanted` count takes it.
+    A destination must have fewer replicas than its `limit`. The one that is furthest below its
+    `wanted` count gets the replica.
     """
-    cluster = placement.cluster
-    for partition in badly_racked(placement, roles.staying):
-        while cluster.may_change[partition] and _repair_one(
-            placement, roles, wanted, limit, int(partition)
-        ):
-            pass
+    may_change = placement.cluster.may_change
+    for partition in badly_racked(placement, roles.staying).tolist():
+        if may_change[partition]:
+            while _repair_one(placement, roles, wanted, limit, partition):
+                pass
 
 
 def _repair_one(
     placement: Placement, roles: Roles, wanted: Ints, limit: Ints, partition: int
 ) -> bool:
-    """One replica of a partition to a better rack; False when there is none, or no broker that may
-    take it.
+    """Move one replica of a partition to a rack that has none; False when that cannot be.
+
+    It goes from the highest stack, and there from the broker that is furthest above its count.
     """
     row = placement.replicas[partition]
+    held_by = row[row >= 0]
     racks = placement.racks_by_position
-    in_rack = np.bincount(racks[row[row >= 0]], minlength=int(racks.max()) + 1)
-    able = (
-        roles.destinations
-        & (placement.counts < limit)
-        & (placement.room >= placement.cluster.size_bytes[partition])
-    )
-    able[row[row >= 0]] = False
-    able_brokers = np.flatnonzero(able)
-    best: tuple[int, int, int, int] | None = None
-    for position in np.flatnonzero(row >= 0):
-        source = row[position]
-        if not roles.sources[source] or not len(able_brokers):
-            continue
-        stack = int(in_rack[racks[source]])
-        gains = in_rack[racks[able_brokers]] == 0
-        load = placement.counts[able_brokers] - wanted[able_brokers]
-        order = np.lexsort((able_brokers, load, ~gains))[0]
-        if stack > 1 and gains[order]:
-            choice = (-stack, -int(placement.counts[source] - wanted[source]), int(position))
-            candidate = (*choice, int(able_brokers[order]))
-            best = candidate if best is None else min(best, candidate)
-    if best is None:
+    replicas_in_rack = np.bincount(racks[held_by], minlength=int(racks.max()) + 1)
+    has_room = placement.room >= placement.cluster.size_bytes[partition]
+    is_able = roles.destinations & (placement.counts < limit) & has_room
+    is_able[held_by] = False
+    able = np.flatnonzero(is_able & (replicas_in_rack[racks[:-1]] == 0))
+    if not len(able):
         return False
-    placement.give(partition, best[2], best[3])
+    above_wanted = placement.counts - wanted
+    destination = int(able[np.lexsort((able, above_wanted[able]))[0]])
+    choices = []
+    for position in np.flatnonzero(row >= 0).tolist():
+        source = int(row[position])
+        stack = int(replicas_in_rack[racks[source]])
+        if roles.sources[source] and stack > 1:
+            choices.append((-stack, -int(above_wanted[source]), position))
+    if not choices:
+        return False
+    _, _, position = min(choices)
+    placement.give(partition, position, destination)
     return True

@@ -1,24 +1,33 @@
-"""More replicas: each new one on a rack with fewest replicas of its partition, and there where
-fewest of its topic are.
+"""More replicas: each new one on a rack with fewest of its partition, where its topic has fewest.
 
     add_missing(placement, roles, factor=3)
 
-Partition by partition, topics with most bytes first: of the brokers on a fitting rack it is one
-that has less than its share of the topic; of these the one that holds fewest bytes or, for the
-small topics at the end, fewest replicas. That comes near to even, and `even_counts` settles the
-rest, exactly, by passing new replicas on. A flow over all partitions and brokers would be as exact,
-but does not see topics, nor bytes, and is far larger than what is left to settle.
+    for each topic, those with most bytes first; for each partition that lacks replicas:
+        racks with fewest replicas of the partition first; of the brokers there with room
+        the one that is least above its share of the topic, then with fewest bytes above its fair
+        share (or, for the small topics at the end, with fewest replicas)
+    settle the rest by passing new replicas on (`exchange`)
+
+Worked example: partition orders-0 has a replica on rack a and is to have two. Racks b and c have
+none. Broker 2 (rack b) has its share of topic orders already, broker 3 (rack c) has not: broker 3
+gets the replica, even if broker 2 holds fewer bytes.
+
+Limits: that comes near to even counts, and `even_counts` makes them exact. A flow over all
+partitions and brokers would be as exact, but it sees neither topics nor bytes, and is far larger
+than what is left to settle.
 """
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.exchange import Choosers, even_bytes, even_counts
+from counterpoise.planning.placing.exchange import FreeReplicas, even_bytes, even_counts
 from counterpoise.planning.placing.racks import rack_sizes
 from counterpoise.planning.placing.shares import (
     BYTES_FIRST,
@@ -30,146 +39,145 @@ from counterpoise.planning.placing.shares import (
 from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.roles import Roles
 
-_Entry = tuple[
-    int, int, int, int
-]  # above its share of the topic, then bytes and replicas or the reverse, broker
+# Level above the share of the topic, then bytes and replicas or the reverse, then the broker.
+_Entry: TypeAlias = tuple[int, int, int, int]
 
 
 def add_missing(placement: Placement, roles: Roles, factor: int) -> None:
-    """Adds replicas to every partition that may change until it has `factor`, or no broker may take
-    one more.
-    """
+    """Add replicas to every partition that may change until it has `factor`, or none has room."""
     placement.widen(factor)
-    is_free = _add(placement, roles, factor)
-    if not is_free.any():
+    is_new = _add(placement, roles, factor)
+    if not is_new.any():
         return
-    free = Choosers(placement, roles.destinations, is_free)
+    free = FreeReplicas(placement, roles.destinations, is_new)
     even_counts(placement, roles.destinations, free)
     even_bytes(placement, roles.destinations, free, byte_band(placement, roles, TOLERANCE_PERCENT))
-    is_free |= _add(placement, roles, factor)  # what there is room for only now
-    placement.touched |= is_free.any(axis=1)
+    is_new |= _add(placement, roles, factor)  # what there is room for only now
+    placement.touched |= is_new.any(axis=1)
 
 
 def _add(placement: Placement, roles: Roles, factor: int) -> Flags:
-    """Adds what there is room for; which replicas these are."""
+    """Add what there is room for; return, in the shape of the replicas, which are new."""
     is_new = np.zeros(placement.replicas.shape, dtype=np.bool_)
-    short = np.flatnonzero(placement.cluster.may_change & (placement.replica_counts < factor))
-    if len(short) and roles.destinations.any():
-        order = largest_topics_first(placement, short)
-        partitions, columns, destinations = _chosen(placement, roles, factor, short[order])
-        is_new[partitions, columns] = True
-        rows = placement.replicas
-        rows[partitions, columns] = destinations
-        placement.reset_to(rows)
+    is_short = placement.cluster.may_change & (placement.replica_counts < factor)
+    short = np.flatnonzero(is_short)
+    if not len(short) or not roles.destinations.any():
+        return is_new
+    ordered = short[largest_topics_first(placement, short)]
+    chosen = list(_choose(placement, roles, factor, ordered))
+    partitions, columns, brokers = np.array(chosen, dtype=np.int64).reshape(-1, 3).T
+    is_new[partitions, columns] = True
+    replicas = placement.replicas
+    replicas[partitions, columns] = brokers
+    placement.reset_to(replicas)
     return is_new
 
 
-def _chosen(placement: Placement, roles: Roles, factor: int, partitions: Ints) -> Ints:
-    """Partition, column and broker of each replica to add, in three rows."""
+def _choose(
+    placement: Placement, roles: Roles, factor: int, partitions: Ints
+) -> Iterator[tuple[int, int, int]]:
+    """Yield partition, column and broker of each replica to add; `partitions` come by topic."""
     cluster = placement.cluster
     shares = per_broker(factor, rack_sizes(cluster, roles.staying))[cluster.racks]
     topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
-    in_topic = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-    added = sizes * (factor - (placement.replicas[partitions] >= 0).sum(axis=1))
-    fair = (int(placement.bytes_held.sum() + added.sum()) * shares / shares.sum()).astype(np.int64)
-    bytes_first = np.cumsum(added) <= BYTES_FIRST * added.sum()
-    brokers = _Raising.of(placement, roles, factor, fair)
-    found: list[tuple[int, int, int]] = []
-    starts = np.flatnonzero(np.append(True, topics[1:] != topics[:-1]))
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(partitions)], strict=True):
+    rows = placement.replicas[partitions]
+    partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
+    added_bytes = sizes * (factor - (rows >= 0).sum(axis=1))
+    total_bytes = int(placement.bytes_held.sum() + added_bytes.sum())
+    fair_bytes = (total_bytes * shares / shares.sum()).astype(np.int64)
+    bytes_first = np.cumsum(added_bytes) <= BYTES_FIRST * added_bytes.sum()
+    brokers = _Brokers.of(placement, roles, factor, fair_bytes)
+    is_first_of_topic = np.append(True, topics[1:] != topics[:-1])
+    starts = np.flatnonzero(is_first_of_topic).tolist()
+    for start, end in zip(starts, [*starts[1:], len(partitions)], strict=True):
         topic = int(topics[start])
-        share = in_topic[topic] * shares
-        shelf = _Shelf.of(
-            brokers, placement.topic_counts[topic], share, bytes_first=bool(bytes_first[start])
+        ranking = _TopicRanking.of(
+            brokers,
+            placement.topic_counts[topic],
+            partition_counts[topic] * shares,
+            bytes_first=bool(bytes_first[start]),
         )
-        rows = placement.replicas[partitions[start:end]].tolist()
-        for partition, size, row in zip(
-            partitions[start:end].tolist(), sizes[start:end].tolist(), rows, strict=True
-        ):
-            held = sum(broker >= 0 for broker in row)
-            destinations = brokers.add(shelf, row[:held], size)
-            found += [
-                (partition, column, destination)
-                for column, destination in enumerate(destinations, start=held)
-            ]
-    return np.array(found, dtype=np.int64).reshape(-1, 3).T
+        of_topic = slice(start, end)
+        columns = partitions[of_topic].tolist(), sizes[of_topic].tolist(), rows[of_topic].tolist()
+        for partition, size, row in zip(*columns, strict=True):
+            held = [broker for broker in row if broker >= 0]
+            added = brokers.add(ranking, held, size)
+            for column, broker in enumerate(added, start=len(held)):
+                yield partition, column, broker
 
 
 @dataclass(slots=True)
-class _Raising:
-    """The brokers as they fill up. Lists have an entry per broker, `members` one per rack."""
+class _Brokers:
+    """The brokers as they fill up. Lists have an entry per broker, `by_rack` one per rack."""
 
     factor: int
-    members: list[list[int]]
+    by_rack: list[list[int]]  # those that may receive replicas
     racks: list[int]
     counts: list[int]
     over_fair: list[int]  # bytes held, less the fair share of all bytes
     room: list[int]
-    groups: dict[
-        tuple[int, ...], list[list[int]]
-    ]  # by the racks of a row: racks to choose from, the best first
+    rack_groups: dict[tuple[int, ...], list[list[int]]]  # by the racks of a row, the best first
 
     @classmethod
-    def of(cls, placement: Placement, roles: Roles, factor: int, fair: Ints) -> "_Raising":
+    def of(cls, placement: Placement, roles: Roles, factor: int, fair_bytes: Ints) -> "_Brokers":
         racks = placement.cluster.racks
-        members: list[list[int]] = [[] for _ in range(int(racks.max(initial=-1)) + 1)]
-        for destination in np.flatnonzero(roles.destinations).tolist():
-            members[racks[destination]].append(destination)
-        over_fair = placement.bytes_held - fair
+        by_rack: list[list[int]] = [[] for _ in range(int(racks.max(initial=-1)) + 1)]
+        for broker in np.flatnonzero(roles.destinations).tolist():
+            by_rack[racks[broker]].append(broker)
         return cls(
-            factor,
-            members,
-            racks.tolist(),
-            placement.counts.tolist(),
-            over_fair.tolist(),
-            placement.room.tolist(),
-            {},
+            factor=factor,
+            by_rack=by_rack,
+            racks=racks.tolist(),
+            counts=placement.counts.tolist(),
+            over_fair=(placement.bytes_held - fair_bytes).tolist(),
+            room=placement.room.tolist(),
+            rack_groups={},
         )
 
-    def add(self, shelf: "_Shelf", row: list[int], size: int) -> list[int]:
-        """The brokers that take what a partition with these replicas lacks, and now have it."""
-        row, held = row.copy(), len(row)
-        while len(row) < self.factor and (best := self._best(shelf, row, size)):
-            broker = best[3]
+    def add(self, ranking: "_TopicRanking", held_by: list[int], size: int) -> list[int]:
+        """Return the brokers that get what a partition with these replicas lacks, and count it."""
+        row = held_by.copy()
+        while len(row) < self.factor and (best := self._best(ranking, row, size)):
+            broker = best[-1]
             row.append(broker)
             self.counts[broker] += 1
             self.over_fair[broker] += size
             self.room[broker] -= size
-            shelf.put_back(self, best)
-        return row[held:]
+            ranking.update(self, best)
+        return row[len(held_by) :]
 
-    def _best(self, shelf: "_Shelf", row: list[int], size: int) -> _Entry | None:
-        for group in self._groups(row):
-            firsts = [self._first(shelf.heaps[rack], row, size) for rack in group]
-            if best := min(filter(None, firsts), default=None):
+    def _best(self, ranking: "_TopicRanking", row: list[int], size: int) -> _Entry | None:
+        for racks in self._rack_groups_of(row):
+            entries = [self._first(ranking.heaps[rack], row, size) for rack in racks]
+            if best := min(filter(None, entries), default=None):
                 return best
         return None
 
     def _first(self, heap: list[_Entry], row: list[int], size: int) -> _Entry | None:
-        if heap and self._may(heap[0], row, size):
+        """Return the first entry of a rack that may take the replica; None when there is none."""
+        if heap and self._may_take(heap[0], row, size):
             return heap[0]
-        return min((entry for entry in heap if self._may(entry, row, size)), default=None)
+        return min((entry for entry in heap if self._may_take(entry, row, size)), default=None)
 
-    def _may(self, entry: _Entry, row: list[int], size: int) -> bool:
-        return entry[3] not in row and self.room[entry[3]] >= size
+    def _may_take(self, entry: _Entry, row: list[int], size: int) -> bool:
+        broker = entry[-1]
+        return broker not in row and self.room[broker] >= size
 
-    def _groups(self, row: list[int]) -> list[list[int]]:
-        """Racks with takers by how many replicas of the row they have, those with fewest first."""
-        key = tuple(sorted([self.racks[broker] for broker in row]))
-        if key not in self.groups:
-            by_number: dict[int, list[int]] = {}
-            for rack, brokers in enumerate(self.members):
+    def _rack_groups_of(self, row: list[int]) -> list[list[int]]:
+        """Return racks that can receive, grouped by how many replicas of the row they have."""
+        racks_of_row = tuple(sorted([self.racks[broker] for broker in row]))
+        if racks_of_row not in self.rack_groups:
+            by_count: dict[int, list[int]] = {}
+            for rack, brokers in enumerate(self.by_rack):
                 if brokers:
-                    by_number.setdefault(key.count(rack), []).append(rack)
-            self.groups[key] = [by_number[number] for number in sorted(by_number)]
-        return self.groups[key]
+                    by_count.setdefault(racks_of_row.count(rack), []).append(rack)
+            self.rack_groups[racks_of_row] = [by_count[count] for count in sorted(by_count)]
+        return self.rack_groups[racks_of_row]
 
 
 @dataclass(slots=True)
-class _Shelf:
-    """The takers in each rack in the order in which they are to get replicas of one topic: heaps,
-    one per rack.
-    """
+class _TopicRanking:
+    """The order in which the brokers of each rack get replicas of one topic: a heap per rack."""
 
     topic_counts: list[int]
     lowest: list[int]  # replicas of the topic that are a broker's share, rounded down
@@ -179,33 +187,40 @@ class _Shelf:
 
     @classmethod
     def of(
-        cls, brokers: _Raising, topic_counts: Ints, share: NDArray[np.float64], *, bytes_first: bool
-    ) -> "_Shelf":
+        cls,
+        brokers: _Brokers,
+        topic_counts: Ints,
+        share: NDArray[np.float64],
+        *,
+        bytes_first: bool,
+    ) -> "_TopicRanking":
         lowest, highest = whole_shares(share)
-        shelf = cls(topic_counts.tolist(), lowest.tolist(), highest.tolist(), bytes_first, [])
-        shelf.heaps = [
-            [shelf._entry(brokers, broker) for broker in members] for members in brokers.members
-        ]
-        for heap in shelf.heaps:
+        ranking = cls(topic_counts.tolist(), lowest.tolist(), highest.tolist(), bytes_first, [])
+        for rack_brokers in brokers.by_rack:
+            heap = [ranking._entry(brokers, broker) for broker in rack_brokers]
             heapq.heapify(heap)
-        return shelf
+            ranking.heaps.append(heap)
+        return ranking
 
-    def _entry(self, brokers: _Raising, broker: int) -> _Entry:
-        held = self.topic_counts[broker]
-        if held < self.lowest[broker]:
+    def _entry(self, brokers: _Brokers, broker: int) -> _Entry:
+        count, highest = self.topic_counts[broker], self.highest[broker]
+        if count < self.lowest[broker]:
             level = 0
+        elif count < highest:
+            level = 1
         else:
-            level = 1 if held < self.highest[broker] else 2 + held - self.highest[broker]
+            level = 2 + count - highest
         if self.bytes_first:
             return level, brokers.over_fair[broker], brokers.counts[broker], broker
         return level, brokers.counts[broker], brokers.over_fair[broker], broker
 
-    def put_back(self, brokers: _Raising, entry: _Entry) -> None:
-        """A broker that has just taken a replica goes to its new place."""
-        self.topic_counts[entry[3]] += 1
-        heap, served = self.heaps[brokers.racks[entry[3]]], self._entry(brokers, entry[3])
+    def update(self, brokers: _Brokers, entry: _Entry) -> None:
+        """Put a broker that has just received a replica to its new place."""
+        broker = entry[-1]
+        self.topic_counts[broker] += 1
+        heap, new_entry = self.heaps[brokers.racks[broker]], self._entry(brokers, broker)
         if heap[0] is entry:
-            heapq.heapreplace(heap, served)
+            heapq.heapreplace(heap, new_entry)
         else:
-            heap[heap.index(entry)] = served
+            heap[heap.index(entry)] = new_entry
             heapq.heapify(heap)

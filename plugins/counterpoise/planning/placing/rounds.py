@@ -1,12 +1,17 @@
-"""Rounds: the steps of a goal repeated for as long as they make the cluster strictly more even.
+"""Rounds: the steps of a goal, repeated for as long as they make the cluster strictly more even.
 
     in_rounds(placement, roles, policy, one_round)
 
-A round that does not improve the measure is taken back. Partitions that got a new replica stay
-touched, so that others go first; only when nothing more can be done without them, all are free
-again, and at the very last a partition may even get a whole new replica set, where one was held
-back for that. So what remains is a state that another planning would leave as it is: planning again
-moves nothing. Most plans are done after the first round.
+    repeat: one round
+        more even than before: keep it
+        else: take it back
+            if partitions were touched: all are free again, try once more
+            if some partition may not replace its last old replica: allow it, try once more
+            else: done
+
+Partitions that got a new replica stay touched, so that others go first. What remains in the end is a
+state that another planning would leave as it is: to plan again moves nothing. Most plans are done
+after the first round.
 """
 
 from collections.abc import Callable
@@ -21,18 +26,18 @@ from counterpoise.planning.placing.topic_exchange import topics_above
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.roles import Roles
 
-_MOST_ROUNDS = 50
+_MAX_ROUNDS = 50
+
+_Unevenness = tuple[int, int, int, int]  # racks, counts, topics, bytes: the smaller the more even
 
 
 def in_rounds(
     placement: Placement, roles: Roles, policy: BalancePolicy, one_round: Callable[[], None]
 ) -> None:
-    """Repeats `one_round`, which changes `placement`, until it improves nothing or nothing is left
-    to improve.
-    """
+    """Repeat `one_round`, which changes `placement`, until it improves nothing or all is even."""
     reached = _unevenness(placement, roles, policy)
-    for _ in range(_MOST_ROUNDS):
-        earlier, touched = placement.replicas.copy(), placement.touched.copy()
+    for _ in range(_MAX_ROUNDS):
+        earlier, was_touched = placement.replicas.copy(), placement.touched.any()
         one_round()
         unevenness = _unevenness(placement, roles, policy)
         if unevenness < reached:
@@ -41,34 +46,34 @@ def in_rounds(
                 return
             continue
         placement.reset_to(earlier)
-        if not touched.any():
+        if not was_touched:
             if placement.may_replace_all or not placement.holds_back:
                 return
             placement.may_replace_all = True
 
 
-def _unevenness(
-    placement: Placement, roles: Roles, policy: BalancePolicy
-) -> tuple[int, int, int, int]:
-    """Racks first, then counts, topics where the policy asks, bytes outside the band: the smaller
-    the more even.
-    """
-    counts, held = placement.counts[roles.sharing].tolist(), placement.bytes_held
+def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _Unevenness:
+    """Return racks first, then counts, then topics where the policy asks, then bytes."""
+    counts = placement.counts[roles.sharing].tolist()
+    squared_counts = sum(count * count for count in counts)
     band = byte_band(placement, roles, policy.bytes_tolerance_percent)
-    outside = band.bytes_outside(held)
+    bytes_outside = band.bytes_outside(placement.bytes_held)[roles.sharing]
     racks = int(racks_missing(placement, roles.staying).sum())
     topics = 0
     if policy.topics_max_above_share is not None:
         shares = TopicShares.of(placement, roles, placement.counts)
         topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
-    return racks, sum(count * count for count in counts), topics, int(outside[roles.sharing].sum())
+    return racks, squared_counts, topics, int(bytes_outside.sum())
 
 
-def _is_even(placement: Placement, roles: Roles, unevenness: tuple[int, int, int, int]) -> bool:
-    """Where no broker both gives and takes, bytes do not count: one round trades all the arrivals
-    that help them.
+def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:
+    """Return whether no further round can help.
+
+    Where no broker both gives and receives, bytes do not count: one round trades all arrivals that
+    help them.
     """
-    racks, _, topics, outside = unevenness
+    racks, _, topics, bytes_outside = unevenness
     may_help_bytes = bool((roles.sources & roles.destinations).any())
-    is_left = racks or topics or (outside and may_help_bytes)
-    return not is_left and int(np.ptp(placement.counts[roles.sharing])) <= 1
+    if racks or topics or (bytes_outside and may_help_bytes):
+        return False
+    return int(np.ptp(placement.counts[roles.sharing])) <= 1

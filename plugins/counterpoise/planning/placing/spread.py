@@ -1,14 +1,29 @@
-"""The main step: brokers above their target count give replicas to brokers below it, with the least
-bytes.
+"""The main step: brokers above their target count give replicas to brokers below it.
 
     spread(placement, roles, wanted, band, shares)
 
-Counts say how many replicas each broker gives and takes, bytes and topics which ones. A partition
-gives at most one replica here, so that it keeps its other replicas as they are.
+    surplus, missing = how many replicas each broker has above or below its wanted count
+    quotas           = who gives how many replicas and bytes to which rack (`transfer_quotas`)
+    for each destination rack:
+        for each source: choose replicas by topic and size (below)
+        assign them, largest first, to the brokers of the rack (`destination_assignment`)
+
+    How the replicas of one source are chosen, so many with so many bytes:
+        first those that their topics require, then those that their topics allow
+        if that misses the bytes: those that topics require, then any
+        if that misses the bytes too: any
+
+Worked example: a source gives 2 replicas with 9 GB in all, 1 GB more or less tolerated. It has
+replicas of 1, 2, 4 and 8 GB, and its topics allow all of them: 1 and 8 GB are chosen. If a topic
+required the one of 4 GB, the best with it would be 4 + 8 = 12 GB. That is too much, so bytes win,
+and it is 1 and 8 GB again.
+
+Limits: a partition gives at most one replica here, so that it keeps its other replicas as they are.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +32,6 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.destination_assignment import DestinationAssignment
-from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.selection import choose
 from counterpoise.planning.placing.topics import TopicQuotas, TopicShares, rank_within
 from counterpoise.planning.placing.transfer_quotas import (
@@ -28,154 +42,171 @@ from counterpoise.planning.placing.transfer_quotas import (
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.water_filling import fill, relative
 
-# an eighth of the band is what one giver may be off for the sake of topics; others make up for it
-_NEAR_SHIFT = 3
+# An eighth of the band is what a source may be off for the sake of topics; others make up for it.
+_TOLERANCE_SHIFT = 3
+_REQUIRED_SHARE_OF_TOLERANCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _ByteGoal:
+    """The bytes that one source should give to one rack, and the bounds that are as good."""
+
+    wanted: int
+    lowest: int
+    highest: int
+
+    @classmethod
+    def of(
+        cls, quota: TransferQuota, band: ByteBand, bytes_in_the_end: int, to_make_up: int
+    ) -> "_ByteGoal":
+        """Return the goal; `to_make_up` are bytes that other sources gave too little.
+
+        The source makes up for them as far as it stays in its band.
+        """
+        lowest, highest = int(band.lowest[quota.source]), int(band.highest[quota.source])
+        can_give_more = max(0, bytes_in_the_end - lowest)
+        can_give_less = max(0, highest - bytes_in_the_end)
+        making_up = min(max(to_make_up, -can_give_less), can_give_more)
+        wanted = quota.wanted_bytes + making_up
+        tolerance = (highest - lowest) >> _TOLERANCE_SHIFT
+        return cls(
+            wanted=wanted,
+            lowest=wanted - min(tolerance, can_give_less),
+            highest=wanted + min(tolerance, can_give_more),
+        )
+
+    @property
+    def max_required_bytes(self) -> int:
+        """What may be given for the sake of topics alone."""
+        return self.wanted + (self.highest - self.wanted) // _REQUIRED_SHARE_OF_TOLERANCE
+
+    def is_met(self, given_bytes: int) -> bool:
+        return self.lowest <= given_bytes <= self.highest
 
 
 def spread(
     placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, shares: TopicShares
 ) -> None:
-    """Moves replicas until counts are as `wanted`, as far as racks and untouched partitions allow."""
-    gives = np.where(roles.sources, np.maximum(0, placement.counts - wanted), 0)
-    takes = np.where(roles.destinations, np.maximum(0, wanted - placement.counts), 0)
-    if not gives.any() or not takes.any():
+    """Move replicas until counts are as `wanted`, where racks and untouched partitions allow it."""
+    counts = placement.counts
+    surplus = np.where(roles.sources, np.maximum(0, counts - wanted), 0)
+    missing = np.where(roles.destinations, np.maximum(0, wanted - counts), 0)
+    if not surplus.any() or not missing.any():
         return
-    offers = make_transfer_quotas(
-        placement, gives, takes, MovableReplicas.of_sources(placement, gives > 0)
-    )
-    plan_bytes(placement, band, offers, takes)
-    to_give = Counter[int]()
-    for its_offers in offers.values():
-        for offer in its_offers:
-            to_give[offer.source] += offer.wanted_bytes
-    for to_rack, its_offers in offers.items():
-        destinations = np.flatnonzero((placement.cluster.racks == to_rack) & (takes > 0))
-        partitions, positions = _picked(placement, band, shares, its_offers, destinations, to_give)
-        _hand_out(placement, band, shares, takes, destinations, partitions, positions)
+    quotas = make_transfer_quotas(placement, surplus, missing)
+    plan_bytes(placement, band, quotas, missing)
+    planned_bytes = Counter[int]()
+    for rack_quotas in quotas.values():
+        for quota in rack_quotas:
+            planned_bytes[quota.source] += quota.wanted_bytes
+    for to_rack, rack_quotas in quotas.items():
+        is_destination = (placement.cluster.racks == to_rack) & (missing > 0)
+        destinations = np.flatnonzero(is_destination)
+        sources = np.array(sorted({quota.source for quota in rack_quotas}), dtype=np.int64)
+        topic_quotas = TopicQuotas.of(placement, shares, sources, destinations)
+        chosen = _choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
+        _assign(placement, band, shares, missing, destinations, *chosen)
 
 
-def _picked(
+def _choose_of_all(
     placement: Placement,
     band: ByteBand,
-    shares: TopicShares,
-    offers: Sequence[TransferQuota],
-    destinations: Ints,
-    to_give: Counter[int],
+    topic_quotas: TopicQuotas,
+    quotas: Sequence[TransferQuota],
+    planned_bytes: Counter[int],
 ) -> tuple[Ints, Ints]:
-    """The replicas that go. Their partitions count as touched from here on, so that none gives two.
+    """Return partitions and positions of the replicas that go, and mark the partitions as touched.
 
-    What one giver gives too much or too little in bytes, the next ones make up for as far as they
-    stay in their band. `to_give` has the bytes that each giver has still planned to give, to all
-    racks.
+    `planned_bytes` has what each source still plans to give, to all racks. What one source gives
+    too much or too little, the next ones make up for.
     """
-    sources = np.array(sorted({offer.source for offer in offers}), dtype=np.int64)
-    quotas = TopicQuotas.of(placement, shares, sources, destinations)
     sizes = placement.cluster.size_bytes
     partitions: list[Ints] = []
     positions: list[Ints] = []
-    missing, left = 0, sum(offer.count for offer in offers)
-    for offer in offers:
-        source, ends_with = (
-            offer.source,
-            int(placement.bytes_held[offer.source]) - to_give[offer.source],
-        )
-        below, above = ends_with - int(band.lowest[source]), ends_with - int(band.highest[source])
-        more = min(max(missing * offer.count // left, min(0, above)), max(0, below))
-        free = ~placement.touched[offer.partitions]
-        its_partitions, its_positions = offer.partitions[free], offer.positions[free]
-        wanted = offer.wanted_bytes + more
-        off = int(band.highest[source] - band.lowest[source]) >> _NEAR_SHIFT
-        tolerated = (wanted - min(off, max(0, -above)), wanted + min(off, max(0, below)))
-        chosen = _chosen(placement, quotas, offer, its_partitions, wanted, tolerated)
-        missing += offer.wanted_bytes - int(sizes[its_partitions[chosen]].sum())
-        to_give[source] -= offer.wanted_bytes
-        left -= offer.count
-        placement.touched[its_partitions[chosen]] = True
-        partitions.append(its_partitions[chosen])
-        positions.append(its_positions[chosen])
+    missing_bytes, remaining_count = 0, sum(quota.count for quota in quotas)
+    for quota in quotas:
+        bytes_in_the_end = int(placement.bytes_held[quota.source]) - planned_bytes[quota.source]
+        to_make_up = missing_bytes * quota.count // remaining_count
+        goal = _ByteGoal.of(quota, band, bytes_in_the_end, to_make_up)
+        is_untouched = ~placement.touched[quota.partitions]
+        own_partitions = quota.partitions[is_untouched]
+        own_positions = quota.positions[is_untouched]
+        chosen = _choose(placement, topic_quotas, quota, own_partitions, goal)
+        placement.touched[own_partitions[chosen]] = True
+        partitions.append(own_partitions[chosen])
+        positions.append(own_positions[chosen])
+        missing_bytes += quota.wanted_bytes - int(sizes[own_partitions[chosen]].sum())
+        planned_bytes[quota.source] -= quota.wanted_bytes
+        remaining_count -= quota.count
     return np.concatenate(partitions), np.concatenate(positions)
 
 
-def _chosen(
+def _choose(
     placement: Placement,
-    quotas: TopicQuotas,
-    offer: TransferQuota,
+    topic_quotas: TopicQuotas,
+    quota: TransferQuota,
     partitions: Ints,
-    wanted: int,
-    tolerated: tuple[int, int],
+    goal: _ByteGoal,
 ) -> Ints:
-    """Which of `partitions` (smallest first) the offer's giver gives: `offer.count` of them, with
-    `wanted` bytes.
-
-    Those that their topics ask for come first, as many as the bytes allow; then those that no topic
-    minds. Where that does not come to `tolerated` bytes (least and most), topics matter less, and
-    in the end not at all.
-    """
-    sizes, topics = (
-        placement.cluster.size_bytes[partitions],
-        placement.cluster.topic_numbers[partitions],
+    """Return which of `partitions` (smallest first) the source gives: `quota.count` of them."""
+    sizes = placement.cluster.size_bytes[partitions]
+    topics = placement.cluster.topic_numbers[partitions]
+    should_give, may_give = topic_quotas.of_source(quota.source)
+    mean_size = max(0, goal.wanted) // quota.count
+    nearest_first = np.argsort(np.abs(sizes - mean_size), kind="stable")
+    ranks = rank_within(topics, nearest_first)
+    is_required = ranks < should_give[topics]
+    is_allowed = ranks < may_give[topics]
+    required = np.flatnonzero(is_required)
+    allowed = np.flatnonzero(~is_required & is_allowed)
+    affordable_count = _affordable_count(
+        sizes[required], sizes[allowed], quota.count, goal.max_required_bytes
     )
-    should, may = quotas.of_source(offer.source)
-    off = np.abs(sizes - max(0, wanted) // offer.count)
-    ranks = rank_within(topics, np.argsort(off, kind="stable"))
-    asked = np.flatnonzero(ranks < should[topics])
-    unminded = np.flatnonzero((ranks >= should[topics]) & (ranks < may[topics]))
-    asked = asked[
-        : _affordable(
-            sizes[asked], sizes[unminded], offer.count, wanted + (tolerated[1] - wanted) // 8
-        )
-    ]
-    everything, chosen = np.arange(len(partitions)), asked
-    for first, others in ((asked, unminded), (asked, everything), (asked[:0], everything)):
+    required = required[:affordable_count]
+    everything, chosen = np.arange(len(partitions)), required
+    for first, others in ((required, allowed), (required, everything), (required[:0], everything)):
         rest = np.setdiff1d(others, first, assume_unique=True)
-        left = offer.count - len(first)
-        if len(rest) >= left:
-            chosen = np.concatenate(
-                [first, rest[choose(sizes[rest], left, wanted - int(sizes[first].sum()))]]
-            )
-            if tolerated[0] <= int(sizes[chosen].sum()) <= tolerated[1]:
-                break
-    quotas.take(topics[chosen])
+        rest_count = quota.count - len(first)
+        if len(rest) < rest_count:
+            continue
+        rest_bytes = goal.wanted - int(sizes[first].sum())
+        chosen = np.concatenate([first, rest[choose(sizes[rest], rest_count, rest_bytes)]])
+        if goal.is_met(int(sizes[chosen].sum())):
+            break
+    topic_quotas.take(topics[chosen])
     return chosen
 
 
-def _affordable(asked: Ints, others: Ints, count: int, most: int) -> int:
-    """How many of the smallest `asked` sizes fit into `most` bytes, when the smallest others make
-    up the count.
+def _affordable_count(required: Ints, others: Ints, count: int, max_bytes: int) -> int:
+    """Return how many of the smallest required sizes fit, when the smallest others fill the count.
+
+    Example: required sizes 1, 2 and 4, others of 1, 1 and 1, count 3 and at most 5 bytes. Two of
+    the required ones and one other have 4 bytes, all three have 7, so it is 2.
     """
-    least = np.concatenate(([0], np.cumsum(asked)))[: count + 1]
-    missing = np.minimum(count - np.arange(len(least)), len(others))
-    total = least + np.concatenate(([0], np.cumsum(others)))[missing]
-    fits = np.flatnonzero(total <= max(most, int(total.min())))
+    required_sums = np.concatenate(([0], np.cumsum(required)))[: count + 1]
+    other_sums = np.concatenate(([0], np.cumsum(others)))
+    other_counts = np.minimum(count - np.arange(len(required_sums)), len(others))
+    totals = required_sums + other_sums[other_counts]
+    fits = np.flatnonzero(totals <= max(max_bytes, int(totals.min())))
     return int(fits[-1])
 
 
-def _hand_out(
+def _assign(
     placement: Placement,
     band: ByteBand,
     shares: TopicShares,
-    takes: Ints,
+    missing: Ints,
     destinations: Ints,
     partitions: Ints,
     positions: Ints,
 ) -> None:
-    """Largest first, each to the taker that lacks most bytes and may still take one, topics
-    considered.
-    """
-    order = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
-    partitions, positions = partitions[order], positions[order]
-    held, sizes = placement.bytes_held, placement.cluster.size_bytes[partitions]
-    total = int(held[destinations].sum() + sizes.sum())
-    upper = np.full(len(destinations), UNBOUNDED)
-    lacking = (
-        fill(
-            total, held[destinations], upper, held[destinations], relative(band.fair[destinations])
-        )
-        - held[destinations]
-    )
-    left = {destination: int(takes[destination]) for destination in destinations.tolist()}
-    destination_assignment = DestinationAssignment.to(
-        placement, destinations, left, shares, lacking
+    """Move the chosen replicas, largest first, each to the destination that suits it best."""
+    largest_first = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
+    partitions, positions = partitions[largest_first], positions[largest_first]
+    sizes = placement.cluster.size_bytes[partitions]
+    missing_bytes = _missing_bytes(placement, band, destinations, int(sizes.sum()))
+    assignment = DestinationAssignment.to(
+        placement, destinations, missing[destinations], shares, missing_bytes
     )
     columns = (
         placement.replicas[partitions].tolist(),
@@ -183,10 +214,18 @@ def _hand_out(
         placement.cluster.topic_numbers[partitions].tolist(),
         sizes.tolist(),
     )
-    destinations_chosen = np.array(
-        [destination_assignment.next_for(*item) for item in zip(*columns, strict=True)],
-        dtype=np.int64,
-    )
-    placed = destinations_chosen >= 0
-    placement.touched[partitions[~placed]] = False
-    placement.give_all(partitions[placed], positions[placed], destinations_chosen[placed])
+    assigned = [assignment.next_for(*replica) for replica in zip(*columns, strict=True)]
+    chosen = np.array(assigned, dtype=np.int64)
+    is_placed = chosen >= 0
+    placement.touched[partitions[~is_placed]] = False
+    placement.give_all(partitions[is_placed], positions[is_placed], chosen[is_placed])
+
+
+def _missing_bytes(
+    placement: Placement, band: ByteBand, destinations: Ints, arriving_bytes: int
+) -> Ints:
+    """Return what each destination misses to be even with the others when all has arrived."""
+    held = placement.bytes_held[destinations]
+    total = int(held.sum()) + arriving_bytes
+    upper = np.full(len(destinations), UNBOUNDED)
+    return fill(total, held, upper, held, relative(band.fair[destinations])) - held

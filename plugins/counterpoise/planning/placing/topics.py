@@ -1,13 +1,17 @@
-"""Topics: how many replicas of each topic a broker should hold, and which of its replicas it gives
-first because of it.
+"""Topics: how many replicas of each topic a broker should hold, and which it gives because of that.
 
     shares = TopicShares.of(placement, roles, wanted)
     shares.lowest(broker), shares.highest(broker)          # one number per topic
 
 A broker that is to hold a part of all replicas should hold the same part of every topic, rounded
-down or up. Replicas are chosen accordingly among those that move anyway: no replica moves for the
-sake of its topic alone, since on clusters of thousands of topics that would move a large part of
-the data for little (docs/decisions/0008).
+down or up.
+
+Worked example: broker 3 is to hold 4 of all 12 replicas. Of a topic with 7 replicas its share is
+7 x 4 / 12 = 2.33: 2 at least, 3 at most.
+
+Limits: replicas are chosen so among those that move anyway. None moves for the sake of its topic
+alone: on clusters of thousands of topics that would move a large part of the data for little
+(docs/decisions/0008).
 """
 
 from dataclasses import dataclass
@@ -23,30 +27,33 @@ _PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicShares:
-    """`totals` are the replicas of each topic on the brokers that share; `wanted` has the replicas
-    of each broker.
-    """
+    """The shares of all brokers in all topics."""
 
-    totals: Ints
-    wanted: Ints
-    whole: int
+    totals: Ints  # per topic: replicas on the brokers that share
+    wanted: Ints  # per broker: replicas in the end
+    wanted_total: int
 
     @classmethod
     def of(cls, placement: Placement, roles: Roles, wanted: Ints) -> "TopicShares":
-        holding = roles.sharing | roles.leaving
-        totals = placement.topic_counts[:, holding].sum(axis=1, dtype=np.int64)
-        return cls(totals, wanted, max(1, int(wanted[roles.sharing].sum())))
+        is_holding = roles.sharing | roles.leaving
+        totals = placement.topic_counts[:, is_holding].sum(axis=1, dtype=np.int64)
+        wanted_total = max(1, int(wanted[roles.sharing].sum()))
+        return cls(totals, wanted, wanted_total)
 
     def lowest(self, brokers: Ints | int) -> Ints:
-        """Per topic (rows, where several brokers are given as columns)."""
-        return np.asarray(np.multiply.outer(self.totals, self.wanted[brokers]) // self.whole)
+        """Return shares rounded down: one per topic; a column per broker where there are several."""
+        products = np.multiply.outer(self.totals, self.wanted[brokers])
+        return np.asarray(products // self.wanted_total)
 
     def highest(self, brokers: Ints | int) -> Ints:
-        return np.asarray(-(-np.multiply.outer(self.totals, self.wanted[brokers]) // self.whole))
+        """Return shares rounded up."""
+        products = np.multiply.outer(self.totals, self.wanted[brokers])
+        return np.asarray(-(-products // self.wanted_total))
 
     def harm(self, placement: Placement, partitions: Ints, source: int, destination: int) -> Ints:
-        """Per partition: how many of the two brokers would leave their topic's share by a move from
-        giver to taker.
+        """Return, per partition, how many of the two brokers would leave their topic's share.
+
+        It is 0, 1 or 2: by a move to the destination it may get too many, and the source too few.
         """
         topics = placement.cluster.topic_numbers[partitions]
         too_many = placement.topic_counts[topics, destination] >= self.highest(destination)[topics]
@@ -56,17 +63,20 @@ class TopicShares:
 
 @dataclass(slots=True, eq=False)
 class TopicQuotas:
-    """What the takers of a rack still need and have room for, and what the givers to come have to
-    part with.
+    """What sources should give of each topic to the brokers of one rack; each source asks once.
+
+    Fields have one entry per topic. Worked example: two sources hold 4 replicas of a topic each and
+    should hold 3; the destinations miss 2. Each source has 1 too many, and its part of what is
+    needed is 2 x 1 / 2 = 1, so each should give 1, and may give no more.
     """
 
     shares: TopicShares
     counts: Ints  # topics x brokers, of the placement before this rack's moves
-    need: Ints
-    room: Ints
-    owed: Ints  # above the highest share, over the givers that have not chosen yet
-    spare: Ints  # above the lowest share, over the same
-    phase: Ints  # 0 to _PHASES
+    needed: Ints  # by the destinations, up to their lowest shares
+    room: Ints  # of the destinations, up to their highest shares
+    remaining_surplus: Ints  # above the highest share, of the sources that have not asked yet
+    remaining_spare: Ints  # above the lowest share, of the same
+    phases: Ints  # 0 to _PHASES: where each topic rounds up
 
     @classmethod
     def of(
@@ -74,52 +84,54 @@ class TopicQuotas:
     ) -> "TopicQuotas":
         counts = placement.topic_counts
         held = counts[:, destinations]
-        owed, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
+        missing = np.maximum(0, shares.lowest(destinations) - held)
+        room = np.maximum(0, shares.highest(destinations) - held)
+        surplus, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
         for source in sources.tolist():
-            owed += np.maximum(0, counts[:, source] - shares.highest(source))
+            surplus += np.maximum(0, counts[:, source] - shares.highest(source))
             spare += np.maximum(0, counts[:, source] - shares.lowest(source))
         return cls(
             shares=shares,
             counts=counts,
-            need=np.maximum(0, shares.lowest(destinations) - held).sum(axis=1),
-            room=np.maximum(0, shares.highest(destinations) - held).sum(axis=1),
-            owed=owed,
-            spare=spare,
-            phase=np.arange(len(owed)) * _GOLDEN % _PHASES,
+            needed=missing.sum(axis=1),
+            room=room.sum(axis=1),
+            remaining_surplus=surplus,
+            remaining_spare=spare,
+            phases=np.arange(len(surplus)) * _GOLDEN % _PHASES,
         )
 
     def of_source(self, source: int) -> tuple[Ints, Ints]:
-        """Per topic: how many replicas it should give, and how many it may give, so that all come
-        out even.
+        """Return, per topic, how many replicas the source should give, and how many it may give.
+
+        Its part of what is needed is what it can spare, relative to what all remaining sources can.
+        Each topic rounds at another point, or the first sources would all round up together.
         """
-        own = self.counts[:, source].astype(np.int64)
-        above, spare = (
-            np.maximum(0, own - self.shares.highest(source)),
-            np.maximum(0, own - self.shares.lowest(source)),
-        )
-        # Its part of what the takers need, by what it can spare of what all the givers to come can.
-        # Each topic rounds at another point, or the first givers would all round up together.
-        part = (
-            np.minimum(self.need, self.spare) * spare * _PHASES + self.phase * self.spare
-        ) // np.maximum(1, self.spare * _PHASES)
-        self.owed -= above
-        self.spare -= spare
-        free = self.room - self.owed  # what those to come do not have to part with
-        should = np.minimum(np.maximum(above, np.minimum(part, free)), self.room)
-        may = np.minimum(spare, np.maximum(should, free))
-        return should, may
+        held = self.counts[:, source].astype(np.int64)
+        surplus = np.maximum(0, held - self.shares.highest(source))
+        spare = np.maximum(0, held - self.shares.lowest(source))
+        available = np.minimum(self.needed, self.remaining_spare)
+        numerators = available * spare * _PHASES + self.phases * self.remaining_spare
+        part = numerators // np.maximum(1, self.remaining_spare * _PHASES)
+        self.remaining_surplus -= surplus
+        self.remaining_spare -= spare
+        free_room = self.room - self.remaining_surplus  # which later sources do not have to fill
+        should_give = np.minimum(np.maximum(surplus, np.minimum(part, free_room)), self.room)
+        may_give = np.minimum(spare, np.maximum(should_give, free_room))
+        return should_give, may_give
 
     def take(self, topics: Ints) -> None:
-        """The topics of the replicas that a giver chose."""
-        given = np.bincount(topics, minlength=len(self.need))
-        self.need -= given
-        np.maximum(self.need, 0, out=self.need)
-        self.room -= given
-        np.maximum(self.room, 0, out=self.room)
+        """Count the topics of the replicas that a source gives."""
+        given = np.bincount(topics, minlength=len(self.needed))
+        self.needed = np.maximum(0, self.needed - given)
+        self.room = np.maximum(0, self.room - given)
 
 
 def rank_within(topics: Ints, order: Ints) -> Ints:
-    """The place of each item among those of its topic, when they come in the given order."""
+    """Return the rank of each item among those of its topic, when they come in the given order.
+
+    Example: topics [5, 9, 5] in the order [2, 0, 1]: item 2 is the first of topic 5, item 0 the
+    second, item 1 the first of topic 9, so the ranks are [1, 0, 0].
+    """
     by_topic = order[np.argsort(topics[order], kind="stable")]
     ordered = topics[by_topic]
     starts = np.searchsorted(ordered, ordered, side="left")

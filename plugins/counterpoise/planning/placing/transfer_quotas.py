@@ -1,11 +1,18 @@
-"""Offers: how many replicas, with how many bytes, each broker gives to the brokers of each rack.
+"""Transfer quotas: how many replicas, with how many bytes, each broker gives to each rack.
 
-    offers = make_transfer_quotas(placement, gives, takes, stock)      # {to_rack: [Offer, ...]}
-    plan_bytes(placement, band, offers, takes)                # fills in `wanted_bytes`
+    quotas = make_transfer_quotas(placement, surplus, missing)      # {to_rack: [TransferQuota, ...]}
+    plan_bytes(placement, band, quotas, missing)                    # fills in `wanted_bytes`
 
-Counts come from the lanes. Bytes are the least that brings every taker into the band, and relieves
-every giver above it as far as the takers have room; by water level they come from the givers that
-hold most of their share.
+    1. replicas stay in their rack as far as it needs them; the others go to racks that need some
+    2. the brokers of a rack share in that by what each has to give
+    3. bytes: first what the destinations need to reach the band, then what the sources have above
+       it, as far as there is room; by water filling from the sources that hold most of their share
+
+Worked example: rack a has the brokers 1 and 2, with 6 and 3 replicas too many, and broker 3, with 4
+too few; rack b has broker 4, with 5 too few. 4 replicas stay in rack a, 5 go from a to b. For the
+first 4 the sources share 6 : 3, so 3 come from broker 1 and 1 from broker 2; the 5 for rack b come
+3 : 2. If broker 1 holds 60 GB, broker 2 40 GB, and rack b needs 30 GB of them, then filled up to
+35 GB each keeps the same: broker 1 gives 25 GB, broker 2 gives 5.
 """
 
 from collections.abc import Mapping
@@ -18,7 +25,6 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
-from counterpoise.planning.placing.rack_transfers import rack_transfers, split
 from counterpoise.planning.placing.selection import sum_range
 from counterpoise.planning.water_filling import fill, relative
 
@@ -34,75 +40,144 @@ class TransferQuota:
     wanted_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _RackTransfer:
+    from_rack: int
+    to_rack: int
+    count: int
+
+
 def make_transfer_quotas(
-    placement: Placement, gives: Ints, takes: Ints, movable_replicas: MovableReplicas
+    placement: Placement, surplus: Ints, missing: Ints
 ) -> dict[int, list[TransferQuota]]:
-    """The offers to each rack, by rack; those with most freedom come last, since they make up for
-    the others.
+    """Return the quotas by destination rack; `surplus` and `missing` are replicas per broker.
+
+    In a rack the largest come last, since they have most freedom to make up for the others.
     """
-    left = gives.copy()
-    offers: dict[int, list[TransferQuota]] = {}
-    for rack_transfer in rack_transfers(placement, gives, takes):
-        sources = np.flatnonzero((placement.cluster.racks == rack_transfer.from_rack) & (left > 0))
-        counts = split(rack_transfer.count, left[sources])
-        left[sources] -= counts
-        offers.setdefault(rack_transfer.to_rack, []).extend(
-            TransferQuota(
-                source, count, *movable_replicas.suiting(source, rack_transfer.to_rack, placement)
-            )
-            for source, count in zip(sources.tolist(), counts.tolist(), strict=True)
-            if count
-        )
+    racks = placement.cluster.racks
+    movable_replicas = MovableReplicas.of_sources(placement, surplus > 0)
+    remaining = surplus.copy()
+    quotas: dict[int, list[TransferQuota]] = {}
+    for transfer in _rack_transfers(placement, surplus, missing):
+        sources = np.flatnonzero((racks == transfer.from_rack) & (remaining > 0))
+        counts = _proportional_parts(transfer.count, remaining[sources])
+        remaining[sources] -= counts
+        rack_quotas = quotas.setdefault(transfer.to_rack, [])
+        for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
+            if count:
+                replicas = movable_replicas.suiting(source, transfer.to_rack, placement)
+                rack_quotas.append(TransferQuota(source, count, *replicas))
     return {
-        rack: sorted(offers[rack], key=lambda offer: (offer.count, offer.source))
-        for rack in sorted(offers)
+        rack: sorted(quotas[rack], key=lambda quota: (quota.count, quota.source))
+        for rack in sorted(quotas)
     }
 
 
-def plan_bytes(
-    placement: Placement, band: ByteBand, offers: Mapping[int, list[TransferQuota]], takes: Ints
-) -> None:
-    """What takers need comes first, for all racks; then what givers have too much, where there
-    still is room.
+def _rack_transfers(
+    placement: Placement, surplus: Ints, missing: Ints
+) -> tuple[_RackTransfer, ...]:
+    """Return how many replicas go from rack to rack, those inside a rack first.
+
+    Between racks, the one that has most suitable replicas gives first.
     """
-    held, inner = placement.bytes_held.copy(), band.inner
-    taken = dict.fromkeys(offers, 0)
-    for relieves in (False, True):
-        for rack, its_offers in offers.items():
-            destinations = np.flatnonzero((placement.cluster.racks == rack) & (takes > 0))
-            sources = np.array([offer.source for offer in its_offers], dtype=np.int64)
-            room = np.maximum(0, placement.room[destinations])
-            if relieves:
-                surplus = int(np.maximum(0, held[sources] - inner.highest[sources]).sum())
-                space = int(
-                    np.clip(
-                        inner.highest[destinations] - placement.bytes_held[destinations], 0, room
-                    ).sum()
-                )
-                wanted = taken[rack] + max(0, min(surplus, space - taken[rack]))
-            else:
-                wanted = int(
-                    np.clip(
-                        inner.lowest[destinations] - placement.bytes_held[destinations], 0, room
-                    ).sum()
-                )
-            held[sources] += [offer.wanted_bytes for offer in its_offers]
-            taken[rack] = _share_out(placement, band, its_offers, held[sources], wanted)
-            held[sources] -= [offer.wanted_bytes for offer in its_offers]
+    racks = placement.cluster.racks
+    rack_count = int(racks.max(initial=-1)) + 1
+    offered = np.bincount(racks, weights=surplus, minlength=rack_count).astype(np.int64)
+    needed = np.bincount(racks, weights=missing, minlength=rack_count).astype(np.int64)
+    inside = np.minimum(offered, needed)
+    transfers = [
+        _RackTransfer(rack, rack, int(inside[rack])) for rack in np.flatnonzero(inside).tolist()
+    ]
+    offered, needed = offered - inside, needed - inside
+    suitable = _suitable_counts(placement, surplus, offered, needed)
+    for to_rack in np.flatnonzero(needed).tolist():
+        from_racks = np.flatnonzero(offered)
+        most_suitable_first = np.lexsort((from_racks, -suitable[from_racks, to_rack]))
+        for from_rack in from_racks[most_suitable_first].tolist():
+            limits = offered[from_rack], needed[to_rack], suitable[from_rack, to_rack]
+            count = int(min(limits))
+            if count:
+                transfers.append(_RackTransfer(from_rack, to_rack, count))
+                offered[from_rack] -= count
+                needed[to_rack] -= count
+    return tuple(transfers)
+
+
+def _suitable_counts(placement: Placement, surplus: Ints, offered: Ints, needed: Ints) -> Ints:
+    """Return how many untouched replicas suit each rack in need: from rack x to rack."""
+    racks = placement.cluster.racks
+    counts = np.zeros((len(offered), len(needed)), dtype=np.int64)
+    if not offered.any() or not needed.any():
+        return counts
+    is_source = np.append((surplus > 0) & (offered[racks] > 0), False)
+    is_free = placement.cluster.may_change & ~placement.touched
+    partitions, positions = np.nonzero(is_source[placement.replicas] & is_free[:, None])
+    from_racks = racks[placement.replicas[partitions, positions]]
+    for to_rack in np.flatnonzero(needed).tolist():
+        is_suitable = placement.suits(partitions, positions, to_rack)
+        counts[:, to_rack] = np.bincount(from_racks[is_suitable], minlength=len(offered))
+    return counts
+
+
+def _proportional_parts(total: int, parts: Ints) -> Ints:
+    """Return `total` shared out in proportion to `parts`, never more than a part.
+
+    The largest remainders round up: 5 in proportion to [6, 3, 1] is [3, 2, 0].
+    """
+    whole = int(parts.sum())
+    if total >= whole:
+        return parts.copy()
+    shares, remainders = np.divmod(parts * total, whole)
+    largest_first = np.lexsort((np.arange(len(parts)), -remainders))
+    leftover = total - int(shares.sum())
+    shares[largest_first[:leftover]] += 1
+    return shares
+
+
+def plan_bytes(
+    placement: Placement, band: ByteBand, quotas: Mapping[int, list[TransferQuota]], missing: Ints
+) -> None:
+    """Set the bytes of all quotas: what destinations need, then what sources have too much."""
+    held = placement.bytes_held.copy()  # as the quotas planned so far leave it
+    planned = dict.fromkeys(quotas, 0)
+    for is_relief in (False, True):
+        for rack, rack_quotas in quotas.items():
+            is_destination = (placement.cluster.racks == rack) & (missing > 0)
+            needed, space = _needed_and_space(placement, band, np.flatnonzero(is_destination))
+            wanted = needed
+            sources = np.array([quota.source for quota in rack_quotas], dtype=np.int64)
+            if is_relief:
+                above_band = np.maximum(0, held[sources] - band.inner.highest[sources])
+                relief = min(int(above_band.sum()), space - planned[rack])
+                wanted = planned[rack] + max(0, relief)
+            held[sources] += [quota.wanted_bytes for quota in rack_quotas]
+            planned[rack] = _share_out(placement, band, rack_quotas, held[sources], wanted)
+            held[sources] -= [quota.wanted_bytes for quota in rack_quotas]
+
+
+def _needed_and_space(placement: Placement, band: ByteBand, destinations: Ints) -> tuple[int, int]:
+    """Return what destinations need to reach the band, and what they have room for inside it."""
+    held, inner = placement.bytes_held[destinations], band.inner
+    room = np.maximum(0, placement.room[destinations])
+    needed = np.clip(inner.lowest[destinations] - held, 0, room)
+    space = np.clip(inner.highest[destinations] - held, 0, room)
+    return int(needed.sum()), int(space.sum())
 
 
 def _share_out(
-    placement: Placement, band: ByteBand, offers: list[TransferQuota], held: Ints, wanted: int
+    placement: Placement, band: ByteBand, quotas: list[TransferQuota], held: Ints, wanted: int
 ) -> int:
-    """Gives each offer its part of the wanted bytes, within what its count allows; what they come
-    to.
+    """Set the part of each quota in the wanted bytes, and return their sum.
+
+    What the sources keep is even in proportion to their fair shares, within what the count of each
+    quota allows.
     """
-    ranges = [
-        sum_range(placement.cluster.size_bytes[offer.partitions], offer.count) for offer in offers
-    ]
-    least, most = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
-    weights = relative(band.fair[[offer.source for offer in offers]])
-    gives = held - fill(int(held.sum()) - wanted, held - most, held - least, held, weights)
-    for offer, give in zip(offers, gives.tolist(), strict=True):
-        offer.wanted_bytes = give
-    return int(np.minimum(gives.sum(), UNBOUNDED))
+    sizes = placement.cluster.size_bytes
+    ranges = [sum_range(sizes[quota.partitions], quota.count) for quota in quotas]
+    smallest, largest = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
+    weights = relative(band.fair[[quota.source for quota in quotas]])
+    kept = fill(int(held.sum()) - wanted, held - largest, held - smallest, held, weights)
+    given = held - kept
+    for quota, given_bytes in zip(quotas, given.tolist(), strict=True):
+        quota.wanted_bytes = given_bytes
+    return int(np.minimum(given.sum(), UNBOUNDED))
