@@ -34,7 +34,7 @@ from counterpoise.model.tables import SNAPSHOT_TABLES
 _JOB: Final = "history_compaction"
 _TABLES: Final[Mapping[str, pa.Schema]] = {**SNAPSHOT_TABLES, **RESULT_TABLES}
 _DAILY: Final = "partition_load_daily"
-_MOST_TASKS: Final = 64
+_MAX_TASKS: Final = 64
 # Of a row group: little enough for a reader that wants one snapshot of a file with many.
 _GROUP_BYTES: Final = 4 * 1024 * 1024
 
@@ -70,13 +70,13 @@ def compact(
     for table in sorted({entry["table"] for entry in plan["merges"]}):
         entries = [entry for entry in plan["merges"] if entry["table"] == table]
         merged = build_merged(
-            read_rows(spark, store, table, entries), min(len(entries), _MOST_TASKS)
+            read_rows(spark, store, table, entries), min(len(entries), _MAX_TASKS)
         )
         write(merged.select(*_columns(table), "output"), f"{store}/{work}/{table}")
     if plan["daily"]:
         loads = read_rows(spark, store, "partition_load", plan["daily"])
         daily = build_partition_load_daily(loads).repartition(
-            min(len(plan["daily"]), _MOST_TASKS), "output"
+            min(len(plan["daily"]), _MAX_TASKS), "output"
         )
         write(
             daily.sortWithinPartitions("output", "topic", "partition"), f"{store}/{work}/{_DAILY}"

@@ -63,11 +63,11 @@ _ROWS_PER_TASK: Final = (
 _ROWS_PER_TASK_KEPT: Final = (
     2_000_000  # of what is kept: reading it takes little memory, and each task some 30 ms
 )
-_FEWEST_TASKS: Final = 2
+_MIN_TASKS: Final = 2
 _AT_ONCE: Final = 4
 # Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110
 # bytes of disk and leave memory to those who count, but packing them takes as long as finding them.
-_MOST_ROWS_KEPT_AS_THEY_ARE: Final = 3_000_000
+_MAX_ROWS_CHECKPOINTED: Final = 3_000_000
 _READ_AT_ONCE: Final = (
     "32m"  # of files, by a task: compressed they hold far more rows than their size tells
 )
@@ -108,7 +108,7 @@ class Round:
     @property
     def tasks(self) -> int:
         """How many parts a shuffle of all partitions has."""
-        return max(_FEWEST_TASKS, -(-self.row_count // _ROWS_PER_TASK))
+        return max(_MIN_TASKS, -(-self.row_count // _ROWS_PER_TASK))
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -136,7 +136,7 @@ class Round:
 
     def keep(self, table: DataFrame) -> DataFrame:
         """The table, computed now, once for all that is made of it; until Spark stops."""
-        if self.row_count <= _MOST_ROWS_KEPT_AS_THEY_ARE:
+        if self.row_count <= _MAX_ROWS_CHECKPOINTED:
             return table.localCheckpoint()
         kept = table.persist(StorageLevel.DISK_ONLY)
         kept.take(

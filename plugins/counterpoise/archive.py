@@ -1,9 +1,8 @@
-"""What lies where in the store: snapshots, plans, audits, reports, by their names. `results.py` has
-what Spark makes.
+"""The store by name: snapshots, plans, audits and reports. `results.py` has what Spark makes.
 
     archive = Archive(store)
     archive.write_snapshot(snapshot)             # tables first, the manifest last
-    archive.manifests(["orders-eu"])             # all that there is, oldest first
+    archive.manifests(["orders-eu"])             # of every snapshot, oldest first
 
 Part of the wiring, beside `installation.py`: `pipeline` writes through it, `queries` reads.
 """
@@ -26,10 +25,10 @@ from counterpoise.model.finding import AuditReport
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
 
-_TRIES = 3
+_MAX_TRIES: Final = 3
 _PAGES: Final = (".html", ".css")
 _REASON: Final = "reason.json"
-_MOST_ASIDE: Final = 50  # of a cluster; older ones go
+_MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
 _LOGGER = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Archive:
         self.store.write_table(*history.manifest_of(snapshot))
 
     def read_snapshot(self, cluster: str, snapshot_id: str) -> ClusterSnapshot:
-        """Raises StoreError when the history does not have it."""
+        """Read one snapshot. Raises StoreError when the history does not have it."""
         row = self.manifest_row(cluster, snapshot_id)
         tables = {
             name: self.store.read_table(path, snapshot_id=snapshot_id)
@@ -53,25 +52,26 @@ class Archive:
         return history.from_tables(row, tables)
 
     def manifests(self, clusters: Sequence[str]) -> pa.Table:
-        """The manifest rows of all snapshots of these clusters, oldest first, each snapshot once."""
-        return history.each_once(
-            {path: table for name in clusters for path, table in self.manifest_files(name).items()}
-        )
+        """Return the manifest rows of all snapshots of these clusters, oldest first, each once."""
+        files: dict[str, pa.Table] = {}
+        for cluster in clusters:
+            files |= self.manifest_files(cluster)
+        return history.each_once(files)
 
     def manifest_files(self, cluster: str) -> dict[str, pa.Table]:
-        """The cluster's manifest files by path: of a snapshot each, and of a compacted day."""
+        """Return the cluster's manifest files by path: of a snapshot each, and of a compacted
+        day.
+        """
         return self._manifests_in(history.manifests_folder(cluster))
 
     def clusters(self) -> tuple[str, ...]:
-        """The clusters that the history has, whether or not they are looked after now."""
-        places = (
-            history.place_of(path)
-            for path in self.store.list(f"{history.ROOT}/{history.MANIFESTS}")
-        )
+        """Return the clusters that the history has, configured or not."""
+        paths = self.store.list(f"{history.ROOT}/{history.MANIFESTS}")
+        places = [history.place_of(path) for path in paths]
         return tuple(sorted({place[0] for place in places if place is not None}))
 
     def read_snapshot_table(self, manifest_row: Mapping[str, Any], table: str) -> pa.Table:
-        """One table of a snapshot, by its row of SNAPSHOTS, as it was written.
+        """Read one table of a snapshot, by its row of SNAPSHOTS, as it was written.
 
         Raises StoreError, HistoryError.
         """
@@ -79,7 +79,7 @@ class Archive:
         return self.store.read_table(path, snapshot_id=manifest_row["snapshot_id"])
 
     def manifest_row(self, cluster: str, snapshot_id: str) -> dict[str, Any]:
-        """The row of SNAPSHOTS of one snapshot.
+        """Return the row of SNAPSHOTS of one snapshot.
 
         Raises StoreError when the history does not have it.
         """
@@ -98,10 +98,12 @@ class Archive:
         )
 
     def _manifests_in(self, folder: str) -> dict[str, pa.Table]:
-        """A manifest that goes between the list and the read was replaced by another: then both are
-        done again.
+        """Read all manifests of a folder.
+
+        A manifest that is deleted between the list and the read was replaced by another one: then
+        both are done again.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             paths = self.store.list(folder, suffix=".parquet")
             try:
                 return {path: self.store.read_table(path) for path in paths}
@@ -113,10 +115,10 @@ class Archive:
         )
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
-        """Raises HistoryError or StoreError, naming file and column, for a snapshot that Spark
-        could not read.
+        """Check that Spark can read a snapshot: by the footers of its files, with `whole` by every
+        byte.
 
-        Looks at the footers of its files alone, or with `whole` at every byte.
+        Raises HistoryError or StoreError, naming file and column.
         """
         history.check_version(manifest_row)
         for file in manifest_row["files"]:
@@ -125,48 +127,47 @@ class Archive:
             row_count, columns = self.store.parquet_shape(file["path"])
             history.check_shape(file, row_count, columns)
 
-    def set_aside(self, snapshot: ClusterSnapshot, reason: Mapping[str, Any]) -> str:
-        """Keeps a bad snapshot where no reader of the history looks, its reason last.
+    def quarantine(self, snapshot: ClusterSnapshot, reason: Mapping[str, Any]) -> str:
+        """Write a bad snapshot where no reader of the history finds it, its reason last.
 
-        Where, relative to the store.
+        Returns the folder, relative to the store.
         """
-        folder = f"{_aside_folder(snapshot.cluster)}/{snapshot.snapshot_id}"
+        folder = f"{_quarantine_folder(snapshot.cluster)}/{snapshot.snapshot_id}"
         for name, table in snapshot.tables.items():
             self.store.write_table(f"{folder}/{name}.parquet", table)
-        told = {
+        observed_at = snapshot.observed_at
+        report = {
             "snapshot_id": snapshot.snapshot_id,
             "cluster_id": snapshot.cluster_id,
-            "observed_at": snapshot.observed_at.astimezone(UTC).isoformat()
-            if snapshot.observed_at
-            else None,
+            "observed_at": observed_at.astimezone(UTC).isoformat() if observed_at else None,
             "row_counts": {name: table.num_rows for name, table in snapshot.tables.items()},
             **reason,
         }
         self.store.write_text(
-            f"{folder}/{_REASON}", json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+            f"{folder}/{_REASON}", json.dumps(report, indent=2, ensure_ascii=False) + "\n"
         )
-        for old in self.reasons_aside(snapshot.cluster)[:-_MOST_ASIDE]:
-            self.store.delete_folder(f"{_aside_folder(snapshot.cluster)}/{old['snapshot_id']}")
+        for old in self.quarantine_reports(snapshot.cluster)[:-_MAX_QUARANTINED]:
+            self.store.delete_folder(f"{_quarantine_folder(snapshot.cluster)}/{old['snapshot_id']}")
         return folder
 
-    def reasons_aside(self, cluster: str) -> tuple[dict[str, Any], ...]:
-        """What `set_aside` wrote of a cluster's snapshots, oldest first; what cannot be read is
-        passed over.
+    def quarantine_reports(self, cluster: str) -> tuple[dict[str, Any], ...]:
+        """Read the reports that `quarantine` wrote for a cluster, oldest first.
+
+        One that cannot be read is left out, with a warning in the log.
         """
-        told = []
-        for path in self.store.list(_aside_folder(cluster), suffix=f"/{_REASON}"):
+        reports: list[tuple[tuple[str, str], dict[str, Any]]] = []
+        for path in self.store.list(_quarantine_folder(cluster), suffix=f"/{_REASON}"):
             try:
-                one = dict(json.loads(self.store.read_text(path)))
-                told.append(((one["observed_at"] or "", one["snapshot_id"]), one))
+                report = dict(json.loads(self.store.read_text(path)))
+                reports.append(((report["observed_at"] or "", report["snapshot_id"]), report))
             except (StoreError, ValueError, TypeError, KeyError) as error:
-                _LOGGER.warning("not counted: %s: %s", self.store.uri(path), error)
-        return tuple(one for _, one in sorted(told, key=itemgetter(0)))
+                _LOGGER.warning("left out: %s cannot be read: %s", self.store.uri(path), error)
+        return tuple(report for _, report in sorted(reports, key=itemgetter(0)))
 
     def write_docs(self, folder: str, source: Path) -> None:
-        """A folder of pages of this machine, in place of what was in that folder of the store; the
-        index last.
+        """Replace a folder of the store by the pages in `source`, a local folder; the index last.
 
-        Their pictures and fonts (4 MB, the same each time) stay behind.
+        Images and fonts (4 MB, the same each time) are not uploaded.
         """
         old = set(self.store.list(folder))
         pages = (file for file in source.rglob("*") if file.suffix in _PAGES)
@@ -180,7 +181,7 @@ class Archive:
         return self.store.info(f"{data_docs_folder(cluster)}/index.html") is not None
 
     def write_plan(self, plan: RebalancePlan) -> str:
-        """Where it lies, relative to the store.
+        """Write a plan; returns its path, relative to the store.
 
         The name is the fingerprint: writing again changes nothing.
         """
@@ -189,7 +190,9 @@ class Archive:
         return path
 
     def read_plan(self, path: str, fingerprint: str) -> RebalancePlan:
-        """Raises StalePlanError when what lies there is not the plan of that fingerprint."""
+        """Read a plan. Raises StalePlanError when the file holds another one than that of this
+        fingerprint.
+        """
         plan = RebalancePlan.from_json(self.store.read_text(path), where=path)
         if plan.fingerprint != fingerprint:
             raise StalePlanError(
@@ -198,39 +201,38 @@ class Archive:
         return plan
 
     def write_audit(self, report: AuditReport) -> str:
-        """Where it lies, relative to the store.
+        """Write an audit; returns its path, relative to the store.
 
-        Named by its snapshot: a retry of a scheduled run writes it again.
+        Its name is that of its snapshot: a retry of a scheduled run writes it again.
         """
         path = f"{_audits_folder(report.cluster)}/{report.snapshot_id}.json"
         self.store.write_text(path, to_json(report))
         return path
 
     def audit_before(self, cluster: str, at: datetime) -> AuditReport | None:
-        """The newest audit of a cluster that was scheduled before `at`; those that cannot be read
-        are passed over.
+        """Return the newest audit of a cluster that was scheduled before `at`, None without one.
+
+        One that cannot be read is left out, with a warning in the log.
         """
-        times = {
-            path: history.scheduled_at_of(audit_id)
+        scheduled = [
+            (history.scheduled_at_of(audit_id), path)
             for audit_id, path in self.audits(cluster).items()
-        }
-        earlier = {path: scheduled for path, scheduled in times.items() if scheduled < at}
-        for path in sorted(earlier, key=lambda path: earlier[path], reverse=True):
+        ]
+        earlier = [(time, path) for time, path in scheduled if time < at]
+        for _, path in sorted(earlier, reverse=True):
             try:
                 return from_json(self.store.read_text(path), where=self.store.uri(path))
             except (StoreError, InputError, UnicodeDecodeError) as error:
-                _LOGGER.warning("not compared with: %s", error)
+                _LOGGER.warning("an earlier audit is left out: %s", error)
         return None
 
     def audits(self, cluster: str) -> dict[str, str]:
-        """Where the audits of a cluster lie, by the ids of their snapshots."""
+        """Return the paths of a cluster's audits, by the ids of their snapshots."""
         paths = self.store.list(_audits_folder(cluster), suffix=".json")
         return {audit_id: path for path in paths if (audit_id := _audit_id(path)) is not None}
 
     def audit_pages(self, cluster: str) -> dict[date, str]:
-        """Where the pages of audits lie, by their days; the newest page is there once more, without
-        a day.
-        """
+        """Return the paths of a cluster's audit pages, by day (the copy without a day left out)."""
         begins, ends = f"reports/{cluster}/audit-", ".html"
         found = {}
         for path in self.store.list(f"reports/{cluster}", suffix=ends):
@@ -239,30 +241,26 @@ class Archive:
         return found
 
     def write_report(self, name: str, text: str) -> str:
-        """Its URI."""
+        """Write a report; returns its URI."""
         self.store.write_text(f"reports/{name}", text)
         return self.store.uri(f"reports/{name}")
 
     def read_report(self, name: str) -> str:
-        """Raises InputError for a report that is not there."""
+        """Read a report. Raises InputError when there is none of that name."""
         try:
             return self.store.read_text(f"reports/{name}")
         except StoreError:
             raise InputError(f"there is no report {name!r}") from None
 
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
-        """The pages that Data Docs are made of are left out, but for their index."""
-        names = (
-            path.removeprefix("reports/") for path in self.store.list("reports", suffix=suffix)
-        )
-        return tuple(
-            name
-            for name in names
-            if f"{DATA_DOCS}/" not in name or name.endswith(f"{DATA_DOCS}/index.html")
-        )
+        """Return the names of all reports; of Data Docs only the index."""
+        paths = self.store.list("reports", suffix=suffix)
+        names = [path.removeprefix("reports/") for path in paths]
+        index = f"{DATA_DOCS}/index.html"
+        return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(index))
 
 
-def _aside_folder(cluster: str) -> str:
+def _quarantine_folder(cluster: str) -> str:
     return f"aside/{cluster}"
 
 
@@ -287,17 +285,17 @@ def _day(text: str) -> date | None:
 
 
 def audit_report_name(cluster: str, day: date | None = None, *, suffix: str = "html") -> str:
-    """The newest audit of a cluster, or the last one of a day."""
+    """Return the name of the newest audit of a cluster, or of the last one of a day."""
     return f"{cluster}/audit{f'-{day.isoformat()}' if day else ''}.{suffix}"
 
 
 def balance_report_name(cluster: str, day: date | None = None, *, suffix: str = "html") -> str:
-    """The newest report of a cluster, or the one of a day."""
+    """Return the name of the newest report of a cluster, or of the one of a day."""
     return f"{cluster}/leader-balance{f'-{day.isoformat()}' if day else ''}.{suffix}"
 
 
 def fleet_report_name(*, suffix: str = "html") -> str:
-    """The report over all clusters; its links to theirs are relative to it."""
+    """Return the name of the report over all clusters; its links to theirs are relative to it."""
     return f"fleet.{suffix}"
 
 
@@ -310,10 +308,10 @@ def run_report_name(cluster: str, run_id: str) -> str:
 
 
 def data_docs_folder(cluster: str) -> str:
-    """The Data Docs of a cluster's newest snapshot, beside its reports."""
+    """Return the folder of the Data Docs of a cluster's newest snapshot, beside its reports."""
     return f"reports/{cluster}/{DATA_DOCS}"
 
 
 def plan_docs_folder(cluster: str, run_id: str) -> str:
-    """The Data Docs of a run's plan and of the photograph it was made from."""
+    """Return the folder of the Data Docs of a run's plan and of the snapshot it was made from."""
     return f"reports/{cluster}/runs/{run_id}-{DATA_DOCS}"

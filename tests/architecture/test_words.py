@@ -62,7 +62,7 @@ WORDS = (
     Word(r"\bbreak[ _-]?glass\b", "emergency stop"),
     Word(r"\bstrangers?\b|_strangers?\b|\bstrangers?_", "foreign change, somebody else"),
     Word(r"\bobey(s|ed|ing)?\b|\bheard\b", "request seen, request done", allowed=r"obeyed_at"),
-    Word(r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_", "leader skew", r"leaning_topic_count"),
+    Word(r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_", "leader skew", r"leaning_topic_count|topics_that_lean"),
     Word(r"\bsites?\b|_sites?\b|\bsites?_", "installation", allowed=r"site_names?|data_docs_site"),
     Word(r"\b(giver|taker)s?\b|_(giver|taker)s?\b|\b(giver|taker)s?_", "source, destination"),
     Word(

@@ -1,7 +1,7 @@
-"""What the Spark jobs must find, worked out once more in plain Python, row by row, from the photos
+"""What the Spark jobs must find, worked out once more in plain Python, row by row, from the specs
 themselves.
 
-expected = tables_of(photos)          # every table of RESULT_TABLES, as lists of dicts
+expected = tables_of(specs)          # every table of RESULT_TABLES, as lists of dicts
 """
 
 from collections import Counter, defaultdict
@@ -9,30 +9,30 @@ from collections.abc import Callable, Iterator, Sequence
 from math import floor
 from typing import Any
 
-from tests.spark.photos import Photo
+from tests.spark.snapshot_files import SnapshotSpec
 
 Row = dict[str, Any]
 DAY = 24 * 3600
 
 
-def tables_of(photos: Sequence[Photo]) -> dict[str, list[Row]]:
-    """Every table; each photo is compared with the one before it of the same cluster."""
-    last: dict[str, Photo] = {}
+def tables_of(specs: Sequence[SnapshotSpec]) -> dict[str, list[Row]]:
+    """Every table; each spec is compared with the one before it of the same cluster."""
+    last: dict[str, SnapshotSpec] = {}
     made: dict[str, list[Row]] = defaultdict(list)
-    for photo in photos:
-        previous = last.get(photo.cluster)
+    for spec in specs:
+        previous = last.get(spec.cluster)
         for table, make in _TABLES.items():
             head = {
-                "cluster": photo.cluster,
-                "snapshot_id": photo.snapshot_id,
-                "observed_at": photo.observed_at,
+                "cluster": spec.cluster,
+                "snapshot_id": spec.snapshot_id,
+                "observed_at": spec.observed_at,
             }
-            made[table] += [head | row for row in make(photo, previous)]
-        last[photo.cluster] = photo
+            made[table] += [head | row for row in make(spec, previous)]
+        last[spec.cluster] = spec
     return dict(made)
 
 
-def _broker_balance(now: Photo, _: Photo | None) -> Iterator[Row]:
+def _broker_balance(now: SnapshotSpec, _: SnapshotSpec | None) -> Iterator[Row]:
     for broker in now.brokers:
         mine = broker["broker_id"]
         held = [row for row in now.partitions if mine in row["replicas"]]
@@ -49,7 +49,7 @@ def _broker_balance(now: Photo, _: Photo | None) -> Iterator[Row]:
         }
 
 
-def _topic_balance(now: Photo, _: Photo | None) -> Iterator[Row]:
+def _topic_balance(now: SnapshotSpec, _: SnapshotSpec | None) -> Iterator[Row]:
     live = _live(now)
     for topic, rows in _by_topic(now.partitions).items():
         led = Counter(row["leader"] for row in rows if row["leader"] is not None)
@@ -62,7 +62,7 @@ def _topic_balance(now: Photo, _: Photo | None) -> Iterator[Row]:
         }
 
 
-def _leader_changes(now: Photo, previous: Photo | None) -> Iterator[Row]:
+def _leader_changes(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     for old, new in _pairs(now, previous):
         before, after = old["leader"], new["leader"]
         epochs = None
@@ -96,7 +96,7 @@ def _kind(before: int | None, new: Row, epochs: int | None, live: set[int]) -> s
     return "preferred_election" if after == new["replicas"][0] else "other"
 
 
-def _snapshot_changes(now: Photo, previous: Photo | None) -> Iterator[Row]:
+def _snapshot_changes(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     is_rebuilt = previous is not None and previous.cluster_id != now.cluster_id
     changes = list(_leader_changes(now, previous))
     kinds = Counter(row["kind"] for row in changes)
@@ -132,7 +132,7 @@ def _snapshot_changes(now: Photo, previous: Photo | None) -> Iterator[Row]:
     }
 
 
-def _partition_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
+def _partition_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     seconds = _seconds(now, previous)
     known = {} if previous is None else {_key(row): row for row in previous.partitions}
     for new in now.partitions:
@@ -150,7 +150,7 @@ def _partition_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
         }
 
 
-def _how(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> tuple[str, float | None]:
+def _how(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> tuple[str, float | None]:
     """Why, and the bytes that came; those are None where they are not known."""
     if reason := _why_not(now, previous, old, new):
         return reason, None
@@ -177,7 +177,7 @@ def _how(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> tuple
     return "records", by_records
 
 
-def _why_not(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> str | None:
+def _why_not(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> str | None:
     if previous is None:
         return "first"
     if previous.cluster_id != now.cluster_id:
@@ -199,8 +199,8 @@ def _why_not(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> s
     return "unknown" if ends[0] != ends[1] and new["earliest_offset"] is None else None
 
 
-def _growth(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> int | None:
-    """Of the leader's copy, when the same broker leads the same topic, and the two photos can be
+def _growth(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> int | None:
+    """Of the leader's copy, when the same broker leads the same topic, and the two specs can be
     compared.
     """
     if previous is None or old is None or previous.cluster_id != now.cluster_id:
@@ -221,7 +221,7 @@ def _growth(now: Photo, previous: Photo | None, old: Row | None, new: Row) -> in
     return int(new["size_bytes"]) - int(old["size_bytes"])
 
 
-def _broker_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
+def _broker_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     loads = list(_partition_load(now, previous))
     rates = {_key(row): row["bytes_in_per_second"] for row in loads}
     for broker in now.brokers:
@@ -240,7 +240,7 @@ def _broker_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
         }
 
 
-def _log_dir_load(now: Photo, _: Photo | None) -> Iterator[Row]:
+def _log_dir_load(now: SnapshotSpec, _: SnapshotSpec | None) -> Iterator[Row]:
     for row in now.log_dirs:
         if row.get("error") is None:
             yield {
@@ -249,7 +249,7 @@ def _log_dir_load(now: Photo, _: Photo | None) -> Iterator[Row]:
             }
 
 
-def _topic_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
+def _topic_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     for topic, rows in _by_topic(_partition_load(now, previous)).items():
         rated = [row for row in rows if row["bytes_in_per_second"] is not None]
         hottest = max(
@@ -266,7 +266,7 @@ def _topic_load(now: Photo, previous: Photo | None) -> Iterator[Row]:
         }
 
 
-def _pairs(now: Photo, previous: Photo | None) -> Iterator[tuple[Row, Row]]:
+def _pairs(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[tuple[Row, Row]]:
     """Partitions of the same topic, before and now."""
     if previous is None or previous.cluster_id != now.cluster_id:
         return
@@ -280,12 +280,12 @@ def _key(row: Row) -> tuple[str, int]:
     return row["topic"], row["partition"]
 
 
-def _live(photo: Photo) -> set[int]:
-    return {broker["broker_id"] for broker in photo.brokers if not broker.get("is_fenced", False)}
+def _live(spec: SnapshotSpec) -> set[int]:
+    return {broker["broker_id"] for broker in spec.brokers if not broker.get("is_fenced", False)}
 
 
-def _topic_ids(photo: Photo) -> dict[str, str | None]:
-    return {row["topic"]: photo.topic(row["topic"])[0] for row in photo.partitions}
+def _topic_ids(spec: SnapshotSpec) -> dict[str, str | None]:
+    return {row["topic"]: spec.topic(row["topic"])[0] for row in spec.partitions}
 
 
 def _by_topic(rows: Any) -> dict[str, list[Row]]:
@@ -295,7 +295,7 @@ def _by_topic(rows: Any) -> dict[str, list[Row]]:
     return found
 
 
-def _seconds(now: Photo, previous: Photo | None) -> float | None:
+def _seconds(now: SnapshotSpec, previous: SnapshotSpec | None) -> float | None:
     return None if previous is None else (now.observed_at - previous.observed_at).total_seconds()
 
 
@@ -308,7 +308,7 @@ def _sum(values: Any) -> int | None:
     return sum(known) if known else None
 
 
-_TABLES: dict[str, Callable[[Photo, Photo | None], Iterator[Row]]] = {
+_TABLES: dict[str, Callable[[SnapshotSpec, SnapshotSpec | None], Iterator[Row]]] = {
     "broker_balance": _broker_balance,
     "topic_balance": _topic_balance,
     "leader_changes": _leader_changes,

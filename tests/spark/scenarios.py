@@ -1,8 +1,8 @@
 """What can happen to a cluster between two photographs: each scenario is a cluster of its own, of
-some photos.
+some specs.
 
-SCENARIOS["failover"]        # the photos, by time
-drawn(seed=1, photos=5)      # a small cluster to which anything happens
+SCENARIOS["failover"]        # the specs, by time
+drawn(seed=1, specs=5)      # a small cluster to which anything happens
 """
 
 import random
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.spark.photos import BROKERS, Photo, part
+from tests.spark.snapshot_files import BROKERS, SnapshotSpec, part
 
 HOUR = 3600
 DEAD_1 = ({"broker_id": 1, "rack": "a", "is_fenced": True}, *BROKERS[1:])
@@ -52,10 +52,10 @@ LOG_DIRS = (
 
 def _two(
     name: str, before: Sequence[Any], after: Sequence[Any], *, hours: float = 1, **later: Any
-) -> list[Photo]:
+) -> list[SnapshotSpec]:
     return [
-        Photo(name, 0, before, log_dirs=LOG_DIRS),
-        Photo(name, hours, after, log_dirs=LOG_DIRS, **later),
+        SnapshotSpec(name, 0, before, log_dirs=LOG_DIRS),
+        SnapshotSpec(name, hours, after, log_dirs=LOG_DIRS, **later),
     ]
 
 
@@ -85,7 +85,7 @@ def _with(topic_id: str | None = "orders-id", policy: str | None = "delete") -> 
     return {"topics": {"orders": (topic_id, policy)}}
 
 
-def _leaders() -> dict[str, list[Photo]]:
+def _leaders() -> dict[str, list[SnapshotSpec]]:
     before = _leader(1, 5)
     return {
         "unchanged": _two("unchanged", before, before),
@@ -116,7 +116,7 @@ def _leaders() -> dict[str, list[Photo]]:
     }
 
 
-def _topics() -> dict[str, list[Photo]]:
+def _topics() -> dict[str, list[SnapshotSpec]]:
     one = _log(0, 100, 1000)
     other = [*one, part("pay", 0, [2], leader=2, size=5, offsets=(0, 5))]
     more = [*one, part("orders", 1, [2, 3], leader=2, size=9, offsets=(0, 3))]
@@ -136,7 +136,7 @@ def _topics() -> dict[str, list[Photo]]:
     return found
 
 
-def _loads() -> dict[str, list[Photo]]:
+def _loads() -> dict[str, list[SnapshotSpec]]:
     before, cleaned = _log(0, 100, 1000), _with(policy="compact,delete")
     return {
         "growth": _two("growth", before, _log(0, 300, 8200)),
@@ -182,7 +182,7 @@ def _loads() -> dict[str, list[Photo]]:
     }
 
 
-def _balances() -> dict[str, list[Photo]]:
+def _balances() -> dict[str, list[SnapshotSpec]]:
     rows = [
         part("even", n, [leader, 1 + leader % 3], leader=leader, size=10)
         for n, leader in enumerate((1, 2, 3, 3))
@@ -205,13 +205,13 @@ def _balances() -> dict[str, list[Photo]]:
     }
 
 
-SCENARIOS: dict[str, list[Photo]] = {**_leaders(), **_topics(), **_loads(), **_balances()}
+SCENARIOS: dict[str, list[SnapshotSpec]] = {**_leaders(), **_topics(), **_loads(), **_balances()}
 
 
-def drawn(seed: int, photos: int) -> list[Photo]:
+def drawn(seed: int, specs: int) -> list[SnapshotSpec]:
     """A small cluster and what becomes of it, by chance; the same seed draws the same."""
     chance = random.Random(seed)
-    made: list[Photo] = []
+    made: list[SnapshotSpec] = []
     brokers = [{"broker_id": n, "rack": f"r{n % 2}"} for n in range(1, chance.randint(4, 6))]
     rows = [
         _any_part(chance, f"t{t}", n, brokers)
@@ -220,14 +220,14 @@ def drawn(seed: int, photos: int) -> list[Photo]:
     ]
     hour, policies = 0.0, {f"t{t}": chance.choice(["delete", "compact", None]) for t in range(4)}
     ids: dict[str, str | None] = {name: f"{name}-id" for name in policies}
-    for _ in range(photos):
+    for _ in range(specs):
         told = {name: (ids[name], policies[name]) for name in policies}
         cluster_id = (
             "the-second"
             if made and chance.random() < 0.1
             else (made[-1].cluster_id if made else "the-first")
         )
-        made.append(Photo(f"drawn-{seed}", hour, rows, tuple(brokers), told, cluster_id, LOG_DIRS))
+        made.append(SnapshotSpec(f"drawn-{seed}", hour, rows, tuple(brokers), told, cluster_id, LOG_DIRS))
         hour += chance.choice([0.5, 1, 1, 1, 30])
         brokers = [row | {"is_fenced": chance.random() < 0.2} for row in brokers]
         rows = [_later(chance, row, brokers) for row in rows if chance.random() > 0.03]

@@ -20,11 +20,11 @@ from rounds import Round, load_manifests, open_round
 
 from counterpoise.model.result_tables import LEADER_CHANGE_KINDS, RESULT_TABLES
 from tests.spark.oracle import tables_of
-from tests.spark.photos import Photo, as_context, compacted, result_rows, write_history
+from tests.spark.snapshot_files import SnapshotSpec, as_context, compacted, result_rows, write_history
 from tests.spark.scenarios import SCENARIOS, drawn
 
-DRAWN = [photo for seed in range(12) for photo in drawn(seed, photos=6)]
-PHOTOS = [photo for photos in SCENARIOS.values() for photo in photos] + DRAWN
+DRAWN = [spec for seed in range(12) for spec in drawn(seed, specs=6)]
+SPECS = [spec for specs in SCENARIOS.values() for spec in specs] + DRAWN
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
@@ -42,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def manifests(store: Path) -> list[dict[str, Any]]:
-    return write_history(store, PHOTOS)
+    return write_history(store, SPECS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def found(spark: SparkSession, store: Path, manifests: list[dict[str, Any]]) -> 
 
 
 def of(rows: Sequence[Mapping[str, Any]], scenario: str) -> list[Mapping[str, Any]]:
-    """The rows of a scenario's second photo."""
+    """The rows of a scenario's second spec."""
     return [row for row in rows if row["snapshot_id"] == SCENARIOS[scenario][1].snapshot_id]
 
 
@@ -64,7 +64,7 @@ def in_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 @pytest.mark.parametrize("table", RESULT_TABLES)
 def test_every_row_is_what_plain_python_makes_of_the_same_photos(found: Rows, table: str) -> None:
-    assert found[table] == in_order(tables_of(PHOTOS)[table])
+    assert found[table] == in_order(tables_of(SPECS)[table])
 
 
 def test_the_tables_have_the_columns_and_types_of_the_contract(found: Rows, store: Path) -> None:
@@ -264,24 +264,24 @@ def test_a_first_snapshot_is_compared_with_nothing(found: Rows) -> None:
 def test_one_round_for_each_snapshot_makes_the_same_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    photos = DRAWN[:4]
-    listed = write_history(tmp_path, photos)
+    specs = DRAWN[:4]
+    listed = write_history(tmp_path, specs)
     rounds = [[listed[0]], *([as_context(before), now] for before, now in pairwise(listed))]
     for number, one in enumerate(rounds):
         write_analysis(a_round(spark, tmp_path, str(number), one))
-    for table, rows in tables_of(photos).items():
+    for table, rows in tables_of(specs).items():
         assert result_rows(tmp_path, table, *map(str, range(len(rounds)))) == in_order(rows), table
 
 
 def test_compacted_files_read_the_same_and_each_job_alone_makes_its_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    photos: list[Photo] = [*DRAWN[:3], *SCENARIOS["fenced"]]
-    listed = write_history(tmp_path, photos)
+    specs: list[SnapshotSpec] = [*DRAWN[:3], *SCENARIOS["fenced"]]
+    listed = write_history(tmp_path, specs)
     many = [*compacted(tmp_path, listed[:3]), *listed[3:]]
     (tmp_path / "list.json").write_text(json.dumps(many))
     one = a_round(spark, tmp_path, "r", load_manifests(tmp_path / "list.json"))
     leader_balance.write_leader_balance(one)
     partition_load.write_partition_load(one)
-    for table, rows in tables_of(photos).items():
+    for table, rows in tables_of(specs).items():
         assert result_rows(tmp_path, table, "r") == in_order(rows), table

@@ -26,7 +26,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import ClusterPolicy, HistoryPolicy
 from counterpoise.model.result_tables import BROKER_BALANCE, PARTITION_LOAD, PARTITION_LOAD_DAILY
-from counterpoise.pipeline import compact, merging
+from counterpoise.pipeline import compact, spark_compaction
 from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, Locations, Settings
 from counterpoise.spark_submit import SparkJobError
@@ -94,10 +94,10 @@ def run_once(
 
 @pytest.fixture
 def in_session(run_once: RunJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "run_job", run_once)
+    monkeypatch.setattr(spark_compaction, "run_job", run_once)
 
 
-def site_of(store: Store | str, now: datetime = NOON, *, master: str = "local[2]") -> Installation:
+def installation_of(store: Store | str, now: datetime = NOON, *, master: str = "local[2]") -> Installation:
     opened = Store(store) if isinstance(store, str) else store
     locations = Locations(Path("none"), Path("none"), opened.root_uri, "sqlite://", master, JOBS)
     cluster = ClusterSettings("demo", "demo", "demo", None, ClusterPolicy(history=POLICY))
@@ -221,7 +221,7 @@ def test_what_survives_reads_as_before_and_lies_in_one_file_a_day(tmp_path: Path
     write_history(store)
     write_rounds(store)
 
-    report = compact(site_of(store))
+    report = compact(installation_of(store))
 
     assert report.problems == ()
     (cluster,) = report.clusters
@@ -237,7 +237,7 @@ def test_what_survives_reads_as_before_and_lies_in_one_file_a_day(tmp_path: Path
     # Whoever has read the old manifests still finds their files; a day later they are gone.
     replaced = TAKEN[4]
     assert set(history.history_files(replaced)) <= set(store.list("history"))
-    late = compact(site_of(store, LATE))
+    late = compact(installation_of(store, LATE))
     assert late.problems == ()
     assert not set(history.history_files(replaced)) & set(store.list("history"))
     assert store.list("work") == ()
@@ -252,7 +252,7 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     write_history(store)
     write_rounds(store)
 
-    report = compact(site_of(store))
+    report = compact(installation_of(store))
 
     assert report.problems == ()
     assert report.results.days_of_loads == 2, (
@@ -270,7 +270,7 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     assert results.analysed[first].round_id == "again"
     assert results.analysed[second].round_id.startswith(f"merged-{at(2, 0).date()}-")
     assert results.table("partition_load", {first, second}).num_rows == 4
-    assert compact(site_of(store)).results.days_of_loads == 0, "it is not made again"
+    assert compact(installation_of(store)).results.days_of_loads == 0, "it is not made again"
 
 
 class Killed(BaseException):
@@ -330,7 +330,7 @@ def test_broken_off_at_any_point_nothing_is_lost_and_the_next_run_ends_it(
         shutil.copytree(before, place)
         store = Failing(str(place), point, error)
         with suppress(Killed):
-            compact(site_of(store))
+            compact(installation_of(store))
         if store.changes > 0:
             break
         found = contents(Store(str(place)))
@@ -362,11 +362,11 @@ def _ended(place: Path, copy_of: Path | None, wanted: Mapping[str, ClusterSnapsh
     if copy_of:
         shutil.copytree(copy_of, place)
     store = Store(str(place))
-    assert compact(site_of(store)).problems == ()
+    assert compact(installation_of(store)).problems == ()
     found = contents(store)
     assert sorted(wanted) == found.pop("analysed")
     assert found == wanted
-    assert compact(site_of(store, LATE)).problems == ()
+    assert compact(installation_of(store, LATE)).problems == ()
     assert contents(store).keys() - {"analysed"} == wanted.keys()
     return [file.path for file in store.files("")]
 
@@ -379,7 +379,7 @@ def test_a_day_with_a_broken_file_stays_as_it_is_and_keeps_no_other_back(tmp_pat
     assert str(at(2, 0).date()) in broken
     (tmp_path / broken).write_bytes(b"PAR1")
 
-    report = compact(site_of(store))
+    report = compact(installation_of(store))
 
     (problem,) = report.problems
     assert problem.startswith(f"demo: {at(2, 0).date()} stays as it is: ")
@@ -392,7 +392,7 @@ def test_a_day_with_a_broken_file_stays_as_it_is_and_keeps_no_other_back(tmp_pat
 def test_a_photograph_that_is_repeated_later_counts_and_joins_the_day(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     write_history(store)
-    compact(site_of(store))
+    compact(installation_of(store))
     again = snapshot(at(2, 3), partitions=5)
     assert again.observed_at is not None
     again = ClusterSnapshot(
@@ -405,7 +405,7 @@ def test_a_photograph_that_is_repeated_later_counts_and_joins_the_day(tmp_path: 
     Archive(store).write_snapshot(again)
     assert Archive(store).read_snapshot("demo", again.snapshot_id) == again
 
-    assert compact(site_of(store)).problems == ()
+    assert compact(installation_of(store)).problems == ()
 
     assert len(store.list(history.manifests_folder("demo", at(2, 0).date()))) == 1
     assert Archive(store).read_snapshot("demo", again.snapshot_id) == again
@@ -417,7 +417,7 @@ def test_through_spark_submit_for_a_store_that_spark_cannot_reach(tmp_path: Path
         Archive(store).write_snapshot(one)
     lines: list[str] = []
 
-    report = compact(site_of(store), lines.append)
+    report = compact(installation_of(store), lines.append)
 
     assert report.problems == ()
     assert lines == ["history_compaction: 5 file(s) merged, 0 day(s) of loads made"]

@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from counterpoise.model.result_tables import BROKER_BALANCE, RESULT_TABLES
 from counterpoise.spark_submit import run_job
 from tests.spark.oracle import tables_of
-from tests.spark.photos import Photo, compacted, part, result_rows, write_history
+from tests.spark.snapshot_files import SnapshotSpec, compacted, part, result_rows, write_history
 
 JOBS = Path(rounds.__file__).parent
 HISTORY = [
-    Photo("demo", hour, [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))])
+    SnapshotSpec("demo", hour, [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))])
     for hour in range(3)
 ]
 
@@ -155,7 +155,7 @@ def test_what_is_kept_is_computed_at_once_and_needs_no_file_any_more(
     manifests = write_history(tmp_path, HISTORY)
     round_ = rounds.Round(spark, f"file://{tmp_path}", "r1", manifests)
     monkeypatch.setattr(
-        rounds, "_MOST_ROWS_KEPT_AS_THEY_ARE", round_.row_count if as_they_are else 0
+        rounds, "_MAX_ROWS_CHECKPOINTED", round_.row_count if as_they_are else 0
     )
     monkeypatch.setattr(rounds, "_ROWS_PER_TASK_KEPT", 2)
     kept = round_.keep(round_.read("partitions").repartition(5))
@@ -216,7 +216,7 @@ def test_a_list_that_cannot_be_used_is_explained(tmp_path: Path, text: str, comp
 
 
 def test_pairs_must_be_in_the_list_and_of_one_cluster(tmp_path: Path) -> None:
-    listed = write_history(tmp_path, [*HISTORY[:2], Photo("other", 0, [])])
+    listed = write_history(tmp_path, [*HISTORY[:2], SnapshotSpec("other", 0, [])])
     path = tmp_path / "list.json"
     for rows in (
         listed[1:],

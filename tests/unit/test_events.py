@@ -21,7 +21,7 @@ def balance_of(*tables: pa.Table) -> LeaderBalance:
     return balance
 
 
-def told_by(*snapshots: Sequence[Broker]) -> list[tuple[str, str, tuple[int, ...]]]:
+def events_of(*snapshots: Sequence[Broker]) -> list[tuple[str, str, tuple[int, ...]]]:
     """Kind, snapshot and brokers of each event of snapshots an hour apart."""
     events = balance_of(*(rows(hour, brokers) for hour, brokers in enumerate(snapshots))).events
     return [(event.kind.value, event.snapshot_id, event.broker_ids) for event in events]
@@ -58,7 +58,7 @@ def test_each_event_of_a_long_story_is_at_its_snapshot(brokers: int, snapshots: 
 
 def test_brokers_join_die_return_and_leave() -> None:
     dead = [Broker(1, "a", is_fenced=True), Broker(2, "b")]
-    assert told_by(
+    assert events_of(
         ONE_TWO, [*ONE_TWO, Broker(3, replicas=0)], dead, dead, ONE_TWO, ONE_TWO[:1]
     ) == [
         ("joined", "demo-1", (3,)),
@@ -71,7 +71,7 @@ def test_brokers_join_die_return_and_leave() -> None:
 
 def test_a_broker_that_left_returns_and_one_first_seen_fenced_joins_when_it_lives() -> None:
     fenced = Broker(3, is_fenced=True, replicas=0)
-    found = told_by(
+    found = events_of(
         ONE_TWO, ONE_TWO[:1], ONE_TWO, [*ONE_TWO, fenced], [*ONE_TWO, Broker(3, replicas=0)]
     )
     assert found == [
@@ -79,7 +79,7 @@ def test_a_broker_that_left_returns_and_one_first_seen_fenced_joins_when_it_live
         ("returned", "demo-2", (2,)),
         ("joined", "demo-4", (3,)),
     ]
-    assert told_by([*ONE_TWO, fenced], [*ONE_TWO, Broker(3)]) == [("returned", "demo-1", (3,))]
+    assert events_of([*ONE_TWO, fenced], [*ONE_TWO, Broker(3)]) == [("returned", "demo-1", (3,))]
 
 
 def test_a_joined_broker_reaches_its_share_at_nine_tenths_of_the_mean() -> None:
@@ -101,7 +101,7 @@ def test_a_joined_broker_reaches_its_share_at_nine_tenths_of_the_mean() -> None:
     ]
     kinds = [
         kind
-        for kind, _, _ in told_by(
+        for kind, _, _ in events_of(
             start, with_third(0), with_third(50, is_fenced=True), with_third(100)
         )
     ]
@@ -115,7 +115,7 @@ def test_a_joined_broker_reaches_its_share_at_nine_tenths_of_the_mean() -> None:
 def test_brokers_that_joined_together_are_one_event() -> None:
     new = [Broker(3, replicas=0), Broker(4, replicas=0)]
     full = [Broker(3), Broker(4)]
-    assert told_by(ONE_TWO, [*ONE_TWO, *new], [*ONE_TWO, *full]) == [
+    assert events_of(ONE_TWO, [*ONE_TWO, *new], [*ONE_TWO, *full]) == [
         ("joined", "demo-1", (3, 4)),
         ("reached-share", "demo-2", (3, 4)),
     ]

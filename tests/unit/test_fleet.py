@@ -84,18 +84,18 @@ def only(**changes: Any) -> FleetRow:
 
 
 def words(row: FleetRow) -> list[str]:
-    return [finding.words for finding in row.findings]
+    return [finding.words for finding in row.concerns]
 
 
 def test_a_cluster_without_a_concern_is_well() -> None:
     row = only(load=load(100, 110, 90, full_in=(31, None)))
-    assert (row.findings, row.worst) == ((), None)
+    assert (row.concerns, row.worst) == ((), None)
 
 
 @pytest.mark.parametrize(
     ("changes", "concern", "told"),
     [
-        ({"age": None, "balance": None}, Concern.SILENT, "no snapshot was ever taken"),
+        ({"age": None, "balance": None}, Concern.SILENT, "has no snapshot yet"),
         ({"age": timedelta(hours=30)}, Concern.SILENT, "no snapshot for 1 d 6 h"),
         ({"balance": None}, Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet"),
         (
@@ -146,7 +146,7 @@ def test_a_cluster_without_a_concern_is_well() -> None:
         (
             {"balance": balance(Broker(1, not_preferred=3), Broker(2))},
             Concern.NOT_PREFERRED,
-            "25 % of partitions not led as preferred",
+            "25 % of partitions not led by their preferred leader",
         ),
         ({"load": load(100, 800, 300)}, Concern.BUSY, "broker 2 takes in 2.0 × its share"),
         (
@@ -162,7 +162,7 @@ def test_every_concern_is_told_in_a_few_words(
     row = only(**changes)
     assert row.worst is not None
     assert (row.worst.concern, row.worst.words) == (concern, told)
-    assert len(row.findings) == 1
+    assert len(row.concerns) == 1
 
 
 def test_silence_is_measured_by_how_often_a_cluster_was_photographed() -> None:
@@ -230,7 +230,7 @@ def test_all_concerns_of_a_cluster_are_named_the_gravest_first() -> None:
         load=load(10, 0, full_in=(3,)),
         left_out=(LeftOut("x", "y"), LeftOut("z", "y")),
     )
-    concerns = [finding.concern for finding in row.findings]
+    concerns = [finding.concern for finding in row.concerns]
     assert concerns == [
         Concern.SILENT,
         Concern.DISK,

@@ -311,7 +311,7 @@ def test_json_and_csv_have_the_figures_of_the_page() -> None:
     assert document["age_seconds"] == 420.0
     assert [finding["words"] for finding in document["findings"]] == row["why"].split("; ")
     assert never["leaders_max_minus_min"] is None
-    assert never["findings"] == [{"concern": "silent", "words": "no snapshot was ever taken"}]
+    assert never["findings"] == [{"concern": "silent", "words": "has no snapshot yet"}]
 
 
 def test_markdown_has_a_row_per_cluster() -> None:

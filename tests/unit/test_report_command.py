@@ -52,7 +52,7 @@ def test_one_message_says_what_to_do(
 def test_a_fleet_that_was_never_photographed_is_reported_as_silent(shell: CommandLine) -> None:
     typed = shell.type("report", "--fleet")
     assert typed.code == 0
-    assert "no snapshot was ever taken" in typed.out
+    assert "has no snapshot yet" in typed.out
     assert "demo" in shell.type("report", "--fleet", "--csv").out
     assert json.loads(shell.type("report", "--fleet", "--json").out)
 

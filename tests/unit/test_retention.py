@@ -257,7 +257,7 @@ def test_rounds_of_a_day_become_one_and_the_last_result_of_a_snapshot_counts() -
     (merge,) = plan_rounds(rounds, existing, POLICY, NOW)
 
     first, second = snapshot_id_for("demo", one), snapshot_id_for("demo", two)
-    assert merge.taken == {"r1": (first,), "r2": (second,), "r3": ()}
+    assert merge.snapshot_ids_by_round == {"r1": (first,), "r2": (second,), "r3": ()}
     assert [row["snapshot_id"] for row in merge.document["snapshots"]] == [first, second]
     assert merge.document["finished_at"] == three.isoformat()
     assert merge.document["merged"] == ["r1", "r2", "r3"]
@@ -296,7 +296,7 @@ def test_a_days_loads_are_made_while_all_is_kept_and_again_only_when_a_result_ch
 
     (plan,) = plan_daily(rounds, {"demo"}, POLICY, NOW)
 
-    assert (plan.day, plan.taken) == (
+    assert (plan.day, plan.snapshot_ids_by_round) == (
         one.date(),
         {"r1": (snapshot_id_for("demo", one), snapshot_id_for("demo", two))},
     )
@@ -307,4 +307,4 @@ def test_a_days_loads_are_made_while_all_is_kept_and_again_only_when_a_result_ch
     again = round_of("r3", NOW, two, previous=snapshot_id_for("demo", one))
     (changed,) = plan_daily([*rounds, again], {"demo"}, POLICY, NOW)
     assert changed.digest != plan.digest
-    assert changed.taken["r3"] == (snapshot_id_for("demo", two),)
+    assert changed.snapshot_ids_by_round["r3"] == (snapshot_id_for("demo", two),)

@@ -1,11 +1,12 @@
 """Which snapshots a round of Spark analyses, and with which snapshot each of them is compared.
 
     round = next_round(manifests, analysed={"demo-20260131T120000Z": None})
-    round.to_json()                   # for the jobs: what to analyse, and what to compare it with
+    round.to_json()                   # the file for the jobs
 
-A snapshot is compared with the one before it, by the time of observation. One that arrives late
-changes that for the snapshot after it, which is then analysed anew: so the results never depend on
-the order of arrival.
+A snapshot is compared with the one before it, by the time of observation. Example: snapshots of 12
+and 14 o'clock are analysed, the second compared with the first; then the one of 13 o'clock arrives.
+The next round analyses 13 o'clock (compared with 12) and 14 o'clock again (compared with 13), so
+the results do not depend on the order of arrival.
 """
 
 import json
@@ -18,7 +19,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Manifest rows, each with `previous_snapshot_id` and `is_context`: only there to compare with."""
+    """Manifest rows, each with `previous_snapshot_id` and `is_context`.
+
+    A row that is context is not analysed: another one is compared with it.
+    """
 
     rows: tuple[Mapping[str, Any], ...]
 
@@ -28,11 +32,11 @@ class Round:
 
     @property
     def row_count(self) -> int:
-        """Rows to read, over all tables."""
+        """Number of rows to read, over all tables."""
         return sum(file["row_count"] for row in self.rows for file in row["files"])
 
     def to_json(self) -> str:
-        """The `--snapshots` file of the jobs: times in ISO 8601."""
+        """Return the `--snapshots` file of the jobs: times in ISO 8601."""
         rows = [{**row, "observed_at": row["observed_at"].isoformat()} for row in self.rows]
         return json.dumps(rows, indent=1, sort_keys=True) + "\n"
 
@@ -40,31 +44,28 @@ class Round:
 def next_round(
     manifests: pa.Table, analysed: Mapping[str, str | None], left_out: Iterable[str] = ()
 ) -> Round:
-    """What has no result yet, or was compared with another snapshot than the one that is before it
-    now.
+    """Return the snapshots that have no result yet, or were compared with another snapshot than
+    the one that is before them now.
 
     `manifests` has rows of SNAPSHOTS; `analysed` is what each analysed snapshot was compared with;
-    `left_out` are ids that cannot be read. Where the snapshot that one was compared with is gone,
-    its result stays.
+    `left_out` are ids that cannot be read. A result stays when the snapshot that it was compared
+    with is deleted.
     """
-    useless = set(left_out)
-    before: dict[str, Mapping[str, Any]] = {}  # by cluster
+    left_out_ids = set(left_out)
+    newest: dict[str, Mapping[str, Any]] = {}  # by cluster, so far
     rows: dict[str, dict[str, Any]] = {}
     for manifest in _by_time(manifests):
         snapshot_id = manifest["snapshot_id"]
-        if snapshot_id in useless:
+        if snapshot_id in left_out_ids:
             continue
-        previous = before.get(manifest["cluster"])
-        before[manifest["cluster"]] = manifest
+        previous = newest.get(manifest["cluster"])
+        newest[manifest["cluster"]] = manifest
         previous_id = previous["snapshot_id"] if previous else None
         if snapshot_id in analysed and not _came_between(previous_id, analysed[snapshot_id]):
             continue
-        if previous is not None and previous_id not in rows:
-            rows[previous["snapshot_id"]] = {
-                **previous,
-                "previous_snapshot_id": None,
-                "is_context": True,
-            }
+        if previous is not None and previous["snapshot_id"] not in rows:
+            context = {"previous_snapshot_id": None, "is_context": True}
+            rows[previous["snapshot_id"]] = {**previous, **context}
         rows[snapshot_id] = {**manifest, "previous_snapshot_id": previous_id, "is_context": False}
     return Round(tuple(rows.values()))
 
@@ -77,5 +78,8 @@ def _by_time(manifests: pa.Table) -> list[dict[str, Any]]:
 
 
 def _came_between(previous_id: str | None, compared_with: str | None) -> bool:
-    """Ids of one cluster sort by their scheduled time, which they end with."""
+    """Return whether a snapshot arrived between one and the snapshot that it was compared with.
+
+    Ids of one cluster sort by their scheduled time, which they end with.
+    """
     return previous_id is not None and (compared_with is None or previous_id > compared_with)

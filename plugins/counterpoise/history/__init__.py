@@ -44,6 +44,7 @@ from counterpoise.history.results import (
     plan_rounds,
 )
 from counterpoise.history.retention import age_of, is_settled, surviving
+from counterpoise.history.selection import recent_rows, rows_by_age, usual_interval
 
 __all__ = [
     "MANIFESTS",
@@ -81,4 +82,7 @@ __all__ = [
     "table_folder",
     "table_path",
     "unused",
+    "recent_rows",
+    "rows_by_age",
+    "usual_interval",
 ]

@@ -141,9 +141,9 @@ def _merges(
 
 
 def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Names what a compacted file holds: the same photographs have the same name, others another."""
-    taken = sorted((row["snapshot_id"], row["observed_at"].isoformat()) for row in rows)
-    return hashlib.sha256(json.dumps(taken).encode()).hexdigest()[:16]
+    """Return a name for what a compacted file holds: the same for the same snapshots."""
+    snapshots = sorted((row["snapshot_id"], row["observed_at"].isoformat()) for row in rows)
+    return hashlib.sha256(json.dumps(snapshots).encode()).hexdigest()[:16]
 
 
 def unused(
@@ -154,21 +154,17 @@ def unused(
     grace: timedelta,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Paths of the files that may go for good. `named` are the paths in manifests, `changed` is
-    when a compacted manifest of a cluster's day was written last. A file whose time nobody tells
-    stays."""
+    """Return the paths of the files that may be deleted.
+
+    `named` are the paths in manifests, `changed` is when a compacted manifest of a cluster's day
+    was written last. A file whose time of writing is not known stays.
+    """
     wanted = frozenset(named)
-    return tuple(
-        sorted(
-            file.path
-            for file in files
-            if file.path not in wanted
-            and file.modified_at is not None
-            and file.modified_at + grace <= now
-            and (
-                (place := place_of(file.path)) is None
-                or place not in changed
-                or changed[place] + grace <= now
-            )
-        )
-    )
+
+    def may_go(file: StoredFile) -> bool:
+        if file.path in wanted or file.modified_at is None or file.modified_at + grace > now:
+            return False
+        place = place_of(file.path)
+        return place is None or place not in changed or changed[place] + grace <= now
+
+    return tuple(sorted(file.path for file in files if may_go(file)))

@@ -39,7 +39,7 @@ def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
     """
     if snapshot.observed_at is None:
         raise InputError(
-            f"snapshot {snapshot.snapshot_id} does not tell when it was taken; it cannot join the history"
+            f"snapshot {snapshot.snapshot_id} has no observed_at, so it cannot be written into the history"
         )
     row = {
         "snapshot_id": snapshot.snapshot_id,

@@ -29,10 +29,10 @@ _DAILY: Final = "results/partition_load_daily"
 
 @dataclass(frozen=True, slots=True)
 class RoundMerge:
-    """Rounds that become one. `taken` has, by source, the snapshots whose rows go into it."""
+    """Rounds that become one, and of which snapshots it takes the rows of each of them."""
 
     document: Document  # of the new round; one without snapshots only tells when the others went
-    taken: Mapping[str, tuple[str, ...]]
+    snapshot_ids_by_round: Mapping[str, tuple[str, ...]]
 
     @property
     def name(self) -> str:
@@ -41,11 +41,13 @@ class RoundMerge:
 
 @dataclass(frozen=True, slots=True)
 class DailyPlan:
-    """A day of a cluster whose PARTITION_LOAD_DAILY there has to be; `taken` as in RoundMerge."""
+    """A day of a cluster that needs its PARTITION_LOAD_DAILY, and of which snapshots it takes the
+    rows of each round.
+    """
 
     cluster: str
     day: date
-    taken: Mapping[str, tuple[str, ...]]
+    snapshot_ids_by_round: Mapping[str, tuple[str, ...]]
     digest: str  # names what it is made of; the file has it in its footer
 
     @property
@@ -158,13 +160,14 @@ def plan_daily(
 
 
 def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> DailyPlan:
-    taken: dict[str, list[str]] = {}
+    snapshot_ids_by_round: dict[str, list[str]] = {}
     for snapshot_id, _, name in made_of:
-        taken.setdefault(name, []).append(snapshot_id)
+        snapshot_ids_by_round.setdefault(name, []).append(snapshot_id)
     # Merging rounds does not change what the rows say; comparing with another snapshot does.
     pairs = [[snapshot_id, previous] for snapshot_id, previous, _ in made_of]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
-    return DailyPlan(cluster, day, {name: tuple(ids) for name, ids in taken.items()}, digest)
+    by_round = {name: tuple(ids) for name, ids in snapshot_ids_by_round.items()}
+    return DailyPlan(cluster, day, by_round, digest)
 
 
 def old_days(days: Iterable[date], policy: HistoryPolicy, now: datetime) -> tuple[date, ...]:

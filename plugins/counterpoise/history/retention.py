@@ -15,7 +15,7 @@ from typing import Any, Final
 from counterpoise.history.names import day_of, scheduled_at_of
 from counterpoise.model.policy import HistoryPolicy
 
-SETTLES_AFTER: Final = timedelta(days=1)  # late and repeated photographs of a day are there by then
+SETTLES_AFTER: Final = timedelta(days=1)  # late and repeated snapshots of a day are written by then
 
 
 def surviving(

@@ -123,7 +123,7 @@ class LeaderBalance:
     latest: BalancePoint
     brokers: tuple[BrokerBalance, ...]  # every registered broker, by id
     racks: tuple[RackBalance, ...]  # by name, the nameless one last
-    topics: tuple[TopicLeaderSkew, ...]  # those that lean, worst first, only the first ones
+    topics: tuple[TopicLeaderSkew, ...]  # those with an excess, worst first, only the first ones
     topic_count: int
     skewed_topic_count: int
     series: tuple[BalancePoint, ...]  # ends with `latest`

@@ -3,8 +3,8 @@
 
     ClusterEvent(EventKind.JOINED, NOON, NOON, "demo-3", 1, broker_ids=(4,))
 
-A snapshot is a photograph: an event is known by the first snapshot that shows it, and happened
-between that one and the one before.
+An event is known by the first snapshot that shows it; it happened between that one and the one
+before.
 """
 
 from dataclasses import dataclass

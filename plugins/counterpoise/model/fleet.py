@@ -32,7 +32,7 @@ class Concern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClusterConcern:
     """One concern in a few words.
 
     Of two clusters with the same one, the larger `weight` is worse.
@@ -58,11 +58,11 @@ class ClusterState:
 @dataclass(frozen=True, slots=True)
 class FleetRow:
     state: ClusterState
-    findings: tuple[Finding, ...]  # gravest first; none: all is well
+    concerns: tuple[ClusterConcern, ...]  # gravest first; none: all is well
 
     @property
-    def worst(self) -> Finding | None:
-        return self.findings[0] if self.findings else None
+    def worst(self) -> ClusterConcern | None:
+        return self.concerns[0] if self.concerns else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from counterpoise.history import Merge, RoundMerge
 from counterpoise.installation import Installation
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import RESULT_TABLES
-from counterpoise.pipeline.merging import Daily, is_daily_made, make_files, snapshot_counts
+from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
 from counterpoise.results import ROUNDS
 from counterpoise.storage import Store
 
@@ -102,7 +102,7 @@ def _make_daily(
         if not is_daily_made(store, plan):
             files = {
                 path: ids
-                for name, ids in plan.taken.items()
+                for name, ids in plan.snapshot_ids_by_round.items()
                 for path in _files(store, _LOADS, name)
             }
             if files:
@@ -143,9 +143,9 @@ def _merge_rounds(
     for plan in plans:
         document = json.dumps(plan.document, indent=1, sort_keys=True)
         store.write_text(f"{ROUNDS}/{plan.name}.json", document + "\n")
-        for name in plan.taken:
+        for name in plan.snapshot_ids_by_round:
             store.delete(f"{ROUNDS}/{name}.json")
-    return sum(len(plan.taken) for plan in plans)
+    return sum(len(plan.snapshot_ids_by_round) for plan in plans)
 
 
 def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
@@ -154,7 +154,7 @@ def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
     for table in RESULT_TABLES:
         files = {
             path: ids
-            for name, ids in plan.taken.items()
+            for name, ids in plan.snapshot_ids_by_round.items()
             if ids
             for path in _files(store, table, name)
         }

@@ -267,7 +267,7 @@ def _point(point: BalancePoint) -> dict[str, Any]:
         "racks": [
             {"rack": rack.rack, "live_brokers": rack.leaders.broker_count}
             | {
-                measure: _least_and_most(getattr(rack, measure))
+                measure: _min_and_max(getattr(rack, measure))
                 for measure in ("leaders", "replicas", "bytes")
             }
             for rack in point.racks
@@ -295,7 +295,7 @@ def _evenness(spread: Evenness | None) -> dict[str, Any] | None:
     if spread is None:
         return None
     return {
-        **_least_and_most(spread),
+        **_min_and_max(spread),
         "broker_count": spread.broker_count,
         "max_minus_min": spread.max_minus_min,
         "best_max_minus_min": spread.best_max_minus_min,
@@ -304,7 +304,7 @@ def _evenness(spread: Evenness | None) -> dict[str, Any] | None:
     }
 
 
-def _least_and_most(spread: Evenness) -> dict[str, int]:
+def _min_and_max(spread: Evenness) -> dict[str, int]:
     return {"minimum": spread.minimum, "maximum": spread.maximum, "total": spread.total}
 
 

@@ -25,7 +25,7 @@ NAMES: Final = {
 }
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _GAP: Final = 2
-_LEAST_BAR, _MOST_BAR = 8, 24
+_MIN_BAR, _MAX_BAR = 8, 24
 _BARS_LEGEND: Final = f"{STAYS} stays  {COMES} comes  {GOES} goes  {BEST} best possible"
 
 
@@ -54,7 +54,7 @@ def _changes(figure: BrokerFigure, name: str) -> bool:
 def _bars(figures: Sequence[BrokerFigure], shown: Sequence[str], width: int) -> str:
     label = max(len("broker"), *(len(str(figure.broker_id)) for figure in figures)) + _GAP
     length = (width - label) // len(shown) - _GAP - 1
-    length = max(_LEAST_BAR, min(_MOST_BAR, length))
+    length = max(_MIN_BAR, min(_MAX_BAR, length))
     columns = [[NAMES[name], *_bars_of(figures, name, length)] for name in shown]
     names = ["broker", *(str(figure.broker_id) for figure in figures)]
     lines = [

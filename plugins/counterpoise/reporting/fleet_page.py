@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from counterpoise.model.fleet import ClusterState, Concern, Finding, Fleet, FleetRow
+from counterpoise.model.fleet import ClusterState, Concern, ClusterConcern, Fleet, FleetRow
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.evenness import Evenness
 from counterpoise.reporting import small
@@ -39,9 +39,9 @@ class _Row:
 
     cluster: str
     link: str  # empty: it has no page
-    worst: Finding | None
+    worst: ClusterConcern | None
     is_alert: bool
-    others: tuple[Finding, ...]
+    others: tuple[ClusterConcern, ...]
     brokers: str
     leaders: Markup
     spread: str
@@ -62,7 +62,7 @@ def fleet_report(fleet: Fleet) -> str:
         fleet=fleet,
         tiles=fleet_tiles(fleet),
         rows=[_row(row) for row in fleet.rows],
-        well=sum(not row.findings for row in fleet.rows),
+        well=sum(not row.concerns for row in fleet.rows),
     )
 
 
@@ -74,7 +74,7 @@ def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
     known = [rate for rate in rates if rate is not None]
     held = sum(state.balance.latest.bytes.total for state in states if state.balance)
     silent, soon = _with(fleet, Concern.SILENT), _with(fleet, Concern.DISK)
-    asks = sum(any(finding.concern not in _MILD for finding in row.findings) for row in fleet.rows)
+    asks = sum(any(finding.concern not in _MILD for finding in row.concerns) for row in fleet.rows)
     return (
         Tile("Clusters", count(len(states)), f"{count(len(brokers))} live brokers"),
         Tile(
@@ -126,7 +126,7 @@ def fleet_json(fleet: Fleet) -> str:
             _document(row)
             | {
                 "findings": [
-                    {"concern": str(found.concern), "words": found.words} for found in row.findings
+                    {"concern": str(found.concern), "words": found.words} for found in row.concerns
                 ],
                 "left_out": [asdict(left_out) for left_out in row.state.left_out],
             }
@@ -151,7 +151,7 @@ def fleet_csv(fleet: Fleet) -> str:
 
 
 def _with(fleet: Fleet, concern: Concern) -> int:
-    return sum(any(finding.concern is concern for finding in row.findings) for row in fleet.rows)
+    return sum(any(finding.concern is concern for finding in row.concerns) for row in fleet.rows)
 
 
 def _row(row: FleetRow) -> _Row:
@@ -167,7 +167,7 @@ def _row(row: FleetRow) -> _Row:
         link=f"{quote(name, safe='')}/leader-balance.html" if balance else "",
         worst=worst,
         is_alert=worst is not None and worst.concern not in _MILD,
-        others=row.findings[1:],
+        others=row.concerns[1:],
         brokers=f"{brokers} {'broker' if brokers == '1' else 'brokers'}" if balance else "",
         leaders=small.brokers(leaders, label=f"Leaders per live broker of {name}: {spread}"),
         spread=f"max − min {spread}" if balance else spread,
@@ -236,7 +236,7 @@ def _ago(age: timedelta | None) -> str:
 
 
 def _all_words(row: FleetRow) -> str:
-    return "; ".join(finding.words for finding in row.findings) or "all is well"
+    return "; ".join(finding.words for finding in row.concerns) or "all is well"
 
 
 def _document(row: FleetRow) -> dict[str, Any]:

@@ -168,8 +168,8 @@ def _speed_parts(run_progress: RunProgress) -> Iterable[str]:
         if run_progress.seconds_left is not None
         else ""
     )
-    brake = f", braked {run_progress.brake} times" if run_progress.brake else ""
-    yield f"{run_progress.speed_in_words}{brake}{left}"
+    back_off_level = f", braked {run_progress.back_off_level} times" if run_progress.back_off_level else ""
+    yield f"{run_progress.speed_in_words}{back_off_level}{left}"
     busiest = run_progress.busiest_links[:LINKS_SHOWN]
     told = (
         f"{k.name} {format_rate(k.bytes_per_second)}, {format_bytes(k.bytes_left)} to go"

@@ -9,7 +9,7 @@ from typing import Final
 
 from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
 from counterpoise.model.events import ClusterEvent, EventKind, SnapshotChanges
-from counterpoise.reporting.charts import HEAT_LEVELS, Lane, Line, Unit, heat_picture, over_time
+from counterpoise.reporting.charts import HEAT_LEVELS, EventBand, Line, Unit, heat_picture, over_time
 from counterpoise.reporting.event_words import ALERTS, KIND_MEANINGS, KIND_NAMES
 from counterpoise.reporting.html import count
 from counterpoise.reporting.parts import Picture
@@ -163,7 +163,7 @@ def _timeline(
     unit: Unit,
     events: Sequence[ClusterEvent] = (),
 ) -> Timeline:
-    lanes = _lanes(events)
+    bands = _bands(events)
     narrow, wide = (
         over_time(
             [point.observed_at for point in balance.series],
@@ -173,7 +173,7 @@ def _timeline(
             unit=unit,
             wide=shape == "w",
             breaks=balance.breaks,
-            lanes=lanes,
+            bands=bands,
         )
         for shape in ("n", "w")
     )
@@ -181,9 +181,9 @@ def _timeline(
     return Timeline(title, Picture(narrow, wide), legend, _meanings(events))
 
 
-def _lanes(events: Sequence[ClusterEvent]) -> list[Lane]:
+def _bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
     return [
-        Lane(
+        EventBand(
             KIND_NAMES[kind],
             [(e.first_at, e.last_at) for e in events if e.kind is kind],
             kind in ALERTS,

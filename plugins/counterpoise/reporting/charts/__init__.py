@@ -10,7 +10,7 @@ only the ends are named. Limits: from some 2,000 brokers on, columns are thinner
 from counterpoise.reporting.charts.bars import Bar, broker_bars
 from counterpoise.reporting.charts.frame import CARD, WIDE, Unit
 from counterpoise.reporting.charts.heat import HEAT_LEVELS, heat_picture
-from counterpoise.reporting.charts.lines import Lane, Line, over_time
+from counterpoise.reporting.charts.lines import EventBand, Line, over_time
 from counterpoise.reporting.charts.pairs import Pair, before_after
 
 __all__ = [

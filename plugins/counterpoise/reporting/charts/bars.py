@@ -11,7 +11,7 @@ from markupsafe import Markup
 from counterpoise.reporting.charts.frame import (
     CARD,
     FAIR_LINE,
-    LEAST_COLOURED,
+    MIN_COLOURED_WIDTH,
     MAX_EVIDENCE_ROWS,
     PLATE,
     WIDE,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_ROWS_NARROW: Final = 48
+_MAX_ROWS_NARROW: Final = 48
 _ENDS_NAMED: Final = 3
-_LEAST_HATCHED: Final = 6.0  # units; a thinner column is drawn pale instead of hatched
+_MIN_HATCHED_WIDTH: Final = 6.0  # units; a thinner column is drawn pale instead of hatched
 _LETTER: Final = 5.4  # units that one character of a label takes, about
 
 
@@ -67,8 +67,8 @@ def broker_bars(
     With `named`, up to 48 brokers are rows, so that each has its name and number; else up to 12.
     """
     width = WIDE if wide else CARD
-    if len(bars) <= (_MOST_ROWS_NARROW if named else MAX_EVIDENCE_ROWS):
-        ordered = list(bars) if len(bars) <= MAX_EVIDENCE_ROWS else _most_first(bars)
+    if len(bars) <= (_MAX_ROWS_NARROW if named else MAX_EVIDENCE_ROWS):
+        ordered = list(bars) if len(bars) <= MAX_EVIDENCE_ROWS else _largest_first(bars)
         height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MAX_EVIDENCE_ROWS else 13.0)
         return inline_svg(
             lambda f: _rows(f, ordered, unit, fair),
@@ -77,7 +77,7 @@ def broker_bars(
             width=width,
             height=height,
         )
-    ordered = _most_first(bars)
+    ordered = _largest_first(bars)
     return inline_svg(
         lambda f: _columns(f, ordered, unit, fair, width),
         name=name,
@@ -87,7 +87,7 @@ def broker_bars(
     )
 
 
-def _most_first(bars: Sequence[Bar]) -> list[Bar]:
+def _largest_first(bars: Sequence[Bar]) -> list[Bar]:
     return sorted(bars, key=lambda bar: (bar.is_fenced, -bar.value, bar.broker_id))
 
 
@@ -148,7 +148,7 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     axes = plain_axes(figure, grid="y")
     room = (width - 40) / len(bars)
     thickness = 0.74 if room > 8 else 0.9
-    colours = [_colour(bar) if room >= LEAST_COLOURED or bar.is_fenced else NO_RACK for bar in bars]
+    colours = [_colour(bar) if room >= MIN_COLOURED_WIDTH or bar.is_fenced else NO_RACK for bar in bars]
     at = range(len(bars))
     top = max([fair, *(bar.value for bar in bars)]) or 1
     solid = [bar.value - bar.hatched for bar in bars]
@@ -157,7 +157,7 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
         if bar.hatched:
             look = (
                 _hatching(colours[x])
-                if room >= _LEAST_HATCHED
+                if room >= _MIN_HATCHED_WIDTH
                 else {"color": colours[x], "alpha": 0.4}
             )
             axes.bar(x, bar.hatched, bottom=solid[x], width=thickness, **look)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_UPRIGHT: Final = 12  # events that are also drawn through the lines
-_MOST_MARKED: Final = 40  # points that each get a dot
-_STRETCH: Final = (
+_MAX_VERTICAL_LINES: Final = 12  # events that are also drawn through the lines
+_MAX_MARKERS: Final = 40  # points that each get a dot
+_POINT_WIDTH: Final = (
     2.4  # units along the axis from which two points, the highest and the lowest, are drawn
 )
-_LANE: Final = 10.5  # units
+_BAND_HEIGHT: Final = 10.5  # units
 _PLOT: Final = 190.0
 
 
@@ -44,7 +44,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class EventBand:
     """One kind of event: from when until when each was."""
 
     label: str
@@ -61,7 +61,7 @@ def over_time(
     unit: Unit,
     wide: bool,
     breaks: Sequence[int] = (),
-    lanes: Sequence[Lane] = (),
+    bands: Sequence[EventBand] = (),
 ) -> Markup:
     """Lines over time, from zero up. Nothing joins the points before which `breaks` are.
 
@@ -69,11 +69,11 @@ def over_time(
     """
     width = WIDE if wide else CARD
     return inline_svg(
-        lambda f: _draw(f, times, lines, unit, set(breaks), lanes),
+        lambda f: _draw(f, times, lines, unit, set(breaks), bands),
         name=name,
         label=label,
         width=width,
-        height=_PLOT + _LANE * len(lanes),
+        height=_PLOT + _BAND_HEIGHT * len(bands),
     )
 
 
@@ -83,13 +83,13 @@ def _draw(
     lines: Sequence[Line],
     unit: Unit,
     breaks: set[int],
-    lanes: Sequence[Lane],
+    bands: Sequence[EventBand],
 ) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes, below = _two_axes(figure, len(lanes))
+    axes, below = _two_axes(figure, len(bands))
     days = day_numbers(times)
-    room = figure.get_figwidth() * 72 / _STRETCH
+    room = figure.get_figwidth() * 72 / _POINT_WIDTH
     for line in lines:
         _one_line(axes, days, line, breaks, room)
     highest = max(
@@ -106,16 +106,16 @@ def _draw(
         write_dates(axes)
     else:
         write_dates(below)
-        _draw_lanes(axes, below, lanes, (days[-1] - days[0]) / room)
+        _draw_bands(axes, below, bands, (days[-1] - days[0]) / room)
 
 
-def _two_axes(figure: "Figure", lane_count: int) -> "tuple[Axes, Axes | None]":
+def _two_axes(figure: "Figure", band_count: int) -> "tuple[Axes, Axes | None]":
     """One for the lines, and one for the lanes when there are some."""
-    if not lane_count:
+    if not band_count:
         axes = figure.add_subplot()
         calm(axes, grid="y")
         return axes, None
-    grid = figure.add_gridspec(2, 1, height_ratios=[_PLOT - 40, _LANE * lane_count], hspace=0.02)
+    grid = figure.add_gridspec(2, 1, height_ratios=[_PLOT - 40, _BAND_HEIGHT * band_count], hspace=0.02)
     axes = figure.add_subplot(grid[0])
     below = figure.add_subplot(grid[1], sharex=axes)
     calm(axes, grid="y")
@@ -138,7 +138,7 @@ def _one_line(
         xs += [*(days[at] for at in thin), math.nan]
         ys += [*(line.values[at] for at in thin), math.nan]
     look: dict[str, Any] = {"color": line.colour, "clip_on": False, "markersize": 2.6}
-    marker = "o" if len(days) <= _MOST_MARKED else ""
+    marker = "o" if len(days) <= _MAX_MARKERS else ""
     axes.plot(xs, ys, linestyle=line.style, linewidth=1.6, marker=marker, label=line.label, **look)
     if alone and not marker:
         axes.plot(*zip(*alone, strict=True), linestyle="", marker="o", **look)
@@ -172,15 +172,15 @@ def _thinned(
     return sorted(kept)
 
 
-def _draw_lanes(axes: "Axes", below: "Axes", lanes: Sequence[Lane], step: float) -> None:
+def _draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], step: float) -> None:
     """A dot for each event, a bar where it lasted; few events are drawn through the lines, too."""
-    starts = sorted({start for lane in lanes for start, _ in lane.spans})
-    if len(starts) <= _MOST_UPRIGHT:
+    starts = sorted({start for band in bands for start, _ in band.spans})
+    if len(starts) <= _MAX_VERTICAL_LINES:
         for start in day_numbers(starts):
             axes.axvline(start, color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)), zorder=0.5)
-    for row, lane in enumerate(lanes):
-        colour = ALERT if lane.is_alert else INK
-        firsts, lasts = (day_numbers(span[end] for span in lane.spans) for end in (0, 1))
+    for row, band in enumerate(bands):
+        colour = ALERT if band.is_alert else INK
+        firsts, lasts = (day_numbers(span[end] for span in band.spans) for end in (0, 1))
         spans = _apart(list(zip(firsts, lasts, strict=True)), step)
         below.plot(
             [first for first, _ in spans],
@@ -200,8 +200,8 @@ def _draw_lanes(axes: "Axes", below: "Axes", lanes: Sequence[Lane], step: float)
                     solid_capstyle="butt",
                     alpha=0.55,
                 )
-    below.set_yticks(range(len(lanes)), [lane.label for lane in lanes], fontsize=7.2, color=MUTED)
-    below.set_ylim(len(lanes) - 0.4, -0.8)
+    below.set_yticks(range(len(bands)), [band.label for band in bands], fontsize=7.2, color=MUTED)
+    below.set_ylim(len(bands) - 0.4, -0.8)
 
 
 def _apart(spans: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from counterpoise.reporting.charts.frame import (
     CARD,
-    LEAST_COLOURED,
+    MIN_COLOURED_WIDTH,
     MAX_EVIDENCE_ROWS,
     PLATE,
     WIDE,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LEAST_APART: Final = (
+_MIN_PAIR_WIDTH: Final = (
     5.0  # units for one broker before and after; with less, bars grow together to a silhouette
 )
 
@@ -48,7 +48,7 @@ def before_after(
         return inline_svg(
             lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height
         )
-    draw = _pair_columns if width / len(pairs) > _LEAST_APART else _pair_steps
+    draw = _pair_columns if width / len(pairs) > _MIN_PAIR_WIDTH else _pair_steps
     return inline_svg(
         lambda f: draw(f, pairs, unit), name=name, label=label, width=width, height=170.0
     )
@@ -109,7 +109,7 @@ def _pair_steps(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     room = figure.get_figwidth() * 72 / len(pairs)
     axes.stairs(before, edges, fill=True, color=BEFORE, linewidth=0)
     axes.stairs(after, edges, fill=True, color=AFTER, linewidth=0)
-    if room >= LEAST_COLOURED:  # with less, a line is a tangle
+    if room >= MIN_COLOURED_WIDTH:  # with less, a line is a tangle
         axes.stairs(before, edges, baseline=None, color=INK, linewidth=0.9, zorder=3)
     _best_steps(axes, pairs)
     _broker_axis(axes, pairs, unit)

@@ -1,8 +1,8 @@
 """Histories of small clusters, as pictures: what the Spark jobs read, and what the oracle counts
 from.
 
-before = Photo("demo", hour=0, partitions=[part("orders", 0, [1, 2], leader=1)])
-after = Photo("demo", hour=1, partitions=[part("orders", 0, [1, 2], leader=2, epoch=1)])
+before = SnapshotSpec("demo", hour=0, partitions=[part("orders", 0, [1, 2], leader=1)])
+after = SnapshotSpec("demo", hour=1, partitions=[part("orders", 0, [1, 2], leader=2, epoch=1)])
 manifests = write_history(store, [before, after])       # each is compared with the one before it
 """
 
@@ -52,7 +52,7 @@ def part(
 
 
 @dataclass(frozen=True)
-class Photo:
+class SnapshotSpec:
     """One look at a cluster, `hour` hours after noon.
 
     Topics that are not told have id `<name>-id`, policy `delete`.
@@ -128,22 +128,22 @@ class Photo:
         }
 
 
-def write_history(store: Path, photos: Sequence[Photo]) -> list[dict[str, Any]]:
-    """The photos in a store; answers what `--snapshots` holds, each photo compared with its
+def write_history(store: Path, specs: Sequence[SnapshotSpec]) -> list[dict[str, Any]]:
+    """The specs in a store; answers what `--snapshots` holds, each spec compared with its
     cluster's one before it.
     """
     manifests, last = [], dict[str, str]()
-    for photo in photos:
-        snapshot = photo.as_snapshot()
+    for spec in specs:
+        snapshot = spec.as_snapshot()
         for path, table in history_files(snapshot).items():
             (store / path).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table, store / path)
         (row,) = manifest_of(snapshot)[1].to_pylist()
         row["observed_at"] = row["observed_at"].isoformat()
         manifests.append(
-            row | {"previous_snapshot_id": last.get(photo.cluster), "is_context": False}
+            row | {"previous_snapshot_id": last.get(spec.cluster), "is_context": False}
         )
-        last[photo.cluster] = photo.snapshot_id
+        last[spec.cluster] = spec.snapshot_id
     return manifests
 
 
