@@ -13,8 +13,8 @@ from counterpoise.approval import check_approver, who_said_yes
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.control import Control, ControlRequest, Standing, standing_requests
-from counterpoise.model.movement import most_at_once
+from counterpoise.model.control import Control, ControlRequest, ActiveRequests, find_active_requests
+from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.overview import rate_warning
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
@@ -154,7 +154,7 @@ def freeze(
         now,
         until=parse_until(until, now),
     )
-    installation.ledger.request(asked)
+    installation.ledger.record_request(asked)
     return asked
 
 
@@ -162,10 +162,10 @@ def unfreeze(installation: Installation, cluster: str, *, by: str, why: str) -> 
     """Raises InputError, and RefusedError where the cluster is not frozen."""
     installation.cluster(cluster)
     now = installation.clock()
-    if standing_requests(installation.ledger.requests(cluster), now).frozen is None:
+    if find_active_requests(installation.ledger.requests(cluster), now).frozen is None:
         raise RefusedError(f"cluster {cluster} is not frozen")
     asked = ControlRequest(cluster, None, Control.UNFREEZE, _said(by, "by"), _said(why, "why"), now)
-    installation.ledger.request(asked)
+    installation.ledger.record_request(asked)
     return asked
 
 
@@ -187,7 +187,7 @@ def _ask(
         at=installation.clock(),
         rate_bytes_per_second=rate_bytes_per_second,
     )
-    installation.ledger.request(asked)
+    installation.ledger.record_request(asked)
     return asked
 
 
@@ -205,8 +205,8 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
     raise RefusedError(f"run {run_id} is {run.state}, so {control} has no meaning: {instead}")
 
 
-def _standing(installation: Installation, run: Run) -> Standing:
-    return standing_requests(
+def _standing(installation: Installation, run: Run) -> ActiveRequests:
+    return find_active_requests(
         installation.ledger.requests(run.cluster, run.run_id), installation.clock()
     )
 
@@ -214,7 +214,7 @@ def _standing(installation: Installation, run: Run) -> Standing:
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
     wanted = parse_rate(rate, where="rate")
     movement = installation.cluster(plan.cluster).policy.movement
-    if warning := rate_warning(plan, wanted, most_at_once(movement)):
+    if warning := rate_warning(plan, wanted, max_moves_at_once(movement)):
         raise RefusedError(warning)
     return wanted
 

@@ -14,8 +14,8 @@ from counterpoise.archive import audit_report_name, plan_report_name
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.control import ControlRequest, standing_requests
-from counterpoise.model.movement import most_at_once, rate_with_room
+from counterpoise.model.control import ControlRequest, find_active_requests
+from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
@@ -75,7 +75,7 @@ def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[Contro
     """Those in force now, by cluster."""
     now = installation.clock()
     standing = [
-        standing_requests(installation.ledger.requests(cluster), now).frozen
+        find_active_requests(installation.ledger.requests(cluster), now).frozen
         for cluster in sorted(set(clusters))
     ]
     return tuple(frozen for frozen in standing if frozen)
@@ -114,7 +114,7 @@ def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | Non
     """
     movement = installation.cluster(plan.cluster).policy.movement
     capacity = movement.link_capacity_bytes_per_second
-    return None if capacity is None else rate_with_room(plan, capacity, most_at_once(movement))
+    return None if capacity is None else rate_with_room(plan, capacity, max_moves_at_once(movement))
 
 
 def broker_loads(photographed: ClusterSnapshot) -> tuple[BrokerLoad, ...]:

@@ -167,7 +167,7 @@ def test_break_glass_needs_the_plan_and_the_cluster_alone(
 ) -> None:
     before = placement(kafka)
     path = interrupted(shell, kafka, monkeypatch)
-    monkeypatch.setattr("counterpoise.pipeline.stopping.time.sleep", kafka.advance)
+    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time.sleep", kafka.advance)
     shell.environment["COUNTERPOISE_LEDGER"] = "postgresql+psycopg://nobody@nowhere.invalid/nothing"
     stopped = shell.type("stop", "--from-plan", path, *where)
     assert stopped.code == 0, stopped.err

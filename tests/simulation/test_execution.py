@@ -155,7 +155,7 @@ def test_a_lost_answer_is_an_unknown_outcome_and_never_done_twice(
     tmp_path: Path, call: str
 ) -> None:
     run = SimulatedRun.make(tmp_path)
-    run.cluster.lose_answer_of_next(call)
+    run.cluster.lose_response_of_next(call)
     try:
         run.go()
     except UnknownOutcomeError:
@@ -364,11 +364,11 @@ def test_two_copies_never_look_at_once_and_a_late_one_stops(tmp_path: Path) -> N
     run = SimulatedRun.make(tmp_path)
     run.driver().open()
     journal = run.ledger.journal(run.run_id)
-    with journal.step(), pytest.raises(RunConflictError, match="another process"):
+    with journal.step_lock(), pytest.raises(RunConflictError, match="another process"):
         run.driver().step()
-    with pytest.raises(RunConflictError, match="taken over"), journal.step() as late:
+    with pytest.raises(RunConflictError, match="taken over"), journal.step_lock() as late:
         late.release()
-        with journal.step():
+        with journal.step_lock():
             late.check()
 
 

@@ -21,7 +21,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
-from counterpoise.pipeline.stopping import stop_from_plan
+from counterpoise.pipeline.emergency_stop import stop_from_plan
 from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 
 

@@ -169,8 +169,8 @@ class Promises(RuleBasedStateMachine):
         ledger: Any = self.ledger
         if countdown is not None:
             admin = CrashingProxy(admin, MUTATING, countdown)
-            ledger = CrashingProxy(self.ledger, ("change_state", "obeyed"), countdown)
-            writes = (*JOURNAL_WRITES, "unanswered", "beat")
+            ledger = CrashingProxy(self.ledger, ("change_state", "mark_request_done"), countdown)
+            writes = (*JOURNAL_WRITES, "unanswered", "update_progress")
             ledger.journal = lambda run_id: CrashingProxy(
                 self.ledger.journal(run_id), writes, countdown
             )
@@ -206,9 +206,9 @@ class Promises(RuleBasedStateMachine):
 
     def _is_faultless(self) -> bool:
         at = self.cluster.addressed_broker
-        faults = [*self.cluster._failures.values(), *self.cluster._lost_answers.values()]
+        faults = [*self.cluster._failures.values(), *self.cluster._lost_responses.values()]
         return (
-            not any(faults) and not self.watch.refusals and (at is None or self.cluster.answers(at))
+            not any(faults) and not self.watch.refusals and (at is None or self.cluster.is_responding(at))
         )
 
     def _check_end(self) -> None:
@@ -309,7 +309,7 @@ class Promises(RuleBasedStateMachine):
         asked = ControlRequest(
             self.plan.cluster, self.run_id, control, "carol", "because", self.clock()
         )
-        self.ledger.request(replace(asked, **more))
+        self.ledger.record_request(replace(asked, **more))
 
     @precondition(
         lambda self: (
@@ -348,7 +348,7 @@ class Promises(RuleBasedStateMachine):
         self._lose(broker_id, how)
 
     def _lose(self, broker_id: int, how: str) -> None:
-        if sum(map(self.cluster.answers, BROKERS)) <= 3 or not self.cluster.answers(broker_id):
+        if sum(map(self.cluster.is_responding, BROKERS)) <= 3 or not self.cluster.is_responding(broker_id):
             return
         if how == "frozen":
             self.watch.freeze(broker_id)
@@ -364,7 +364,7 @@ class Promises(RuleBasedStateMachine):
     def _bring_back(self, broker_id: int) -> None:
         if self.cluster.brokers[broker_id].is_frozen:
             self.watch.thaw(broker_id)
-        elif not self.cluster.answers(broker_id):
+        elif not self.cluster.is_responding(broker_id):
             self.cluster.restart_broker(broker_id)
 
     @meanwhile(broker_id=brokers)
@@ -380,7 +380,7 @@ class Promises(RuleBasedStateMachine):
         if call not in MUTATING:
             self.cluster.fail_next(call, ClusterUnreachableError((("simulated", "no route"),)))
         elif is_done:
-            self.cluster.lose_answer_of_next(call)
+            self.cluster.lose_response_of_next(call)
         else:
             self.cluster.fail_next(call, lost_on_the_way())
 
@@ -480,7 +480,7 @@ class Promises(RuleBasedStateMachine):
 
     def _all_is_well_again(self) -> None:
         self.cluster._failures.clear()
-        self.cluster._lost_answers.clear()
+        self.cluster._lost_responses.clear()
         self.watch.refusals = 0
         self.cluster.addressed_broker = None
         for broker_id in BROKERS:

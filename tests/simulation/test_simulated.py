@@ -318,7 +318,7 @@ def test_faults_a_lost_answer_is_applied_and_a_failed_call_is_not() -> None:
     with pytest.raises(ClusterError, match="broken pipe"):
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     assert cluster.list_reassignments() == {}
-    cluster.lose_answer_of_next("alter_reassignments")
+    cluster.lose_response_of_next("alter_reassignments")
     with pytest.raises(UnknownOutcomeError) as lost:
         cluster.alter_reassignments({ORDERS: (4, 2, 3)})
     assert lost.value.broker_id == 1
@@ -438,7 +438,7 @@ def test_whatever_happens_a_partition_stays_one_that_kafka_could_have(
         elif step == "advance":
             assert isinstance(argument, float)
             cluster.advance(argument)
-        elif not any(map(cluster.answers, cluster.brokers)):
+        elif not any(map(cluster.is_responding, cluster.brokers)):
             continue
         elif step == "elect":
             cluster.elect_preferred_leaders([ORDERS])

@@ -49,10 +49,10 @@ class Countdown:
 JOURNAL_WRITES = (
     "touching",
     "sending",
-    "heard",
-    "seen_during",
+    "answer_received",
+    "read_back",
     "restored",
-    "owed",
+    "restore_later",
     "submitting",
     "answered",
     "done",

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 CLUSTER_CALLS: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
-LEDGER_WRITES: Final = ("change_state", "obeyed")
+LEDGER_WRITES: Final = ("change_state", "mark_request_done")
 JOURNAL_WRITES: Final = (
     "touching",
-    "seen_during",
+    "read_back",
     "restored",
-    "owed",
+    "restore_later",
     "submitting",
     "answered",
     "unanswered",
     "done",
     "electing",
-    "beat",
+    "update_progress",
     "event",
 )
 
@@ -80,10 +80,10 @@ class WatchedLedger(Watched):
 
 class WatchedJournal(Watched):
     @contextmanager
-    def step(self) -> Iterator[Any]:
+    def step_lock(self) -> Iterator[Any]:
         points: Points = self._points
         points.tell(f"before step while {points.phase}")
-        with self._target.step() as step:
+        with self._target.step_lock() as step:
             points.tell(f"after step while {points.phase}")
             yield Watched(step, ("check",), points)
             points.tell(f"before release while {points.phase}")

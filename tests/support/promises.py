@@ -215,7 +215,7 @@ class Watch:
         have.
         """
         for resource, key in self.gaps:
-            if resource.type is ConfigResourceType.TOPIC or self.cluster.answers(
+            if resource.type is ConfigResourceType.TOPIC or self.cluster.is_responding(
                 int(resource.name)
             ):
                 self.gaps[resource, key] += 1
@@ -312,7 +312,7 @@ class Watch:
         configs = self.cluster.configs
         at_broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id)), rate_key
         of_topic = ConfigResource(ConfigResourceType.TOPIC, tp.topic), list_key
-        if not self.cluster.answers(broker_id):
+        if not self.cluster.is_responding(broker_id):
             return ()
         bare = []
         rate = configs.rate(broker_id, rate_key)

@@ -118,7 +118,7 @@ class SimulatedRun:
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
         """What somebody asks of the run; of its cluster when it is a freeze."""
         concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
-        self.ledger.request(
+        self.ledger.record_request(
             ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more)
         )
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
-from counterpoise.errors import ClusterError, LedgerError, StepTakenError
-from counterpoise.model.run import STEP_SECONDS
+from counterpoise.errors import ClusterError, LedgerError, StepLockHeldError
+from counterpoise.model.run import STEP_LOCK_SECONDS
 
-PATIENCE_SECONDS: Final = 2 * STEP_SECONDS
+PATIENCE_SECONDS: Final = 2 * STEP_LOCK_SECONDS
 _AGAIN_SECONDS: Final = 1.0
 
 
@@ -27,7 +27,7 @@ def repeat(step: Callable[[], float | None], log: Callable[[str], None]) -> None
         sleep(wait_seconds)
         try:
             wait_seconds = step()
-        except (StepTakenError, ClusterError, LedgerError) as error:
+        except (StepLockHeldError, ClusterError, LedgerError) as error:
             if not error.retryable or monotonic() > give_up_at:
                 raise
             log(f"{error}; trying again")

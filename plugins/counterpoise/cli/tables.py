@@ -87,7 +87,7 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
 def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
     progress = run_progress.progress
     return {
-        "at": run_progress.at.isoformat(),
+        "at": run_progress.observed_at.isoformat(),
         "share": progress.share,
         "copied_bytes": progress.copied_bytes,
         "total_bytes": progress.total_bytes,
@@ -98,8 +98,8 @@ def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
         "bytes_per_second": run_progress.bytes_per_second,
         "rate_in_force_bytes_per_second": run_progress.rate_bytes_per_second,
         "seconds_left": run_progress.seconds_left,
-        "waits_for": run_progress.saying,
-        "brake": run_progress.brake,
+        "waits_for": run_progress.waits_for,
+        "brake": run_progress.back_off_level,
         "links": [
             {
                 "broker_id": link.broker_id,
@@ -122,7 +122,7 @@ def _request_summary(asked: ControlRequest) -> dict[str, Any]:
         "at": asked.at.isoformat(),
         "rate_bytes_per_second": asked.rate_bytes_per_second,
         "until": asked.until.isoformat() if asked.until else None,
-        "obeyed_at": asked.obeyed_at.isoformat() if asked.obeyed_at else None,
+        "obeyed_at": asked.done_at.isoformat() if asked.done_at else None,
     }
 
 

@@ -1,12 +1,13 @@
-"""Carrying out an approved plan: look at the cluster, decide, write the intent, apply, look again.
+"""Carries out an approved plan: observe, decide, record the intent, change one thing, and again.
 
-`decide` and what it asks (`beat`, `halting`, `batching`, `throttles`) are pure; `look` reads,
-`hands` change one thing, `driver` holds them together. Restarting is the same as going on.
+`decide` and what it uses (`progress_update`, `halting`, `batching`, `throttles`) are pure;
+`observe` reads, `command_executor` changes one thing, `driver` holds them together. Restarting is
+the same as going on.
 """
 
 from counterpoise.execution.driver import Driver, ExecutionOptions
-from counterpoise.execution.emergency_stop import keys_to_restore
 from counterpoise.execution.pending_restores import is_pending_restore, late_moves, restore_pending
+from counterpoise.execution.throttles import keys_to_restore
 
 __all__ = [
     "Driver",

@@ -1,9 +1,16 @@
 """Which moves to submit next: within every cap, with every throttled link kept busy. Pure.
 
-next_batch(pending, moving, seen, limits, fleet_limit)
+    next_batch(pending, moving, observation, limits, fleet_max_moves_in_flight)
 
-Sources and destinations are interleaved, large partitions first; offsets, transactions and share
-groups come after all others, few at a time, since each of them moves the coordinator of clients.
+    1. leave out moves that wait for a broker, or for a replica outside the ISR
+    2. ordinary topics first; offsets, transactions and share groups after all others, few at a
+       time, since each of them moves the coordinator of clients; what copies nothing comes last
+    3. interleave sources and destinations, large partitions first
+    4. take each move for which the caps have room
+
+Example: moves A and B copy from broker 1 to 4, C from 2 to 5, of 9, 5 and 7 MB. Interleaved they
+are A, C, B: the first of both links before the second of one. With a cap of one move per broker
+the batch is (A, C), and B waits.
 """
 
 from collections import Counter
@@ -15,59 +22,68 @@ from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 
-MOST_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
+MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
 
 
 def next_batch(
     pending: Sequence[Move],
     moving: Sequence[Move],
-    seen: Observation,
+    observation: Observation,
     limits: MovementPolicy,
-    fleet_limit: int | None = None,
+    fleet_max_moves_in_flight: int | None = None,
 ) -> tuple[Move, ...]:
-    """() when nothing may be submitted now. Moves that touch a silent broker wait: no throttle can
-    be proven there.
+    """Return the moves to submit now, () when none may be."""
 
-    What copies nothing comes last: new orders, and replicas that are given up.
-    """
-    able = [m for m in pending if not seen.lagging(m) and not _touches_silence(m, seen)]
-    copying = [m for m in able if seen.arriving(m)]
-    to_copy = [m for m in (*pending, *moving) if seen.arriving(m)]
-    if any(m.topic not in COORDINATOR_TOPICS for m in to_copy):
-        ordinary = [m for m in copying if m.topic not in COORDINATOR_TOPICS]
-        return _within_caps(ordinary, moving, seen, limits, fleet_limit)
-    if to_copy:
-        few = limits.max_coordinator_moves_in_flight - len(moving)
-        return _within_caps(copying, moving, seen, limits, fleet_limit)[: max(0, few)]
-    return tuple(able)[:MOST_PARTITIONS_PER_CALL]
+    def copies(move: Move) -> bool:
+        return bool(observation.adding_replicas(move))
+
+    def is_ready(move: Move) -> bool:
+        return not observation.out_of_sync_replicas(move) and not _waits_for_broker(
+            move, observation
+        )
+
+    ready = [move for move in pending if is_ready(move)]
+    ready_copies = [move for move in ready if copies(move)]
+    all_copies = [move for move in (*pending, *moving) if copies(move)]
+    if not all_copies:
+        return tuple(ready[:MAX_PARTITIONS_PER_CALL])
+    if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
+        ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
+        return _within_caps(ordinary, moving, observation, limits, fleet_max_moves_in_flight)
+    free_slots = max(0, limits.max_coordinator_moves_in_flight - len(moving))
+    batch = _within_caps(ready_copies, moving, observation, limits, fleet_max_moves_in_flight)
+    return batch[:free_slots]
 
 
-def _touches_silence(move: Move, seen: Observation) -> bool:
-    return bool(seen.arriving(move)) and bool(
-        {*move.replicas_before, *move.adding} & seen.silent_broker_ids
-    )
+def _waits_for_broker(move: Move, observation: Observation) -> bool:
+    """Return whether a broker of a copy does not respond: no throttle can be read back there."""
+    concerned = {*move.replicas_before, *move.adding}
+    is_concerned = bool(concerned & observation.unresponsive_broker_ids)
+    return is_concerned and bool(observation.adding_replicas(move))
 
 
 def _within_caps(
     ready: Sequence[Move],
     moving: Sequence[Move],
-    seen: Observation,
+    observation: Observation,
     limits: MovementPolicy,
-    fleet_limit: int | None,
+    fleet_max_moves_in_flight: int | None,
 ) -> tuple[Move, ...]:
-    in_flight = [m for m in moving if seen.arriving(m)]
-    free = min(limits.max_moves_in_flight - len(in_flight), MOST_PARTITIONS_PER_CALL)
-    if fleet_limit is not None:
-        free = min(free, fleet_limit - seen.around.moves_in_flight_elsewhere - len(in_flight))
+    in_flight = [move for move in moving if observation.adding_replicas(move)]
+    free_slots = min(limits.max_moves_in_flight - len(in_flight), MAX_PARTITIONS_PER_CALL)
+    if fleet_max_moves_in_flight is not None:
+        elsewhere = observation.conditions.moves_in_flight_elsewhere
+        free_slots = min(free_slots, fleet_max_moves_in_flight - elsewhere - len(in_flight))
     load = _Load(limits)
     for move in in_flight:
-        load.add(seen.ends(move), move.size_bytes)
+        load.add(observation.copying_brokers(move), move.size_bytes)
     batch: list[Move] = []
-    for move in _interleaved(ready, seen):
-        if len(batch) >= free:
+    for move in _interleaved(ready, observation):
+        if len(batch) >= free_slots:
             break
-        if load.has_room(seen.ends(move), move.size_bytes):
-            load.add(seen.ends(move), move.size_bytes)
+        broker_ids = observation.copying_brokers(move)
+        if load.has_room(broker_ids, move.size_bytes):
+            load.add(broker_ids, move.size_bytes)
             batch.append(move)
     return tuple(batch)
 
@@ -91,25 +107,30 @@ class _Load:
         self._all_bytes += size_bytes
 
     def has_room(self, broker_ids: Iterable[int], size_bytes: int) -> bool:
-        if not _fits(self._all_bytes, size_bytes, self._limits.max_bytes_in_flight):
+        limits = self._limits
+        if not _fits(self._all_bytes, size_bytes, limits.max_bytes_in_flight):
             return False
         return all(
-            self._moves[b] < self._limits.max_moves_in_flight_per_broker
-            and _fits(self._bytes[b], size_bytes, self._limits.max_bytes_in_flight_per_broker)
-            for b in broker_ids
+            self._moves[broker_id] < limits.max_moves_in_flight_per_broker
+            and _fits(self._bytes[broker_id], size_bytes, limits.max_bytes_in_flight_per_broker)
+            for broker_id in broker_ids
         )
 
 
-def _fits(present: int, more: int, limit: int | None) -> bool:
-    return limit is None or not present or present + more <= limit
+def _fits(present_bytes: int, added_bytes: int, max_bytes: int | None) -> bool:
+    return max_bytes is None or not present_bytes or present_bytes + added_bytes <= max_bytes
 
 
-def _interleaved(moves: Sequence[Move], seen: Observation) -> list[Move]:
-    """The n-th move of every (source, destination) before the n+1-th of any, the large ones first."""
-    rank: Counter[tuple[int, ...]] = Counter()
+def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:
+    """Order moves so that the n-th of every link comes before the next one of any.
+
+    A link is a source with its destinations. Large moves come first, ties are broken by name.
+    """
+    moves_of_link: Counter[tuple[int, ...]] = Counter()
     ranked = []
     for move in sorted(moves, key=lambda m: (-m.size_bytes, m.topic, m.partition)):
-        ends = seen.ends(move)
-        ranked.append((rank[ends], -move.size_bytes, move.topic, move.partition, move))
-        rank[ends] += 1
-    return [row[-1] for row in sorted(ranked, key=lambda row: row[:-1])]
+        link = observation.copying_brokers(move)
+        rank = (moves_of_link[link], -move.size_bytes, move.topic, move.partition)
+        ranked.append((rank, move))
+        moves_of_link[link] += 1
+    return [move for _, move in sorted(ranked, key=lambda pair: pair[0])]

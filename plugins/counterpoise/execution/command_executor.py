@@ -1,13 +1,14 @@
-"""The hands of a run: each command becomes one change of the cluster, its intent written down
-before the call.
+"""Carries out the commands of a run: each becomes one change of the cluster, recorded beforehand.
 
-    seconds = Hands(admin, journal, orders, log).apply(command, seen, pulse, step)
+    wait_seconds = CommandExecutor(admin, journal, log, may_resize=False).apply(
+        command, observation, rate_bytes_per_second, lock
+    )
 
 Before each call the step lock is checked, and after it again before the result is recorded: a copy
 that was frozen and wakes late neither calls nor writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, RunConflictError, UnknownOutcomeError
@@ -15,7 +16,7 @@ from counterpoise.execution.commands import (
     Cancel,
     Command,
     Elect,
-    Release,
+    MarkRestored,
     Restore,
     RestoreOrder,
     Submit,
@@ -23,28 +24,34 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.observation import Observation
-from counterpoise.execution.throttle_read_back import brokers_in_force, brokers_of
-from counterpoise.execution.throttles import gaps, own_value, touches, wanted_throttles
-from counterpoise.kafka_admin.port import NO_ANSWER, ClusterAdmin
+from counterpoise.execution.throttle_read_back import brokers_in_force, throttled_brokers
+from counterpoise.execution.throttles import (
+    Configs,
+    dynamic_value,
+    keys_touched_by,
+    removed_by_others,
+    wanted_throttles,
+)
+from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Step
+    from counterpoise.ledger import Journal, StepLock
 
-LOOK_AGAIN_SECONDS: Final = 2.0  # while partitions move
-LOOK_SOON_SECONDS: Final = (
-    0.25  # while the last ones do: short enough for Airflow's operator to stay in its worker
-)
+OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
+# While the last partitions move: short enough for Airflow's operator to stay in its worker.
+OBSERVE_SOON_SECONDS: Final = 0.25
 READ_BACK_SECONDS: Final = 0.05  # after something was written
 ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
-# The topic was deleted since the look; a cancel without an answer came after all, so that the next
-# finds nothing.
+# The topic was deleted since the observation; or a cancel without an answer was applied after all,
+# so that the next one finds nothing to cancel.
 _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS")
-_MOST_ERRORS_NAMED: Final = 20
+_MAX_ERRORS_NAMED: Final = 20
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -61,189 +68,208 @@ class CommandExecutor:
         """`may_resize` lifts the cluster's guard over the number of replicas (KIP-860)."""
         self._admin, self._journal, self._log, self._may_resize = admin, journal, log, may_resize
 
-    def apply(self, command: Command, seen: Observation, rate: int, step: "Step") -> float:
-        """Seconds after which to look again.
+    def apply(
+        self, command: Command, observation: Observation, rate: int, lock: "StepLock"
+    ) -> float:
+        """Apply one command; return the seconds after which to observe again.
 
-        Raises ClusterError when the cluster refuses everything.
+        Raises ClusterError when the cluster refuses everything, RunConflictError when another copy
+        of the run has taken over.
         """
         match command:
             case Wait(reason, is_brief):
                 self._log(reason)
-                return READ_BACK_SECONDS if is_brief else LOOK_AGAIN_SECONDS
+                return READ_BACK_SECONDS if is_brief else OBSERVE_AGAIN_SECONDS
             case Throttle(changes):
-                return self._throttle(changes, seen, rate, step)
+                return self._throttle(changes, observation, rate, lock)
             case Submit(moves):
-                return self._submit(moves, seen, rate, step)
+                return self._submit(moves, observation, rate, lock)
             case Elect(moves, is_last):
-                self._elect(moves, step)
+                self._elect(moves, lock)
                 return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
-                self.tell("cancelling", f"{_count(moves)}: {reason}")
-                return self._reassign({move.topic_partition: None for move in moves}, step)
+                self.record_event("cancelling", f"{_count(moves)}: {reason}")
+                return self._reassign({move.topic_partition: None for move in moves}, lock)
             case RestoreOrder(moves):
-                self.tell("restoring", f"the replica order of {_count(moves)}")
-                return self._reassign(
-                    {m.topic_partition: seen.resting_order(m) for m in moves}, step
-                )
+                self.record_event("restoring", f"the replica order of {_count(moves)}")
+                orders = {m.topic_partition: observation.order_to_restore(m) for m in moves}
+                return self._reassign(orders, lock)
             case Restore(keys):
-                return self._restore(keys, step)
-            case Release(keys):
-                return self._release(keys, seen, step)
+                return self._restore(keys, lock)
+            case MarkRestored(keys):
+                lock.check()
+                mark_restored(self._journal, keys, observation.configs)
+                return 0.0
         raise AssertionError(f"{command} is not applied")
 
-    def tell(self, kind: str, text: str) -> None:
-        """What is about to be done, for the record and for whoever watches."""
+    def record_event(self, kind: str, text: str) -> None:
+        """Write what is about to be done to the ledger, and to the log."""
         self._journal.event(kind, text)
         self._log(f"{kind}: {text}")
 
     def _throttle(
-        self, changes: tuple[ConfigChange, ...], seen: Observation, rate: int, step: "Step"
+        self,
+        changes: tuple[ConfigChange, ...],
+        observation: Observation,
+        rate: int,
+        lock: "StepLock",
     ) -> float:
-        topic_ids = {tp.topic: partition.topic_id for tp, partition in seen.partitions.items()}
-        if lost := gaps(changes, seen.touched, seen.configs):
+        configs = observation.configs
+        topic_ids = {
+            tp.topic: partition.topic_id for tp, partition in observation.partitions.items()
+        }
+        if removed := removed_by_others(changes, observation.touched_keys, configs):
             self._journal.event(
-                "throttle gap", f"{len(lost)} throttle keys were not as we left them; set again"
+                "throttle gap",
+                f"somebody else changed {len(removed)} of our throttle keys; they are set again",
             )
-        touched = touches(changes, seen.configs, topic_ids)
-        self._journal.touching(touched)
-        self.tell("throttling", f"{len(changes)} config keys, {format_rate(rate)}")
-        self._alter_configs(changes, touched, step)
+        touched_keys = keys_touched_by(changes, configs, topic_ids)
+        self._journal.touching(touched_keys)
+        self.record_event(
+            "throttling", f"{len(changes)} config keys, {format_rate(rate)} per broker"
+        )
+        self._alter_configs(changes, touched_keys, lock)
         try:
-            step.check()
+            lock.check()
         except RunConflictError:
-            self._journal.touching(
-                touched
-            )  # frozen before the call: another copy may have restored them already
+            # This copy was frozen before the call: another one may have restored the keys already.
+            self._journal.touching(touched_keys)
             raise
         return READ_BACK_SECONDS
 
-    def _submit(self, moves: tuple[Move, ...], seen: Observation, rate: int, step: "Step") -> float:
-        ready = self._proven(moves, seen, rate)
+    def _submit(
+        self, moves: tuple[Move, ...], observation: Observation, rate: int, lock: "StepLock"
+    ) -> float:
+        ready = self._throttled(moves, observation, rate)
         if not ready:
-            self._log("the throttle has not reached every broker yet")
+            self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
-        self.tell("moving", _count(ready))
-        wait = self._reassign(
-            {move.topic_partition: seen.next_target(move) for move in ready}, step
-        )
-        return wait if any(seen.arriving(move) for move in ready) else READ_BACK_SECONDS
+        self.record_event("moving", _count(ready))
+        targets = {move.topic_partition: observation.next_target(move) for move in ready}
+        wait_seconds = self._reassign(targets, lock)
+        is_copying = any(observation.adding_replicas(move) for move in ready)
+        return wait_seconds if is_copying else READ_BACK_SECONDS
 
-    def _proven(self, moves: Sequence[Move], seen: Observation, rate: int) -> tuple[Move, ...]:
-        """The moves that copy nothing, and those whose brokers all say, each asked by itself, that
-        they are throttled.
+    def _throttled(
+        self, moves: Sequence[Move], observation: Observation, rate: int
+    ) -> tuple[Move, ...]:
+        """Return the moves whose live brokers all report the throttle, and those that copy nothing.
 
-        A dead broker that a move only leads away from neither answers nor copies.
+        A dead broker that a move only leads away from neither responds nor copies.
         """
-        copying = [move for move in moves if seen.arriving(move)]
-        concerned = brokers_of(*copying) & seen.live_broker_ids
+        live_broker_ids = observation.live_broker_ids
+        copying_moves = [move for move in moves if observation.adding_replicas(move)]
         in_force = brokers_in_force(
-            self._admin, wanted_throttles(copying, rate), seen.touched, concerned
+            self._admin,
+            wanted_throttles(copying_moves, rate),
+            observation.touched_keys,
+            throttled_brokers(*copying_moves) & live_broker_ids,
         )
-        late = {
-            m.topic_partition
-            for m in copying
-            if not brokers_of(m) & seen.live_broker_ids <= in_force
-        }
-        return tuple(move for move in moves if move.topic_partition not in late)
 
-    def _reassign(self, targets: Targets, step: "Step") -> float:
-        """One call.
+        def is_throttled(move: Move) -> bool:
+            live_brokers = throttled_brokers(move) & live_broker_ids
+            return live_brokers <= in_force
 
-        Without an answer it may be applied now or much later: who was asked is kept.
+        unthrottled = {move.topic_partition for move in copying_moves if not is_throttled(move)}
+        return tuple(move for move in moves if move.topic_partition not in unthrottled)
+
+    def _reassign(self, targets: Targets, lock: "StepLock") -> float:
+        """Submit or cancel reassignments in one call; return the seconds to wait.
+
+        Without an answer they may be applied now or much later: which broker was asked is kept.
         """
         partitions = list(targets)
-        step.check()
+        lock.check()
         self._journal.submitting(partitions)
         try:
             results = self._admin.alter_reassignments(
                 targets, may_change_replication_factor=self._may_resize
             )
         except UnknownOutcomeError as error:
-            step.check()
+            lock.check()
             self._journal.unanswered(partitions, error.broker_id)
-            self.tell("no answer", str(error))
-            return LOOK_AGAIN_SECONDS
-        step.check()
+            self.record_event("no answer", str(error))
+            return OBSERVE_AGAIN_SECONDS
+        lock.check()
         self._journal.answered(partitions)
-        self._note_errors("reassignment", results, harmless=_OVERTAKEN)
-        return LOOK_AGAIN_SECONDS if not results.errors else LOOK_AGAIN_SECONDS * 2
+        self._record_errors("reassignment", results, harmless=_OVERTAKEN)
+        return OBSERVE_AGAIN_SECONDS if not results.errors else OBSERVE_AGAIN_SECONDS * 2
 
-    def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
+    def _elect(self, moves: tuple[Move, ...], lock: "StepLock") -> None:
         partitions = [move.topic_partition for move in moves]
         self._journal.electing(partitions)
-        self.tell("electing", _count(moves))
-        step.check()
+        self.record_event("electing", _count(moves))
+        lock.check()
         try:
-            self._note_errors("election", self._admin.elect_preferred_leaders(partitions))
-        except UnknownOutcomeError as error:  # harmless: the next look sees who leads
+            self._record_errors("election", self._admin.elect_preferred_leaders(partitions))
+        except UnknownOutcomeError as error:  # harmless: the next observation shows who leads
             self._log(str(error))
 
-    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
-        self.tell("restoring", f"{len(keys)} config keys")
-        self._alter_configs([change for _, change in keys], [touched for touched, _ in keys], step)
+    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], lock: "StepLock") -> float:
+        self.record_event("restoring", f"{len(keys)} config keys")
+        touched_keys = [touched for touched, _ in keys]
+        self._alter_configs([change for _, change in keys], touched_keys, lock)
         return READ_BACK_SECONDS
 
-    def _release(self, keys: Sequence[TouchedKey], seen: Observation, step: "Step") -> float:
-        step.check()
-        for touched in keys:
-            value = own_value(seen.configs, touched.resource, touched.key)
-            self._journal.restored(touched, value, outcome_of(touched, value))
-        return 0.0
-
     def _alter_configs(
-        self, changes: Sequence[ConfigChange], keys: Sequence[TouchedKey], step: "Step"
+        self, changes: Sequence[ConfigChange], keys: Sequence[TouchedKey], lock: "StepLock"
     ) -> None:
-        """Harmless without an answer: the next look reads every key, and a broker that is silent
-        keeps its debt.
+        """Change configs in one call; the call stays on record until each broker has answered it.
 
-        What may come later still, when a frozen broker wakes, is on record, so that it is looked
-        for even then.
+        No answer is harmless: the next observation reads every key, and what a broker that does not
+        respond may apply later, when it wakes, is looked for then.
         """
         call = self._journal.sending(keys)
-        step.check()
+        lock.check()
         try:
             results = self._admin.alter_configs(changes)
         except UnknownOutcomeError as error:
-            self._journal.heard(call, {c.resource for c in changes if c.resource.is_topic})
-            self.tell("no answer", str(error))
+            unanswered = {change.resource for change in changes if change.resource.is_topic}
+            self._journal.answer_received(call, except_for=unanswered)
+            self.record_event("no answer", str(error))
             return
-        self._journal.heard(
-            call, {r for r, reason in results.errors.items() if reason.startswith(NO_ANSWER)}
-        )
-        self._note_errors("config change", results, harmless=(NO_ANSWER, *_OVERTAKEN))
+        unanswered = {r for r, reason in results.errors.items() if reason.startswith(NO_RESPONSE)}
+        self._journal.answer_received(call, except_for=unanswered)
+        self._record_errors("config change", results, harmless=(NO_RESPONSE, *_OVERTAKEN))
 
-    def _note_errors(
+    def _record_errors(
         self,
         what: str,
         results: CallResults[TopicPartition] | CallResults[ConfigResource],
         *,
         harmless: tuple[str, ...] = (),
     ) -> None:
-        """Errors of single subjects are kept; the next look decides what follows from them.
+        """Record errors of single partitions or resources; the next observation shows the rest.
 
-        Where the cluster refuses everything, with reasons that are not harmless, the run cannot go
-        on by itself.
+        Raises ClusterError where the cluster refuses everything, with a reason that is not
+        harmless: the run cannot go on by itself.
         """
-        for subject, reason in list(results.errors.items())[:_MOST_ERRORS_NAMED]:
-            name = (
-                f"{subject.type} {subject.name}"
-                if isinstance(subject, ConfigResource)
-                else str(subject)
-            )
-            self.tell(f"{what} refused", f"{name}: {reason}")
-        is_harmless = all(reason.startswith(harmless) for reason in results.errors.values())
-        if results.errors and not results.accepted and not is_harmless:
-            subject, reason = next(iter(results.errors.items()))
+        errors = list(results.errors.items())
+        for subject, reason in errors[:_MAX_ERRORS_NAMED]:
+            self.record_event(f"{what} refused", f"{_name(subject)}: {reason}")
+        is_harmless = all(reason.startswith(harmless) for _, reason in errors)
+        if errors and not results.accepted and not is_harmless:
+            subject, reason = errors[0]
             raise ClusterError(
-                f"{what}: the cluster refused all {len(results.errors)}, for example {subject}: {reason}"
+                f"{what}: the cluster refused all {len(errors)}, for example {_name(subject)}: "
+                f"{reason}"
             )
 
 
-def outcome_of(touched: TouchedKey, value: str | None) -> str:
-    return (
-        "as before" if value == touched.before_value else "changed by somebody else; left as it is"
-    )
+def mark_restored(journal: "Journal", keys: Iterable[TouchedKey], configs: Configs) -> None:
+    """Record the values that these keys have now; nothing of ours is in them any more."""
+    for touched in keys:
+        value = dynamic_value(configs, touched.resource, touched.key)
+        is_as_before = value == touched.before_value
+        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
+        journal.restored(touched, value, outcome)
+
+
+def _name(subject: TopicPartition | ConfigResource) -> str:
+    if isinstance(subject, ConfigResource):
+        return f"{subject.type} {subject.name}"
+    return str(subject)
 
 
 def _count(moves: Sequence[Move]) -> str:
-    return "1 partition" if len(moves) == 1 else f"{len(moves)} partitions"
+    return pluralize(len(moves), "partition")

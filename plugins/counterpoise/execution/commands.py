@@ -1,6 +1,6 @@
-"""What a look can lead to.
+"""What an observation can lead to.
 
-Each command is one change of the cluster at most, and harmless when it comes late.
+Each command is one change of the cluster at most, and harmless when it is applied late.
 """
 
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from counterpoise.model.run import TouchedKey
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Put these changes in force; nothing is submitted before they have been read back."""
+    """Set these throttle keys; nothing is submitted before they have been read back."""
 
     changes: tuple[ConfigChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Reassign each to its next step."""
+    """Reassign each partition to its next target replicas."""
 
     moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Elect the preferred leader of each. `is_last`: no other ones wait for their turn."""
+    """Elect the preferred leader of each. `is_last`: no other elections are left."""
 
     moves: tuple[Move, ...]
     is_last: bool = False
@@ -34,7 +34,7 @@ class Elect:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop these; the cluster drops what was copied."""
+    """Cancel these reassignments; the cluster drops what was copied."""
 
     moves: tuple[Move, ...]
     reason: str
@@ -42,28 +42,28 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOrder:
-    """Give cancelled partitions the replica order that they had; no byte moves."""
+    """Give cancelled partitions the replica order that they had; nothing is copied."""
 
     moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Bring config keys back to what they were."""
+    """Change config keys back to what they were."""
 
     keys: tuple[tuple[TouchedKey, ConfigChange], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Nothing of ours is in these keys any more: write that down."""
+class MarkRestored:
+    """Record that nothing of ours is in these keys any more; the cluster is not changed."""
 
     keys: tuple[TouchedKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again later. `is_brief`: in a moment, since something only has to be heard of."""
+    """Observe again later. `is_brief`: in a moment, since brokers only have to catch up."""
 
     reason: str
     is_brief: bool = False
@@ -71,7 +71,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Start nothing new, and say why. `cancels`: what is in flight must not finish either."""
+    """Start nothing new. `cancels`: what is in flight must not finish either."""
 
     reason: str
     cancels: bool = False
@@ -79,14 +79,20 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do.
+    """Nothing is left to do, but to restore keys of dead brokers when these return."""
 
-    `owed` are keys that cannot be restored now, because their broker is dead.
-    """
-
-    owed: tuple[TouchedKey, ...] = ()
+    pending_restores: tuple[TouchedKey, ...] = ()
 
 
 Command = (
-    Throttle | Submit | Elect | Cancel | RestoreOrder | Restore | Release | Wait | Halt | Finish
+    Throttle
+    | Submit
+    | Elect
+    | Cancel
+    | RestoreOrder
+    | Restore
+    | MarkRestored
+    | Wait
+    | Halt
+    | Finish
 )

@@ -1,10 +1,15 @@
-"""What to do next: a pure function of the plan and of what one look shows. No clock, no I/O.
+"""What to do next: a pure function of the plan and of one observation. No clock, no I/O.
 
-    command = next_command(situation)       # for a run that may move
-    command = settle_command(situation)     # for a run that starts nothing new
+    command = next_command(inputs)       # for a run that may move
+    command = settle_command(inputs)     # for a run that starts nothing new
 
-Whatever is sent is the difference between the plan and what the cluster says, so running it again
-is harmless.
+The first of these that there is something to do for is the next command:
+
+    running: halt, cancel what is stuck, set throttles, restore idle throttles, wait, submit, elect
+    settling: cancel, set throttles, restore idle throttles, wait, restore order, restore, finish
+
+What is sent is always the difference between the plan and the cluster, so that running it again is
+harmless.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from counterpoise.execution.batching import MOST_PARTITIONS_PER_CALL, next_batch
+from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
 from counterpoise.execution.commands import (
     Cancel,
     Command,
     Elect,
     Finish,
     Halt,
-    Release,
+    MarkRestored,
     Restore,
     RestoreOrder,
     Submit,
@@ -27,36 +32,43 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.halting import (
+    halt_for_out_of_sync_replicas,
+    out_of_sync_names,
     reason_to_halt,
     reason_to_hold,
-    reason_to_rest,
-    skipped_for_lagging,
+    reason_to_pause,
 )
-from counterpoise.execution.observation import MoveState, Observation, States
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.progress_update import stalled_links
-from counterpoise.execution.throttles import ThrottleTarget, missing, restoring, wanted_throttles
+from counterpoise.execution.throttles import (
+    WantedThrottles,
+    missing_changes,
+    restoring_change,
+    wanted_throttles,
+)
+from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names
+from counterpoise.model.words import join_ids, join_names
 
-MOST_ELECTION_ATTEMPTS: Final = 10
+MAX_ELECTION_ATTEMPTS: Final = 10
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
-class PlanningResult:
+class DecisionInputs:
     """All that a decision depends on."""
 
     plan: RebalancePlan
-    seen: Observation
-    by_state: States  # the plan's moves, as `seen` tells them
+    observation: Observation
+    by_state: MovesByState  # the plan's moves, by their state in the observation
     run_progress: RunProgress
     limits: MovementPolicy
-    fleet_limit: int | None = None
+    fleet_max_moves_in_flight: int | None = None
 
     @property
     def moving(self) -> Sequence[Move]:
@@ -67,167 +79,221 @@ class PlanningResult:
         return [*self.by_state[MoveState.PENDING], *self.by_state[MoveState.CANCELLED]]
 
     @cached_property
-    def unsure(self) -> list[Move]:
-        """Not seen to move, but a call about them may still be applied."""
-        return [move for move in self.pending if self.seen.is_unsure(move, QUIET_SECONDS)]
+    def unknown_outcomes(self) -> list[Move]:
+        """Moves that do not seem to be under way, but a call about them may still be applied."""
+        return [move for move in self.pending if self.has_unknown_outcome(move)]
 
-    def target(self, moves: Iterable[Move]) -> ThrottleTarget:
+    def has_unknown_outcome(self, move: Move) -> bool:
+        return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
+
+    def throttles_for(self, moves: Iterable[Move]) -> WantedThrottles:
         return wanted_throttles(moves, self.run_progress.rate_bytes_per_second)
 
+    def missing_changes(self, throttles: WantedThrottles) -> Throttle | None:
+        """Return the command that puts these throttles in force; None when they are."""
+        observation = self.observation
+        changes = missing_changes(throttles, observation.configs, observation.touched_keys)
+        return Throttle(changes) if changes else None
 
-def next_command(now: PlanningResult) -> Command:
-    """The next thing to do for a run that may move."""
-    if halt := reason_to_halt(now.by_state, now.seen, now.run_progress, now.limits):
+
+def next_command(inputs: DecisionInputs) -> Command:
+    """Return the next thing to do for a run that may move."""
+    observation, limits = inputs.observation, inputs.limits
+    if halt := reason_to_halt(inputs.by_state, observation, inputs.run_progress, limits):
         return halt
-    if stuck := now.by_state[MoveState.STUCK]:
+    if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
-    rest = reason_to_rest(now.seen, now.limits)
-    target = now.target([*now.moving, *(now.unsure if rest else now.pending)])
-    if changes := missing(target, now.seen.configs, now.seen.touched):
-        return Throttle(changes)
-    if command := _release(now, target):
+    pause = reason_to_pause(observation, limits)
+    may_start = inputs.unknown_outcomes if pause else inputs.pending
+    throttles = inputs.throttles_for([*inputs.moving, *may_start])
+    if command := inputs.missing_changes(throttles) or _restore_idle_keys(inputs, throttles):
         return command
-    if hold := rest or reason_to_hold(now.seen, now.run_progress):
-        return Wait(f"{len(now.moving)} partitions are moving; {hold}" if now.moving else hold)
-    # A late call about a partition of several steps could take it back to an earlier one.
-    ready = [
-        m for m in now.pending if len(m.adding) <= 1 or not now.seen.is_unsure(m, QUIET_SECONDS)
-    ]
-    if batch := next_batch(ready, now.moving, now.seen, now.limits, now.fleet_limit):
+    if hold := pause or reason_to_hold(observation, inputs.run_progress):
+        moving = len(inputs.moving)
+        return Wait(f"{moving} partitions are moving; {hold}" if moving else hold)
+    batch = next_batch(
+        _may_be_submitted(inputs),
+        inputs.moving,
+        observation,
+        limits,
+        inputs.fleet_max_moves_in_flight,
+    )
+    if batch:
         return Submit(batch)
-    return _waiting(now) or _next_election(now)
+    return _wait_for_moves(inputs) or _next_election(inputs)
 
 
-def settle_command(now: PlanningResult) -> Command:
-    """The next thing to do for a run that starts nothing new: first nothing of ours in flight, then
-    restore.
+def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
+    """Return the pending moves, without those that a late call could take back.
+
+    Where a move has several reassignments, a late call about an earlier one would do that.
     """
-    if hopeless := _not_to_finish(now):
+    return [
+        move
+        for move in inputs.pending
+        if len(move.adding) <= 1 or not inputs.has_unknown_outcome(move)
+    ]
+
+
+def settle_command(inputs: DecisionInputs) -> Command:
+    """Return the next thing to do for a run that starts nothing new.
+
+    First nothing of ours is in flight any more, then every throttle key is restored.
+    """
+    moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
+    if hopeless := _moves_to_cancel(inputs):
         return _cancel(hopeless, "they cannot, or must not, finish")
-    target = now.target([*now.moving, *now.unsure])
-    if now.moving and (changes := missing(target, now.seen.configs, now.seen.touched)):
-        return Throttle(changes)
-    if (now.moving or now.unsure) and (command := _release(now, target)):
+    throttles = inputs.throttles_for([*moving, *unknown_outcomes])
+    if moving and (command := inputs.missing_changes(throttles)):
         return command
-    if now.moving:
-        return Wait(f"{len(now.moving)} partitions finish under the throttle")
-    if now.by_state[MoveState.CANCELLED]:
-        return RestoreOrder(tuple(now.by_state[MoveState.CANCELLED])[:MOST_PARTITIONS_PER_CALL])
-    if now.unsure:
-        return Wait(f"{len(now.unsure)} moves were sent without an answer and may still be applied")
-    return _restoration(now.seen)
-
-
-def _restoration(seen: Observation) -> Command:
-    """What brings every key of a run back that its broker lets us; Finish when there is none left."""
-    unrestored = [t for t in seen.touched if t.restored_at is None]
-    owed = tuple(t for t in unrestored if _is_dead(t, seen))
-    reachable = [t for t in unrestored if t not in owed]
-    keys = tuple((t, change) for t in reachable if (change := restoring(t, seen.configs)))
-    if keys:
-        return Restore(keys)
-    if silent := sorted(
-        {
-            t.resource.name
-            for t in reachable
-            if t.resource not in seen.configs and t.resource.is_broker
-        }
-    ):
+    if (moving or unknown_outcomes) and (command := _restore_idle_keys(inputs, throttles)):
+        return command
+    if moving:
+        return Wait(f"{len(moving)} partitions are moving and finish under the throttle")
+    if cancelled := inputs.by_state[MoveState.CANCELLED]:
+        return RestoreOrder(tuple(cancelled[:MAX_PARTITIONS_PER_CALL]))
+    if unknown_outcomes:
         return Wait(
-            f"brokers {', '.join(silent)} do not answer; what is set there cannot be restored yet",
+            f"{len(unknown_outcomes)} moves were sent, no answer came, and they may still be "
+            f"applied: waiting until {QUIET_SECONDS:.0f} s have passed and their brokers respond"
+        )
+    return _restore_all_keys(inputs.observation)
+
+
+def _restore_all_keys(observation: Observation) -> Command:
+    """Return what restores each key of a run whose broker is live; Finish when none is left."""
+    unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
+    of_dead_brokers = tuple(t for t in unrestored if _is_of_dead_broker(t, observation))
+    restorable = [touched for touched in unrestored if touched not in of_dead_brokers]
+    if keys := _with_restoring_change(restorable, observation):
+        return Restore(keys)
+    unresponsive = {
+        touched.resource.name
+        for touched in restorable
+        if touched.resource.is_broker and touched.resource not in observation.configs
+    }
+    if unresponsive:
+        return Wait(
+            f"brokers {', '.join(sorted(unresponsive))} do not respond: their throttle keys are "
+            "restored as soon as they do",
             is_brief=True,
         )
-    return Finish(owed)
+    return Finish(of_dead_brokers)
 
 
-def _release(now: PlanningResult, target: ThrottleTarget) -> Command | None:
-    """Keys that nothing in flight or to come needs any more go back at once, broker by broker,
-    topic by topic.
+def _restore_idle_keys(inputs: DecisionInputs, throttles: WantedThrottles) -> Command | None:
+    """Return what restores the keys that nothing in flight, or to come, needs any more.
+
+    They go back at once, broker by broker and topic by topic.
     """
-    needed = {*target.rates, *target.lists}
+    observation = inputs.observation
+    needed = {*throttles.rates, *throttles.lists}
     idle = [
-        t for t in now.seen.touched if t.restored_at is None and (t.resource, t.key) not in needed
+        touched
+        for touched in observation.touched_keys
+        if touched.restored_at is None
+        and (touched.resource, touched.key) not in needed
+        and touched.resource in observation.configs
     ]
-    idle = [t for t in idle if t.resource in now.seen.configs]
-    if keys := tuple((t, change) for t in idle if (change := restoring(t, now.seen.configs))):
+    if keys := _with_restoring_change(idle, observation):
         return Restore(keys)
-    return Release(tuple(idle)) if idle else None
+    return MarkRestored(tuple(idle)) if idle else None
 
 
-def _not_to_finish(now: PlanningResult) -> list[Move]:
-    """Moves in flight that never end, or that the policy, a person or the reason of the halt wants
-    to be cancelled.
+def _with_restoring_change(
+    keys: Iterable[TouchedKey], observation: Observation
+) -> tuple[tuple[TouchedKey, ConfigChange], ...]:
+    """Return the keys that still hold something of ours, each with the change that restores it."""
+    changes = ((touched, restoring_change(touched, observation.configs)) for touched in keys)
+    return tuple((touched, change) for touched, change in changes if change is not None)
+
+
+def _is_of_dead_broker(touched: TouchedKey, observation: Observation) -> bool:
+    """Return whether a key cannot be reached: nobody can read or write a dead broker's config."""
+    resource = touched.resource
+    return resource.is_broker and int(resource.name) not in observation.live_broker_ids
+
+
+def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
+    """Return the moves in flight that cannot finish, or must not.
+
+    The policy, a person, or the reason of the halt may want that all of them are cancelled.
     """
-    stuck, moving = now.by_state[MoveState.STUCK], now.moving
-    if (
-        now.run_progress.is_cancelling
-        or now.limits.on_halt is InFlight.CANCEL
-        or now.seen.standing.cancelled
-    ):
+    observation, moving = inputs.observation, inputs.moving
+    stuck = inputs.by_state[MoveState.STUCK]
+    cancels_all = (
+        inputs.run_progress.is_cancelling
+        or inputs.limits.on_halt is InFlight.CANCEL
+        or observation.active_requests.cancelled is not None
+    )
+    if cancels_all:
         return [*stuck, *moving]
-    stalled = {link.broker_id for link in stalled_links(now.run_progress, now.limits, times=2)}
-    return [
-        *stuck,
-        *(m for m in moving if _cannot_end(m, now.seen) or stalled & set(now.seen.ends(m))),
-    ]
+    stalled_links_now = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
+    stalled_brokers = {link.broker_id for link in stalled_links_now}
 
+    def cannot_finish(move: Move) -> bool:
+        """Kafka ends a reassignment when every target replica is in the ISR, and copies from the
+        leader alone.
+        """
+        needs_dead_broker = bool(set(move.replicas_after) - observation.live_broker_ids)
+        has_no_leader = observation.leader_of(move) is None
+        is_stalled = bool(stalled_brokers & set(observation.copying_brokers(move)))
+        return needs_dead_broker or has_no_leader or is_stalled
 
-def _cannot_end(move: Move, seen: Observation) -> bool:
-    """Kafka ends a reassignment when all replicas of the target are in sync, and copies from the
-    leader alone.
-    """
-    return bool(set(move.replicas_after) - seen.live_broker_ids) or seen.leader_of(move) is None
+    return [*stuck, *(move for move in moving if cannot_finish(move))]
 
 
 def _cancel(moves: Sequence[Move], reason: str) -> Cancel:
-    return Cancel(tuple(moves)[:MOST_PARTITIONS_PER_CALL], reason)
+    return Cancel(tuple(moves[:MAX_PARTITIONS_PER_CALL]), reason)
 
 
-def _waiting(now: PlanningResult) -> Command | None:
-    if now.moving:
-        return Wait(f"{len(now.moving)} partitions are moving")
-    if not now.pending:
+def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
+    """Return the wait, or the halt, of a run with moves of which none may be submitted now."""
+    observation = inputs.observation
+    if inputs.moving:
+        return Wait(f"{len(inputs.moving)} partitions are moving")
+    if not inputs.pending:
         return None
-    if halt := skipped_for_lagging(now.by_state, now.seen, now.run_progress, now.limits):
-        return halt
-    if lagging := [
-        f"{m.topic_partition} (brokers {list(now.seen.lagging(m))})"
-        for m in now.pending
-        if now.seen.lagging(m)
-    ]:
-        return Wait(
-            f"{len(lagging)} partitions wait for replicas that are not in sync: {join_names(lagging)}"
-        )
-    silent = ", ".join(map(str, sorted(now.seen.silent_broker_ids)))
-    return Wait(
-        f"{len(now.pending)} partitions wait: brokers that do not answer: {silent or 'none'}; or other caps"
+    halt = halt_for_out_of_sync_replicas(
+        inputs.by_state, observation, inputs.run_progress, inputs.limits
     )
+    if halt:
+        return halt
+    if names := out_of_sync_names(inputs.pending, observation):
+        return Wait(
+            f"{len(names)} partitions wait until the replicas that they keep are in sync: "
+            f"{join_names(names)}"
+        )
+    waiting = f"{len(inputs.pending)} partitions wait"
+    if unresponsive := sorted(observation.unresponsive_broker_ids):
+        return Wait(f"{waiting} for brokers that do not respond: {join_ids(unresponsive)}")
+    return Wait(f"{waiting}: the caps of the policy, or of the fleet, let nothing more start now")
 
 
-def _next_election(now: PlanningResult) -> Command:
-    seen = now.seen
-    to_elect = [m for m in now.by_state[MoveState.DONE] if not seen.is_led_as_planned(m)]
+def _next_election(inputs: DecisionInputs) -> Command:
+    observation = inputs.observation
+    done = inputs.by_state[MoveState.DONE]
+    to_elect = [move for move in done if not observation.has_planned_leader(move)]
     if not to_elect:
         return Finish()
-    tired = [
-        m
-        for m in to_elect
-        if seen.election_attempts.get(m.topic_partition, 0) >= MOST_ELECTION_ATTEMPTS
+    attempts = observation.election_attempts
+    given_up = [
+        move for move in to_elect if attempts.get(move.topic_partition, 0) >= MAX_ELECTION_ATTEMPTS
     ]
-    if tired:
-        names = [f"{m.topic_partition} (wanted: {m.replicas_after[0]})" for m in tired]
-        return Halt(f"{len(tired)} preferred leaders could not be elected: {join_names(names)}")
-    ready = tuple(
-        m
-        for m in to_elect
-        if m.replicas_after[0] in seen.partitions[m.topic_partition].description.isr
-    )
-    if ready:
-        most = now.limits.max_elections_per_look
-        return Elect(ready[:most], is_last=len(ready) <= most)
-    return Wait(f"{len(to_elect)} preferred leaders are not in sync yet")
+    if given_up:
+        names = [f"{m.topic_partition} (to broker {m.replicas_after[0]})" for m in given_up]
+        return Halt(
+            f"{len(given_up)} preferred leaders could not be elected in {MAX_ELECTION_ATTEMPTS} "
+            f"attempts: {join_names(names)}; look at the controller's log, then execute the plan "
+            "again"
+        )
 
+    def is_electable(move: Move) -> bool:
+        isr = observation.partitions[move.topic_partition].description.isr
+        return move.replicas_after[0] in isr
 
-def _is_dead(touched: TouchedKey, seen: Observation) -> bool:
-    """A dead broker's config can be neither read nor written."""
-    return touched.resource.is_broker and int(touched.resource.name) not in seen.live_broker_ids
+    electable = tuple(move for move in to_elect if is_electable(move))
+    if not electable:
+        return Wait(f"{len(to_elect)} preferred leaders are not in sync yet")
+    max_elections = inputs.limits.max_elections_per_look
+    return Elect(electable[:max_elections], is_last=len(electable) <= max_elections)

@@ -1,13 +1,12 @@
-"""The driver of a run: looks at the cluster, takes the pulse, asks `decide`, and lets `hands` apply
-one command.
+"""The driver of a run: observes the cluster, updates the progress, decides, applies one command.
 
-    driver = Driver(admin, ledger, orders, clock, log)
-    driver.open()                                   # refuses on drift; harmless when the run is already open
-    while (wait := driver.step()) is not None: ...  # again after `wait` seconds; None: all is moved and elected
-    while (wait := driver.settle_step()) is not None: ...
+    driver = Driver(admin, ledger, options, clock, log)
+    driver.open()                                   # refuses on drift; harmless when already open
+    while (wait := driver.step()) is not None: ...  # None: everything is moved and elected
+    while (wait := driver.settle_step()) is not None: ...   # None: the run has ended
 
-It holds no state that the ledger and the cluster do not: kill it anywhere, make a new one, and it
-goes on.
+`wait` are the seconds until the next step. The driver keeps nothing that the ledger and the cluster
+do not have: kill it anywhere, make a new one, and it goes on.
 """
 
 from collections.abc import Callable
@@ -23,48 +22,48 @@ from counterpoise.errors import (
     WrongClusterError,
 )
 from counterpoise.execution.command_executor import (
-    LOOK_SOON_SECONDS,
+    OBSERVE_SOON_SECONDS,
     READ_BACK_SECONDS,
     CommandExecutor,
-    outcome_of,
+    mark_restored,
 )
-from counterpoise.execution.commands import Command, Finish, Halt, Release, Wait
-from counterpoise.execution.decide import PlanningResult, next_command, settle_command
-from counterpoise.execution.halting import different_versions
+from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
+from counterpoise.execution.decide import DecisionInputs, next_command, settle_command
+from counterpoise.execution.halting import different_versions, stall_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
-    States,
     drifted_before_start,
     moves_by_state,
 )
-from counterpoise.execution.observe import View, look
+from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.progress_update import (
     dead_brokers,
     ends_soon,
     stalled_links,
     update_progress,
 )
-from counterpoise.execution.throttle_read_back import brokers_of, brokers_that_disagree
-from counterpoise.execution.throttles import is_in_force, own_value, wanted_throttles
+from counterpoise.execution.throttle_read_back import brokers_that_disagree, throttled_brokers
+from counterpoise.execution.throttles import dynamic_value, is_in_force, wanted_throttles
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import UNDER_WAY_STATES, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names
+from counterpoise.model.words import join_names, pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Ledger, Step
+    from counterpoise.ledger import Journal, Ledger, StepLock
 
+# Their plans are what brings unavailable partitions back.
 _GOALS_FOR_SICK_CLUSTERS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """What is to be carried out: the plan, and how approval and policy say."""
+    """The plan to carry out, and how approval and policy allow it."""
 
     run_id: str
     plan: RebalancePlan
@@ -83,22 +82,24 @@ class Driver:
         clock: Callable[[], datetime],
         log: Callable[[str], None],
     ) -> None:
+        plan = options.plan
+        throttles = wanted_throttles(plan.moves, options.rate_bytes_per_second)
         self._admin = admin
         self._ledger = ledger
         self._journal: Journal = ledger.journal(options.run_id)
         self._options = options
-        self._plan = options.plan
+        self._plan = plan
         self._clock = clock
         self._log = log
-        self._resources = wanted_throttles(
-            options.plan.moves, options.rate_bytes_per_second
-        ).resources
-        self._command_executor = CommandExecutor(
-            admin, self._journal, log, may_resize=options.plan.goal is Goal.REPLICATION_FACTOR
+        self._scope = ObservationScope(
+            options.run_id, plan, throttles.resources, options.disk_limit_percent
+        )
+        self._executor = CommandExecutor(
+            admin, self._journal, log, may_resize=plan.goal is Goal.REPLICATION_FACTOR
         )
 
     def open(self) -> None:
-        """Makes the run RUNNING. A run that was opened before goes on.
+        """Make the run RUNNING. A run that was opened before goes on.
 
         Raises StalePlanError on drift, WrongClusterError when another cluster answers, RefusedError
         when the cluster is in no state to move anything. Nothing has changed then.
@@ -106,240 +107,274 @@ class Driver:
         state = self._ledger.run(self._options.run_id).state
         if state in UNDER_WAY_STATES:
             return
-        seen = self._look()
-        drifted = (
-            drifted_before_start(self._plan.moves, seen)
-            if state is RunState.APPROVED
-            else self._strayed(seen)
-        )
-        if seen.around.reassignments:
-            raise StalePlanError(
-                "somebody else is reassigning partitions of this cluster "
-                f"({join_names([str(tp) for tp in seen.around.reassignments])}); wait for their end"
-            )
-        if drifted:
-            names = join_names([str(move.topic_partition) for move in drifted])
-            raise StalePlanError(
-                f"{len(drifted)} partitions changed since the plan was made ({names}); make a new plan"
-            )
-        by_state = moves_by_state(self._plan.moves, seen)
-        self._check_health(seen, by_state)
+        observation = self._observe()
+        self._check_drift(state, observation)
+        self._check_health(observation)
         self._ledger.change_state(self._options.run_id, RunState.RUNNING)
-        self._journal.update_progress(self._run_progress(None, seen, by_state))
+        self._journal.update_progress(self._inputs(None, observation).run_progress)
 
     def step(self) -> float | None:
-        """One look and what follows from it; the seconds to wait, or None when everything is moved
-        and elected.
+        """Observe once, and do what follows; return the seconds to wait.
 
-        Raises HaltedError when the run stops itself; it is SETTLING then.
+        None when everything is moved and elected. Raises HaltedError when the run stops itself; it
+        is SETTLING then.
         """
         if self._ledger.run(self._options.run_id).state is not RunState.RUNNING:
             return None
-        with self._journal.step() as step:
-            planning_result, command = self._decided(next_command, step)
+        with self._journal.step_lock() as lock:
+            inputs, command = self._decide(next_command, lock)
             if isinstance(command, Finish):
                 return None
             if isinstance(command, Halt):
-                raise self._halted(command, planning_result, step)
+                raise self._halt(command, inputs, lock)
             try:
-                wait = self._apply(command, planning_result, step)
+                wait_seconds = self._apply(command, inputs, lock)
             except ClusterError as error:
                 if error.retryable:
                     raise
-                raise self._halted(Halt(str(error)), planning_result, step) from error
-            return min(wait, LOOK_SOON_SECONDS) if ends_soon(planning_result.run_progress) else wait
+                raise self._halt(Halt(str(error)), inputs, lock) from error
+            if ends_soon(inputs.run_progress):
+                return min(wait_seconds, OBSERVE_SOON_SECONDS)
+            return wait_seconds
 
     def settle_step(self) -> float | None:
-        """One look towards the end of a run: nothing in flight, then every config as it was.
+        """Go one step towards the end of a run; return the seconds to wait, None when it has ended.
 
-        None when it is over.
+        First nothing of ours is in flight any more, then every throttle key is as it was.
         """
         run = self._ledger.run(self._options.run_id)
         if run.state is RunState.RUNNING:
             self._ledger.change_state(run.run_id, RunState.SETTLING)
         elif run.state is not RunState.SETTLING:
             return None
-        with self._journal.step() as step:
-            planning_result, command = self._decided(settle_command, step)
+        with self._journal.step_lock() as lock:
+            inputs, command = self._decide(settle_command, lock)
             if isinstance(command, Finish):
-                return self._close(planning_result.seen, command.owed, step)
-            return self._apply(command, planning_result, step)
+                return self._close(inputs.observation, command.pending_restores, lock)
+            return self._apply(command, inputs, lock)
 
     def check_cluster(self) -> None:
-        """Raises WrongClusterError when another cluster answers than the plan is for."""
-        self._look()
+        """Raise WrongClusterError when another cluster answers than the plan is for."""
+        self._observe()
 
-    # -- looking
+    # -- observing and deciding
 
-    def _decided(
-        self, decide: Callable[[PlanningResult], Command], step: "Step"
-    ) -> tuple[PlanningResult, Command]:
-        """One look, its pulse kept, and the command that follows; keys that turn out to be as
-        before are noted.
+    def _decide(
+        self, decide: Callable[[DecisionInputs], Command], lock: "StepLock"
+    ) -> tuple[DecisionInputs, Command]:
+        """Observe, keep the progress, and return the command that follows.
+
+        Keys that turn out to be as before are recorded as restored on the way.
         """
-        seen = self._look()
-        by_state = moves_by_state(self._plan.moves, seen)
         previous = self._journal.run_progress()
-        planning_result = PlanningResult(
-            plan=self._plan,
-            seen=seen,
-            by_state=by_state,
-            run_progress=self._run_progress(previous, seen, by_state),
-            limits=self._options.limits,
-            fleet_limit=self._options.fleet_max_moves_in_flight,
-        )
-        command = decide(planning_result)
-        step.check()
-        while isinstance(command, Release):
-            self._apply(command, planning_result, step)
-            planning_result = replace(
-                planning_result, seen=replace(seen, touched=self._journal.touched())
-            )
-            command = decide(planning_result)
-        self._note(previous, planning_result, command)
-        return planning_result, command
+        inputs = self._inputs(previous, self._observe())
+        command = decide(inputs)
+        lock.check()
+        while isinstance(command, MarkRestored):
+            self._apply(command, inputs, lock)
+            observation = replace(inputs.observation, touched_keys=self._journal.touched())
+            inputs = replace(inputs, observation=observation)
+            command = decide(inputs)
+        self._keep_progress(previous, inputs, command)
+        return inputs, command
 
-    def _run_progress(
-        self, previous: RunProgress | None, seen: Observation, by_state: States
-    ) -> RunProgress:
-        return update_progress(
+    def _inputs(self, previous: RunProgress | None, observation: Observation) -> DecisionInputs:
+        options = self._options
+        by_state = moves_by_state(self._plan.moves, observation)
+        run_progress = update_progress(
             previous,
-            seen,
+            observation,
             by_state,
             self._plan,
-            self._options.limits,
-            self._options.rate_bytes_per_second,
+            options.limits,
+            options.rate_bytes_per_second,
+        )
+        return DecisionInputs(
+            plan=self._plan,
+            observation=observation,
+            by_state=by_state,
+            run_progress=run_progress,
+            limits=options.limits,
+            fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
         )
 
-    def _look(self) -> Observation:
-        plan = self._plan
-        view = View(self._options.run_id, plan, self._resources, self._options.disk_limit_percent)
-        seen = look(self._admin, self._ledger, view, self._clock())
-        if plan.cluster_id and seen.cluster_id != plan.cluster_id:
+    def _observe(self) -> Observation:
+        observation = observe(self._admin, self._ledger, self._scope, self._clock())
+        planned_id = self._plan.cluster_id
+        if planned_id and observation.cluster_id != planned_id:
             raise WrongClusterError(
-                f"the plan is for cluster id {plan.cluster_id}, but {seen.cluster_id} answered: nothing changed"
+                f"the plan is for cluster id {planned_id}, but {observation.cluster_id} answered: "
+                "nothing changed; check the bootstrap addresses"
             )
-        self._record(seen)
-        return seen
+        self._record(observation)
+        return observation
 
-    def _record(self, seen: Observation) -> None:
-        """What this look proves: moves that arrived, and keys that hold what is ours."""
-        arrived = [
-            move.topic_partition
-            for move in self._plan.moves
-            if (sent := seen.submissions.get(move.topic_partition))
-            and sent.done_at is None
-            and seen.state_of(move) is MoveState.DONE
-        ]
+    def _record(self, observation: Observation) -> None:
+        """Record moves that have arrived, and keys that are read back for the first time."""
+
+        def has_arrived(move: Move) -> bool:
+            submission = observation.submissions.get(move.topic_partition)
+            if submission is None or submission.done_at is not None:
+                return False
+            return observation.state_of(move) is MoveState.DONE
+
+        arrived = [move.topic_partition for move in self._plan.moves if has_arrived(move)]
         if arrived:
             self._journal.done(arrived)
-        unseen = [t for t in seen.touched if t.during_value is None and t.restored_at is None]
-        if in_force := [t for t in unseen if is_in_force(t, seen.configs)]:
-            self._journal.seen_during(
-                [(t, own_value(seen.configs, t.resource, t.key)) for t in in_force]
-            )
+        configs = observation.configs
+        read_back = [
+            (touched, dynamic_value(configs, touched.resource, touched.key))
+            for touched in observation.touched_keys
+            if touched.during_value is None
+            and touched.restored_at is None
+            and is_in_force(touched, configs)
+        ]
+        if read_back:
+            self._journal.read_back(read_back)
 
-    def _note(
-        self, previous: RunProgress | None, planning_result: PlanningResult, command: Command
+    def _keep_progress(
+        self, previous: RunProgress | None, inputs: DecisionInputs, command: Command
     ) -> None:
-        """Keeps the pulse, and says what is worth a word beside the command itself."""
-        run_progress = planning_result.run_progress
-        saying = command.reason if isinstance(command, (Wait, Halt)) else ""
-        is_cancelling = run_progress.is_cancelling or (
-            isinstance(command, Halt) and command.cancels
-        )
+        """Keep the progress in the ledger, and record a changed back-off and new stalls."""
+        run_progress = inputs.run_progress
+        reason = command.reason if isinstance(command, (Wait, Halt)) else ""
+        cancels = isinstance(command, Halt) and command.cancels
         self._journal.update_progress(
-            replace(run_progress, saying=saying, is_cancelling=is_cancelling)
+            replace(
+                run_progress,
+                waits_for=reason,
+                is_cancelling=run_progress.is_cancelling or cancels,
+            )
         )
         if previous is None:
             return
-        if previous.brake != run_progress.brake:
-            what = (
-                "slower, clients outside the plan suffer"
-                if run_progress.brake > previous.brake
-                else "faster, all is calm"
+        if previous.back_off_level != run_progress.back_off_level:
+            self._executor.record_event("brake", _back_off_text(previous, run_progress))
+        known = {link.name for link in stalled_links(previous, inputs.limits)}
+        stalled = stalled_links(run_progress, inputs.limits)
+        new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
+        if new:
+            self._executor.record_event(
+                "stall",
+                f"{join_names(new)}: check network and disk there, or raise the throttle "
+                "with `counterpoise rate`",
             )
-            self._command_executor.tell(
-                "brake", f"{what}: {format_rate(run_progress.rate_bytes_per_second)}"
-            )
-        stalled = {link.name for link in stalled_links(run_progress, planning_result.limits)}
-        if new := sorted(
-            stalled - {link.name for link in stalled_links(previous, planning_result.limits)}
-        ):
-            self._command_executor.tell("stall", f"nothing becomes less to copy: {join_names(new)}")
 
     # -- acting
 
-    def _apply(self, command: Command, planning_result: PlanningResult, step: "Step") -> float:
-        return self._command_executor.apply(
-            command, planning_result.seen, planning_result.run_progress.rate_bytes_per_second, step
-        )
+    def _apply(self, command: Command, inputs: DecisionInputs, lock: "StepLock") -> float:
+        rate = inputs.run_progress.rate_bytes_per_second
+        return self._executor.apply(command, inputs.observation, rate, lock)
 
-    def _halted(self, halt: Halt, planning_result: PlanningResult, step: "Step") -> HaltedError:
-        step.check()
+    def _halt(self, halt: Halt, inputs: DecisionInputs, lock: "StepLock") -> HaltedError:
+        lock.check()
         self._ledger.change_state(self._options.run_id, RunState.SETTLING, halt.reason)
-        if asked := planning_result.seen.standing.cancelled:
-            self._ledger.obeyed(asked)
+        if cancel := inputs.observation.active_requests.cancelled:
+            self._ledger.mark_request_done(cancel)
         return HaltedError(f"run {self._options.run_id} halted: {halt.reason}")
 
-    def _check_health(self, seen: Observation, by_state: States) -> None:
-        if frozen := seen.standing.frozen:
-            raise RefusedError(
-                f"cluster {self._plan.cluster} is frozen by {frozen.by}: {frozen.why}; nothing may start"
+    def _check_drift(self, state: RunState, observation: Observation) -> None:
+        foreign = observation.conditions.foreign_reassignments
+        if foreign:
+            raise StalePlanError(
+                "somebody else is reassigning partitions of this cluster "
+                f"({join_names([str(tp) for tp in foreign])}); wait for their end"
             )
-        if upgrade := different_versions(seen):
-            raise RefusedError(upgrade)
-        if dead := sorted(dead_brokers(by_state, seen)):
-            raise RefusedError(
-                f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or make a new plan"
-            )
-        if seen.around.stopped and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
-            raise RefusedError(
-                f"{len(seen.around.stopped)} partitions outside the plan take no writes "
-                f"({join_names(seen.around.stopped)}): mend them first, for example with a plan of the goal repair"
+        if state is RunState.APPROVED:
+            drifted = drifted_before_start(self._plan.moves, observation)
+        else:
+            drifted = self._drifted_since_start(observation)
+        if drifted:
+            names = join_names([str(move.topic_partition) for move in drifted])
+            raise StalePlanError(
+                f"{len(drifted)} partitions changed since the plan was made ({names}); "
+                "make a new plan"
             )
 
-    def _strayed(self, seen: Observation) -> tuple[Move, ...]:
-        strange = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
-        return tuple(move for move in self._plan.moves if seen.state_of(move) in strange)
+    def _drifted_since_start(self, observation: Observation) -> tuple[Move, ...]:
+        drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
+        return tuple(
+            move for move in self._plan.moves if observation.state_of(move) in drifted_states
+        )
+
+    def _check_health(self, observation: Observation) -> None:
+        if freeze := observation.active_requests.frozen:
+            raise RefusedError(
+                f"cluster {self._plan.cluster} is {freeze.frozen_in_words}; nothing may start "
+                "before `counterpoise unfreeze` or the end of the freeze"
+            )
+        if upgrade := different_versions(observation):
+            raise RefusedError(upgrade)
+        by_state = moves_by_state(self._plan.moves, observation)
+        if dead := sorted(dead_brokers(by_state, observation)):
+            raise RefusedError(
+                f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or "
+                "make a new plan"
+            )
+        unavailable = observation.conditions.unavailable_partitions
+        if unavailable and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
+            raise RefusedError(
+                f"{len(unavailable)} partitions outside the plan take no writes "
+                f"({join_names(unavailable)}): repair them first, for example with a plan of the "
+                "goal repair"
+            )
 
     # -- closing
 
-    def _close(self, seen: Observation, owed: tuple[TouchedKey, ...], step: "Step") -> float | None:
-        """Proves that every key is as it was, on each broker that answers, and ends the run.
+    def _close(
+        self,
+        observation: Observation,
+        pending_restores: tuple[TouchedKey, ...],
+        lock: "StepLock",
+    ) -> float | None:
+        """End the run when every broker that responds reports each key as it was.
 
-        One that is silent holds none of our rates any more, and reads the metadata log before it
-        serves again.
+        One that does not respond has none of our rates any more, and reads the metadata log before
+        it serves again.
         """
-        answering = seen.live_broker_ids - seen.silent_broker_ids
-        concerned = brokers_of(*self._plan.moves) & answering
-        if late := brokers_that_disagree(self._admin, seen.touched, seen.configs, concerned):
-            self._log(f"brokers {', '.join(map(str, late))} have not seen the restored configs yet")
+        responding = observation.live_broker_ids - observation.unresponsive_broker_ids
+        concerned = throttled_brokers(*self._plan.moves) & responding
+        touched_keys, configs = observation.touched_keys, observation.configs
+        if late := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
+            broker_ids = ", ".join(map(str, late))
+            self._log(f"waiting: brokers {broker_ids} do not report the restored configs yet")
             return READ_BACK_SECONDS
-        step.check()
-        for touched in seen.touched:
-            if touched.restored_at is None and touched not in owed:
-                value = own_value(seen.configs, touched.resource, touched.key)
-                self._journal.restored(touched, value, outcome_of(touched, value))
-        if asked := seen.standing.cancelled:  # while it settled already
-            self._ledger.obeyed(asked)
-        for touched in owed:
-            self._journal.owed(touched, f"owed: broker {touched.resource.name} is dead")
-        state, reason = self._outcome(seen, owed)
+        lock.check()
+        restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
+        mark_restored(self._journal, restored, configs)
+        if cancel := observation.active_requests.cancelled:  # came while it settled
+            self._ledger.mark_request_done(cancel)
+        for touched in pending_restores:
+            self._journal.restore_later(
+                touched, f"broker {touched.resource.name} is dead: restored when it returns"
+            )
+        state, reason = self._end_state(observation, pending_restores)
         self._ledger.change_state(self._options.run_id, state, reason)
         return None
 
-    def _outcome(self, seen: Observation, owed: tuple[TouchedKey, ...]) -> tuple[RunState, str]:
-        left = [
-            m
-            for m in self._plan.moves
-            if seen.state_of(m) is not MoveState.DONE or not seen.is_led_as_planned(m)
-        ]
-        gone = [m for m in left if seen.state_of(m) is MoveState.GONE]
-        debts = f"{len(owed)} debt(s): config keys of dead brokers" if owed else ""
-        if len(left) == len(gone):
+    def _end_state(
+        self, observation: Observation, pending_restores: tuple[TouchedKey, ...]
+    ) -> tuple[RunState, str]:
+        def is_as_planned(move: Move) -> bool:
+            is_done = observation.state_of(move) is MoveState.DONE
+            return is_done and observation.has_planned_leader(move)
+
+        unfinished = [move for move in self._plan.moves if not is_as_planned(move)]
+        gone = [move for move in unfinished if observation.state_of(move) is MoveState.GONE]
+        pending = ""
+        if pending_restores:
+            keys = pluralize(len(pending_restores), "config key")
+            pending = f"{keys} of dead brokers to restore: `counterpoise watch` does it later"
+        if len(unfinished) == len(gone):
             skipped = f"{len(gone)} partitions skipped: their topic is gone" if gone else ""
-            return RunState.DONE, "; ".join(filter(None, (skipped, debts)))
+            return RunState.DONE, "; ".join(filter(None, (skipped, pending)))
         reason = self._ledger.run(self._options.run_id).reason or "interrupted"
-        undone = f"{len(left)} of {len(self._plan.moves)} partitions not as planned"
-        return RunState.HALTED, "; ".join(filter(None, (reason, undone, debts)))
+        undone = f"{len(unfinished)} of {len(self._plan.moves)} partitions not as planned"
+        return RunState.HALTED, "; ".join(filter(None, (reason, undone, pending)))
+
+
+def _back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
+    rate = f"at most {format_rate(run_progress.rate_bytes_per_second)} per broker"
+    if run_progress.back_off_level > previous.back_off_level:
+        return f"slower, {rate}: partitions outside the plan lost in-sync replicas"
+    return f"faster, {rate}: partitions outside the plan have their replicas in sync again"

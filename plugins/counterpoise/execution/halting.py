@@ -1,19 +1,22 @@
-"""When a run stops by itself, and when it only holds back. Pure.
+"""When a run stops by itself, and when it submits nothing new for a while. Pure.
 
-reason_to_halt(plan, seen, pulse, limits)      # Halt, or None reason_to_rest(seen, limits)
-# "" unless people or the calendar want nothing new for a while reason_to_hold(seen, pulse)
-# "" unless something has to pass first
+    reason_to_halt(by_state, observation, run_progress, limits)    # Halt, or None
+    reason_to_pause(observation, limits)        # "" unless people or the calendar want nothing new
+    reason_to_hold(observation, run_progress)   # "" unless something has to pass first
+
+What a run can wait out is waited out first: `progress_update` records since when each condition
+lasts, and the policy says for how long that may be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from counterpoise.execution.commands import Halt
-from counterpoise.execution.observation import MoveState, Observation, States
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.progress_update import (
-    LAGGING,
-    STOPPED,
-    UNLED,
+    LEADERLESS,
+    OUT_OF_SYNC,
+    UNAVAILABLE,
     dead_brokers,
     stalled_links,
 )
@@ -21,177 +24,259 @@ from counterpoise.model.calendar import opens_at
 from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names
+from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.words import join_names, pluralize
 from counterpoise.units import format_moment, format_rate, format_seconds
 
-_MOST_GAPS = 1  # keys that somebody else removed are set again once
-_MOST_UNTHROTTLED_LOOKS = (
-    5  # with something in flight; setting keys takes one, reading them back another
-)
+_MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
+# With something in flight. Setting keys takes one observation, reading them back another.
+_MAX_UNTHROTTLED_OBSERVATIONS = 5
+_MAX_LINKS_NAMED = 5
 
 
 def reason_to_halt(
-    by_state: States, seen: Observation, run_progress: RunProgress, limits: MovementPolicy
+    by_state: MovesByState,
+    observation: Observation,
+    run_progress: RunProgress,
+    limits: MovementPolicy,
 ) -> Halt | None:
-    """The first reason to start nothing new, if there is one."""
-    if asked := seen.standing.cancelled:
-        return Halt(str(asked), cancels=True)
+    """Return the first reason to start nothing new; None when there is none."""
+    if cancel := observation.active_requests.cancelled:
+        return Halt(str(cancel), cancels=True)
     return (
-        _strangers(by_state, seen, run_progress)
-        or _damage(by_state, seen, run_progress, limits)
-        or _no_way(by_state, seen, run_progress, limits)
+        _foreign_changes(by_state, observation, run_progress)
+        or _dead_brokers(by_state, observation, run_progress, limits)
+        or _unavailable_partitions(observation, run_progress, limits)
+        or _full_log_dirs(by_state, observation)
+        or _stalled_links(run_progress, limits)
+        or _isr_loss(observation, run_progress, limits)
+        or _leaderless_partitions(by_state, observation, run_progress, limits)
+        or _below_min_isr(by_state, observation)
     )
 
 
-def reason_to_rest(seen: Observation, limits: MovementPolicy) -> str:
-    """Why nothing new is submitted for some time, by people's or the calendar's will; "" when it
-    may be.
-    """
-    if frozen := seen.standing.frozen:
-        return f"the cluster is {frozen.frozen_in_words}"
-    if paused := seen.standing.paused:
-        return f"paused by {paused.by}: {paused.why}"
-    if opens := opens_at(limits, seen.now):
+def reason_to_pause(observation: Observation, limits: MovementPolicy) -> str:
+    """Return why people or the calendar want nothing new for now; "" when they do not."""
+    if freeze := observation.active_requests.frozen:
+        return f"the cluster is {freeze.frozen_in_words}"
+    if pause := observation.active_requests.paused:
+        return f"paused by {pause.by}: {pause.why}"
+    if opens := opens_at(limits, observation.observed_at):
         return f"outside the maintenance windows; the next one opens at {format_moment(opens)}"
     return ""
 
 
-def reason_to_hold(seen: Observation, run_progress: RunProgress) -> str:
-    """What has to pass before anything new is submitted; "" when nothing has."""
-    if upgrade := different_versions(seen):
+def reason_to_hold(observation: Observation, run_progress: RunProgress) -> str:
+    """Return what has to pass before anything new is submitted; "" when nothing has to."""
+    if upgrade := different_versions(observation):
         return upgrade
-    waiting = [what for what in run_progress.troubles if what != LAGGING]
-    return f"{', '.join(waiting)}: waiting for that to pass" if waiting else ""
+    conditions = [name for name in run_progress.troubles if name != OUT_OF_SYNC]
+    return f"{', '.join(conditions)}: waiting for that to pass" if conditions else ""
 
 
-def different_versions(seen: Observation) -> str:
-    """What shows that a rolling upgrade is under way; "" when all live brokers are alike."""
-    versions = seen.around.versions
-    groups: dict[BrokerVersion, list[str]] = {}
-    for broker_id, version in sorted(versions.items()):
-        groups.setdefault(version, []).append(str(broker_id))
-    if len(groups) <= 1:
+def different_versions(observation: Observation) -> str:
+    """Return what shows that a rolling upgrade is under way; "" when all live brokers are alike."""
+    brokers_by_version: dict[BrokerVersion, list[str]] = {}
+    for broker_id, version in sorted(observation.conditions.broker_versions.items()):
+        brokers_by_version.setdefault(version, []).append(str(broker_id))
+    if len(brokers_by_version) <= 1:
         return ""
-    told = " and ".join(
-        f"brokers {', '.join(ids)}" if len(ids) > 1 else f"broker {ids[0]}"
-        for ids in groups.values()
+    groups = " and ".join(
+        f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(ids)}"
+        for ids in brokers_by_version.values()
     )
-    return f"a rolling upgrade seems to be under way: {told} speak different versions; nothing new until it is over"
+    return (
+        f"a rolling upgrade seems to be under way: {groups} speak different versions; "
+        "nothing new is submitted until it is over"
+    )
 
 
-def _strangers(by_state: States, seen: Observation, run_progress: RunProgress) -> Halt | None:
-    strangers = [str(m.topic_partition) for m in by_state[MoveState.FOREIGN]]
-    strangers += [str(tp) for tp in seen.around.reassignments]
-    if strangers:
+def halt_for_out_of_sync_replicas(
+    by_state: MovesByState,
+    observation: Observation,
+    run_progress: RunProgress,
+    limits: MovementPolicy,
+) -> Halt | None:
+    """Return the end of a run whose last partitions keep replicas that stay out of sync."""
+    if not _has_lasted(OUT_OF_SYNC, run_progress, observation, limits.dead_broker_patience):
+        return None
+    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+    names = out_of_sync_names(waiting, observation)
+    return Halt(
+        f"{len(names)} partitions skipped: replicas that they keep are not in sync: "
+        f"{join_names(names)}; check these brokers, then execute the plan again"
+    )
+
+
+def out_of_sync_names(moves: Iterable[Move], observation: Observation) -> list[str]:
+    """Return `orders-0 (brokers [3])` for each move that keeps replicas outside the ISR."""
+    names = []
+    for move in moves:
+        if broker_ids := observation.out_of_sync_replicas(move):
+            names.append(f"{move.topic_partition} (brokers {list(broker_ids)})")
+    return names
+
+
+def _foreign_changes(
+    by_state: MovesByState, observation: Observation, run_progress: RunProgress
+) -> Halt | None:
+    foreign = _names(by_state[MoveState.FOREIGN])
+    foreign += [str(tp) for tp in observation.conditions.foreign_reassignments]
+    if foreign:
         return Halt(
-            f"somebody else is reassigning {len(strangers)} partitions: {join_names(strangers)}"
+            f"somebody else is reassigning {len(foreign)} partitions: {join_names(foreign)}; wait "
+            "for their end, then execute the plan again"
         )
     if drifted := by_state[MoveState.DRIFTED]:
         return Halt(
-            f"somebody else moved {len(drifted)} partitions of the plan: {join_names(_names(drifted))}"
+            f"somebody else moved {len(drifted)} partitions of the plan: "
+            f"{join_names(_names(drifted))}; make a new plan"
         )
-    if run_progress.gaps > _MOST_GAPS:
+    if run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(
-            "somebody else removed our throttle keys again, after they had been set anew once",
+            "somebody else removed our throttle keys again, after they had been set a second time; "
+            "find out who does that before the plan is executed again",
             cancels=True,
         )
-    if run_progress.unthrottled_looks > _MOST_UNTHROTTLED_LOOKS:
-        return Halt("somebody else removes our throttle keys as fast as they are set", cancels=True)
-    return None
-
-
-def _damage(
-    by_state: States, seen: Observation, run_progress: RunProgress, limits: MovementPolicy
-) -> Halt | None:
-    """What the run may have caused, or must not make worse."""
-    patience = limits.dead_broker_patience
-    dead = sorted(
-        b
-        for b in dead_brokers(by_state, seen)
-        if _lasts(run_progress, f"broker {b} is dead", seen, patience)
-    )
-    if dead:
-        return Halt(f"brokers of the plan are dead: {', '.join(map(str, dead))}")
-    if _lasts(run_progress, STOPPED, seen, patience):
-        stopped = sorted(set(seen.around.stopped) - set(run_progress.stopped_at_start))
+    if run_progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS:
         return Halt(
-            f"{len(stopped)} partitions outside the plan take no writes: {join_names(stopped)}"
-        )
-    receiving = {b for move in by_state[MoveState.MOVING] for b in seen.arriving(move)}
-    receiving |= {b for move in by_state[MoveState.PENDING] for b in seen.arriving(move)}
-    if full := sorted(receiving & seen.around.full_dirs.keys()):
-        return Halt(
-            f"a log dir is past its limit: {', '.join(seen.around.full_dirs[b] for b in full)}",
+            "somebody else removes our throttle keys as fast as they are set; "
+            "find out who does that before the plan is executed again",
             cancels=True,
         )
-    if stalled := stalled_links(run_progress, limits, times=2):
-        names = ", ".join(f"{link.name} ({link.moves} partitions)" for link in stalled[:5])
-        waited = format_seconds(2 * limits.stall_patience.total_seconds())
-        return Halt(
-            f"nothing has become less to copy for {waited}: {names}. At {format_rate(run_progress.rate_bytes_per_second)} "
-            "producers may write faster than the throttle lets through: a higher rate, or a look at these brokers"
-        )
-    brakes, rate = limits.brakes, run_progress.rate_bytes_per_second
-    hurts_since = run_progress.hurting_changed_at if run_progress.is_hurting else None
-    if (
-        hurts_since
-        and rate <= brakes.lowest_rate_bytes_per_second
-        and seen.now - hurts_since >= brakes.halt_after
-    ):
-        hurt = sorted(set(seen.around.short) - set(run_progress.short_at_start))
-        return Halt(
-            f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: {join_names(hurt)}"
-        )
     return None
 
 
-def _no_way(
-    by_state: States, seen: Observation, run_progress: RunProgress, limits: MovementPolicy
+def _dead_brokers(
+    by_state: MovesByState,
+    observation: Observation,
+    run_progress: RunProgress,
+    limits: MovementPolicy,
 ) -> Halt | None:
-    """What cannot be done at all."""
-    if _lasts(run_progress, UNLED, seen, limits.dead_broker_patience):
-        unled = [
-            m
-            for s in (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-            for m in by_state[s]
-        ]
-        unled = [m for m in unled if m.adding and seen.leader_of(m) is None]
-        return Halt(
-            f"{len(unled)} partitions of the plan have no leader to copy from: {join_names(_names(unled))}"
-        )
-    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    if short := [move for move in waiting if _falls_below_min_isr(move, seen)]:
-        names = [f"{m.topic_partition} (to {len(m.replicas_after)} replicas)" for m in short]
-        return Halt(
-            f"{len(short)} partitions would have fewer replicas than min.insync.replicas: {join_names(names)}"
-        )
-    return None
+    def is_dead_for_long(broker_id: int) -> bool:
+        condition = f"broker {broker_id} is dead"
+        return _has_lasted(condition, run_progress, observation, limits.dead_broker_patience)
 
-
-def skipped_for_lagging(
-    by_state: States, seen: Observation, run_progress: RunProgress, limits: MovementPolicy
-) -> Halt | None:
-    """The end of a run that has nothing left but partitions whose kept replicas stay out of sync."""
-    if not _lasts(run_progress, LAGGING, seen, limits.dead_broker_patience):
+    broker_ids = sorted(b for b in dead_brokers(by_state, observation) if is_dead_for_long(b))
+    if not broker_ids:
         return None
-    lagging = [
-        m for m in (*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]) if seen.lagging(m)
-    ]
-    names = [f"{m.topic_partition} (brokers {list(seen.lagging(m))})" for m in lagging]
     return Halt(
-        f"{len(lagging)} partitions skipped: replicas that they keep are not in sync: {join_names(names)}"
+        f"brokers of the plan are dead: {', '.join(map(str, broker_ids))}; bring them back and "
+        "execute the plan again, or make a new plan"
     )
 
 
-def _lasts(run_progress: RunProgress, trouble: str, seen: Observation, patience: timedelta) -> bool:
-    since = run_progress.troubles.get(trouble)
-    return since is not None and seen.now - since >= patience
+def _unavailable_partitions(
+    observation: Observation, run_progress: RunProgress, limits: MovementPolicy
+) -> Halt | None:
+    if not _has_lasted(UNAVAILABLE, run_progress, observation, limits.dead_broker_patience):
+        return None
+    unavailable_now = set(observation.conditions.unavailable_partitions)
+    names = sorted(unavailable_now - set(run_progress.unavailable_at_start))
+    return Halt(
+        f"{len(names)} partitions outside the plan take no writes: {join_names(names)}; they are "
+        "offline or under min.insync.replicas: check their brokers"
+    )
 
 
-def _falls_below_min_isr(move: Move, seen: Observation) -> bool:
-    least = seen.min_insync_replicas.get(move.topic, 0)
-    return len(move.replicas_after) < min(least, len(move.replicas_before))
+def _full_log_dirs(by_state: MovesByState, observation: Observation) -> Halt | None:
+    receiving = {
+        broker_id
+        for state in (MoveState.MOVING, MoveState.PENDING)
+        for move in by_state[state]
+        for broker_id in observation.adding_replicas(move)
+    }
+    full_log_dirs = observation.conditions.full_log_dirs
+    full = sorted(receiving & full_log_dirs.keys())
+    if not full:
+        return None
+    names = ", ".join(full_log_dirs[broker_id] for broker_id in full)
+    return Halt(
+        f"a log dir is past its limit: {names}; free space, or make a new plan", cancels=True
+    )
+
+
+def _stalled_links(run_progress: RunProgress, limits: MovementPolicy) -> Halt | None:
+    links = stalled_links(run_progress, limits, patience_factor=2)
+    if not links:
+        return None
+    names = "; ".join(stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
+    return Halt(
+        f"{names}: check network and disk of these brokers. Or producers write faster than "
+        f"{format_rate(run_progress.rate_bytes_per_second)} lets through: execute the plan again, "
+        "approved at a higher rate (`counterpoise approve PLAN --rate RATE`)"
+    )
+
+
+def stall_text(link: Link, run_progress: RunProgress) -> str:
+    """Return `broker 4 has made no progress receiving 12 partitions for 90 s (0 B/s now)`."""
+    stalled_for = format_seconds((run_progress.observed_at - link.last_progress_at).total_seconds())
+    direction = "sending" if link.sends else "receiving"
+    return (
+        f"broker {link.broker_id} has made no progress {direction} "
+        f"{pluralize(link.moves, 'partition')} for {stalled_for} "
+        f"({format_rate(link.bytes_per_second)} now)"
+    )
+
+
+def _isr_loss(
+    observation: Observation, run_progress: RunProgress, limits: MovementPolicy
+) -> Halt | None:
+    back_off, rate = limits.throttle_back_off, run_progress.rate_bytes_per_second
+    loss_since = run_progress.isr_loss_changed_at if run_progress.has_isr_loss else None
+    if not loss_since or rate > back_off.lowest_rate_bytes_per_second:
+        return None
+    if observation.observed_at - loss_since < back_off.halt_after:
+        return None
+    under_replicated = set(observation.conditions.under_replicated)
+    names = sorted(under_replicated - set(run_progress.under_replicated_at_start))
+    return Halt(
+        f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: "
+        f"{join_names(names)}; execute the plan again when the cluster has less load"
+    )
+
+
+def _leaderless_partitions(
+    by_state: MovesByState,
+    observation: Observation,
+    run_progress: RunProgress,
+    limits: MovementPolicy,
+) -> Halt | None:
+    if not _has_lasted(LEADERLESS, run_progress, observation, limits.dead_broker_patience):
+        return None
+    unfinished = [
+        move
+        for state in (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+        for move in by_state[state]
+    ]
+    leaderless = [m for m in unfinished if m.adding and observation.leader_of(m) is None]
+    return Halt(
+        f"{len(leaderless)} partitions of the plan have no leader to copy from: "
+        f"{join_names(_names(leaderless))}; bring their brokers back, then execute the plan again"
+    )
+
+
+def _below_min_isr(by_state: MovesByState, observation: Observation) -> Halt | None:
+    def falls_below_min_isr(move: Move) -> bool:
+        min_isr = observation.min_insync_replicas.get(move.topic, 0)
+        return len(move.replicas_after) < min(min_isr, len(move.replicas_before))
+
+    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+    too_few = [move for move in waiting if falls_below_min_isr(move)]
+    if not too_few:
+        return None
+    names = [f"{m.topic_partition} (to {len(m.replicas_after)} replicas)" for m in too_few]
+    return Halt(
+        f"{len(too_few)} partitions would have fewer replicas than min.insync.replicas: "
+        f"{join_names(names)}; lower min.insync.replicas of these topics first, or make a new plan"
+    )
+
+
+def _has_lasted(
+    condition: str, run_progress: RunProgress, observation: Observation, patience: timedelta
+) -> bool:
+    since = run_progress.troubles.get(condition)
+    return since is not None and observation.observed_at - since >= patience
 
 
 def _names(moves: Sequence[Move]) -> list[str]:

@@ -1,7 +1,11 @@
-"""What one look at the cluster and the ledger shows, and how far each move of the plan is.
+"""What one observation of cluster and ledger shows, and how far each move of the plan is. Pure.
 
-An in-between replica set is never taken for a real one: list-reassignments is read before and after
-the topics are described, and a partition that is in either list counts as moving (KIP-455).
+    observation.state_of(move)       # MoveState.PENDING
+    observation.next_target(move)    # the replicas of the reassignment to submit next
+
+The replica set in the middle of a reassignment is never taken for a result: reassignments are
+listed before and after the topics are described, and a partition of either list counts as moving
+(KIP-455).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.control import Standing
+from counterpoise.model.control import ActiveRequests
 from counterpoise.model.kafka import (
     BrokerVersion,
     ConfigResource,
@@ -20,79 +24,70 @@ from counterpoise.model.kafka import (
     Reassignment,
 )
 from counterpoise.model.plan import Move
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import Submission, TouchedKey
-from counterpoise.model.steps import steps_of
 
 
 class MoveState(StrEnum):
-    PENDING = "pending"  # as the plan found it, or at one of its steps
-    MOVING = "moving"  # under way to a step of the plan
-    DONE = "done"  # where the plan wants it
-    # the replicas of before, or of a step, in another order: what a cancel leaves behind
+    PENDING = "pending"  # as the plan found it, or after one of the move's reassignments
+    MOVING = "moving"  # one of the move's reassignments is under way
+    DONE = "done"  # has the replicas of the plan
+    # The replicas of before, or of a reassignment of the move, in another order: after a cancel.
     CANCELLED = "cancelled"
-    STUCK = (
-        "stuck"  # a replica is both added and removed: Kafka never ends that, only a cancel does
-    )
-    GONE = "gone"  # the topic was deleted, or deleted and made anew
-    FOREIGN = "foreign"  # a reassignment that is no step of the plan
-    DRIFTED = "drifted"  # replicas that are no step of the plan
+    # A replica is both added and removed: Kafka never ends that, only a cancel does.
+    STUCK = "stuck"
+    GONE = "gone"  # the topic was deleted, or deleted and created again
+    FOREIGN = "foreign"  # a reassignment that is none of the move's
+    DRIFTED = "drifted"  # replicas that are none of the move's
 
 
-States = Mapping[MoveState, Sequence[Move]]
+MovesByState = Mapping[MoveState, Sequence[Move]]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPartition:
+class ObservedPartition:
     topic_id: str
     description: PartitionDescription
     reassignment: Reassignment | None
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The cluster outside the plan: what a run must not make worse, and what says that now is not
-    the time.
-    """
+class ClusterConditions:
+    """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
 
-    reassignments: tuple[TopicPartition, ...] = ()
-    stopped: tuple[str, ...] = ()  # partitions without a leader, or below min.insync.replicas
-    short: Mapping[str, int] = field(
-        default_factory=dict, repr=False
-    )  # lacking a live replica in sync: its leader
-    full_dirs: Mapping[int, str] = field(
-        default_factory=dict
-    )  # brokers with a log dir past its limit: which
-    versions: Mapping[int, BrokerVersion] = field(default_factory=dict, repr=False)
+    foreign_reassignments: tuple[TopicPartition, ...] = ()
+    unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
+    # Partitions that lack a live replica in the ISR: their leader.
+    under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
+    # Brokers with a log dir that is past its limit: which one, in words.
+    full_log_dirs: Mapping[int, str] = field(default_factory=dict)
+    broker_versions: Mapping[int, BrokerVersion] = field(default_factory=dict, repr=False)
     moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One look. `partitions`: those of the plan that exist; `configs`: the throttle keys of the
-    plan's resources.
+    """Everything that a decision needs of the cluster and of the ledger, at one time."""
 
-    A live broker that did not tell its configs in time is missing there.
-    """
-
-    now: datetime
+    observed_at: datetime
     cluster_id: str
     live_broker_ids: frozenset[int]
-    partitions: Mapping[TopicPartition, SeenPartition] = field(repr=False)
+    # Those of the plan that exist.
+    partitions: Mapping[TopicPartition, ObservedPartition] = field(repr=False)
+    # The throttle keys of the plan's brokers and topics; without brokers that did not respond.
     configs: Mapping[ConfigResource, Mapping[str, ConfigValue]] = field(repr=False)
     submissions: Mapping[TopicPartition, Submission] = field(repr=False)
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
-    touched: tuple[TouchedKey, ...] = field(repr=False)
-    sizes: Mapping[tuple[TopicPartition, int], int] = field(
-        repr=False
-    )  # bytes of a replica, where something copies
-    silent_broker_ids: frozenset[int] = frozenset()  # live ones that did not answer
-    min_insync_replicas: Mapping[str, int] = field(
-        default_factory=dict, repr=False
-    )  # of topics that lose replicas
-    standing: Standing = field(default_factory=Standing)
-    around: Surroundings = field(default_factory=Surroundings)
+    touched_keys: tuple[TouchedKey, ...] = field(repr=False)
+    # Bytes of a replica, by partition and broker, where something copies.
+    replica_bytes: Mapping[tuple[TopicPartition, int], int] = field(repr=False)
+    unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
+    # Of topics that lose replicas.
+    min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)
+    active_requests: ActiveRequests = field(default_factory=ActiveRequests)
+    conditions: ClusterConditions = field(default_factory=ClusterConditions)
 
-    # Asked many times of each move in one look, and plans may have a hundred thousand.
+    # Both are read many times of each move, and plans may have a hundred thousand moves.
     _states: dict[TopicPartition, MoveState] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -107,35 +102,34 @@ class Observation:
         return state
 
     def _find_state(self, move: Move) -> MoveState:
-        seen = self.partitions.get(move.topic_partition)
-        if seen is None or (move.topic_id and seen.topic_id != move.topic_id):
+        partition = self.partitions.get(move.topic_partition)
+        if partition is None:
             return MoveState.GONE
-        if seen.reassignment is not None:
-            if set(seen.reassignment.adding) & set(seen.reassignment.removing):
-                return MoveState.STUCK
-            return (
-                MoveState.MOVING
-                if seen.reassignment.target in steps_of(move)
-                else MoveState.FOREIGN
-            )
-        replicas = seen.description.replicas
+        if move.topic_id and partition.topic_id != move.topic_id:
+            return MoveState.GONE
+        if partition.reassignment is not None:
+            return _state_of_reassignment(move, partition.reassignment)
+        replicas = partition.description.replicas
         if replicas == move.replicas_after:
             return MoveState.DONE
-        if replicas == move.replicas_before or replicas in steps_of(move):
+        if replicas == move.replicas_before or replicas in reassignment_targets(move):
             return MoveState.PENDING
-        was_cancelled = changes_set(move) and self.resting_order(move) is not None
+        was_cancelled = changes_replica_set(move) and self.order_to_restore(move) is not None
         return MoveState.CANCELLED if was_cancelled else MoveState.DRIFTED
 
-    def resting_order(self, move: Move) -> tuple[int, ...] | None:
-        """The step, or the replicas of before, whose set this partition has, in its order."""
+    def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
+        """Return, in their right order, the replicas that the partition has in any order now.
+
+        None when they are neither those of before nor those of a reassignment of the move.
+        """
         present = set(self.partitions[move.topic_partition].description.replicas)
-        stages = (move.replicas_before, *steps_of(move)[:-1])
-        return next((stage for stage in stages if set(stage) == present), None)
+        known_replicas = (move.replicas_before, *reassignment_targets(move)[:-1])
+        return next((replicas for replicas in known_replicas if set(replicas) == present), None)
 
     def next_target(self, move: Move) -> tuple[int, ...]:
-        """The step that a pending or cancelled partition has to take now.
+        """Return the target replicas that a pending or cancelled partition is reassigned to next.
 
-        A step that keeps a dead replica for a while would never end: it is left out.
+        A reassignment that keeps a dead replica for a while would never end: it is left out.
         """
         target = self._targets.get(move.topic_partition)
         if target is None:
@@ -143,115 +137,132 @@ class Observation:
         return target
 
     def _find_target(self, move: Move) -> tuple[int, ...]:
-        steps = steps_of(move)
-        if len(steps) == 1:
-            return steps[0]
-        stage = self.resting_order(move)
-        ahead = steps[steps.index(stage) + 1 :] if stage in steps else steps
-        leaving = set(move.removing)
-        return next(
-            (step for step in ahead if leaving.intersection(step) <= self.live_broker_ids),
-            ahead[-1],
-        )
+        targets = reassignment_targets(move)
+        if len(targets) == 1:
+            return targets[0]
+        present = self.order_to_restore(move)
+        remaining = targets[targets.index(present) + 1 :] if present in targets else targets
+        removing = set(move.removing)
 
-    def arriving(self, move: Move) -> tuple[int, ...]:
-        """The replicas that are being added now, or that the next step adds."""
-        seen = self.partitions.get(move.topic_partition)
-        if seen is None:
+        def can_end(target: tuple[int, ...]) -> bool:
+            kept_for_now = removing.intersection(target)
+            return kept_for_now <= self.live_broker_ids
+
+        return next((target for target in remaining if can_end(target)), remaining[-1])
+
+    def adding_replicas(self, move: Move) -> tuple[int, ...]:
+        """Return the brokers that are being added now, or that the next reassignment adds."""
+        partition = self.partitions.get(move.topic_partition)
+        if partition is None:
             return ()
-        if seen.reassignment is not None:
-            return seen.reassignment.adding
-        if self.state_of(move) in (MoveState.PENDING, MoveState.CANCELLED):
-            return tuple(b for b in self.next_target(move) if b not in seen.description.replicas)
-        return ()
+        if partition.reassignment is not None:
+            return partition.reassignment.adding
+        if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
+            return ()
+        present = partition.description.replicas
+        return tuple(b for b in self.next_target(move) if b not in present)
 
     def leader_of(self, move: Move) -> int | None:
-        seen = self.partitions.get(move.topic_partition)
-        return seen.description.leader if seen is not None else None
+        partition = self.partitions.get(move.topic_partition)
+        return partition.description.leader if partition is not None else None
 
-    def is_led_as_planned(self, move: Move) -> bool:
+    def has_planned_leader(self, move: Move) -> bool:
         return self.leader_of(move) == move.replicas_after[0]
 
-    def ends(self, move: Move) -> tuple[int, ...]:
-        """The brokers whose links a move uses: the leader that is read from, and those that
-        receive.
-        """
+    def copying_brokers(self, move: Move) -> tuple[int, ...]:
+        """Return the brokers whose links a move uses: the leader, and those that are added."""
         leader = self.leader_of(move)
-        return (*(() if leader is None else (leader,)), *self.arriving(move))
+        source = () if leader is None else (leader,)
+        return (*source, *self.adding_replicas(move))
 
-    def lagging(self, move: Move) -> tuple[int, ...]:
-        """Replicas that the next step keeps and that are not in sync: it would wait for them, or
-        cost redundancy.
+    def out_of_sync_replicas(self, move: Move) -> tuple[int, ...]:
+        """Return the replicas outside the ISR that the next reassignment keeps.
 
-        Those that came with an earlier step count, too (KAFKA-16218). A new order alone waits for
-        nobody: Kafka takes it at once.
+        It would wait for them, or cost redundancy. Those that came with an earlier reassignment
+        count, too (KAFKA-16218). A new order alone waits for nobody: Kafka takes it at once.
         """
-        seen = self.partitions[move.topic_partition].description
+        partition = self.partitions[move.topic_partition].description
         target = self.next_target(move)
-        if set(target) == set(seen.replicas):
+        if set(target) == set(partition.replicas):
             return ()
-        return tuple(b for b in seen.replicas if b in target and b not in seen.isr)
+        return tuple(b for b in partition.replicas if b in target and b not in partition.isr)
 
-    def left_to_copy(self, move: Move, broker_id: int) -> int:
-        """Bytes that a destination lacks: what the leader has there and then, less what has
-        arrived.
+    def bytes_to_copy(self, move: Move, broker_id: int) -> int:
+        """Return what a destination lacks: the leader's bytes now, less what has arrived.
+
+        A plan's size of 100 MB, a leader that has grown to 120 MB, 50 MB at the destination: 70 MB.
         """
-        tp = move.topic_partition
         leader = self.leader_of(move)
-        whole = max(move.size_bytes, self.sizes.get((tp, leader), 0) if leader is not None else 0)
-        return max(0, whole - self.sizes.get((tp, broker_id), 0))
+        leader_bytes = 0
+        if leader is not None:
+            leader_bytes = self.replica_bytes.get((move.topic_partition, leader), 0)
+        arrived_bytes = self.replica_bytes.get((move.topic_partition, broker_id), 0)
+        return max(0, max(move.size_bytes, leader_bytes) - arrived_bytes)
 
-    def is_unsure(self, move: Move, patience_seconds: float) -> bool:
-        """Whether a call about this partition may still be applied: no answer came, and it has not
-        been quiet since.
+    def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
+        """Return whether a call about this partition may still be applied.
 
-        A broker that was frozen applies what it holds when it wakes. So it has to have answered
-        since, or its session has to have ended.
+        That is so when no answer came, and `quiet_seconds` have not passed since. A broker that
+        was frozen applies what it holds when it wakes: it has to have responded since, or its
+        session has to have ended.
         """
-        sent = self.submissions.get(move.topic_partition)
-        if sent is None or sent.answered_at is not None or sent.done_at is not None:
+        submission = self.submissions.get(move.topic_partition)
+        if submission is None or submission.answered_at or submission.done_at:
             return False
-        asked = sent.asked_broker_id
-        may_hold_it = asked in self.live_broker_ids and asked in self.silent_broker_ids
-        return may_hold_it or (self.now - sent.submitted_at).total_seconds() < patience_seconds
+        asked_broker_id = submission.asked_broker_id
+        is_frozen_now = (
+            asked_broker_id in self.live_broker_ids
+            and asked_broker_id in self.unresponsive_broker_ids
+        )
+        passed_seconds = (self.observed_at - submission.submitted_at).total_seconds()
+        return is_frozen_now or passed_seconds < quiet_seconds
 
 
-def changes_set(move: Move) -> bool:
-    """Whether replicas come or go; otherwise the move is a new order, or an election alone."""
+def _state_of_reassignment(move: Move, reassignment: Reassignment) -> MoveState:
+    if set(reassignment.adding) & set(reassignment.removing):
+        return MoveState.STUCK
+    is_ours = reassignment.target in reassignment_targets(move)
+    return MoveState.MOVING if is_ours else MoveState.FOREIGN
+
+
+def changes_replica_set(move: Move) -> bool:
+    """Return whether replicas are added or removed; otherwise only order or leader change."""
     return set(move.replicas_before) != set(move.replicas_after)
 
 
-def is_between_steps(move: Move, replicas: tuple[int, ...]) -> bool:
-    """Whether these are the replicas of two steps at once, as a partition has them only while it
-    moves (KIP-455).
+def is_between_targets(move: Move, replicas: tuple[int, ...]) -> bool:
+    """Return whether these are the replicas of two successive targets of the move together.
+
+    A partition has them only while it is reassigned (KIP-455): (1, 5, 3) and (4, 5, 3) give
+    {1, 3, 4, 5}.
     """
-    stages = [set(stage) for stage in (move.replicas_before, *steps_of(move))]
+    known_sets = [set(target) for target in (move.replicas_before, *reassignment_targets(move))]
     present = set(replicas)
-    return present not in stages and any(present == a | b for a, b in pairwise(stages))
+    if present in known_sets:
+        return False
+    return any(present == earlier | later for earlier, later in pairwise(known_sets))
 
 
-def moves_by_state(moves: Iterable[Move], seen: Observation) -> dict[MoveState, list[Move]]:
+def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[MoveState, list[Move]]:
     by_state: dict[MoveState, list[Move]] = {state: [] for state in MoveState}
     for move in moves:
-        by_state[seen.state_of(move)].append(move)
+        by_state[observation.state_of(move)].append(move)
     return by_state
 
 
-def drifted_before_start(moves: Iterable[Move], seen: Observation) -> tuple[Move, ...]:
-    """Moves whose partition is not exactly as the plan found it: before a first start, any of these
-    is drift.
+def drifted_before_start(moves: Iterable[Move], observation: Observation) -> tuple[Move, ...]:
+    """Return the moves whose partition is not exactly as the plan found it.
+
+    Before the first start of a run, any of these is drift.
     """
-    return tuple(
-        move
-        for move in moves
-        if not _is_as_planned_for(move, seen.partitions.get(move.topic_partition))
-    )
 
+    def is_unchanged(move: Move) -> bool:
+        partition = observation.partitions.get(move.topic_partition)
+        return (
+            partition is not None
+            and partition.reassignment is None
+            and partition.description.replicas == move.replicas_before
+            and (not move.topic_id or partition.topic_id == move.topic_id)
+        )
 
-def _is_as_planned_for(move: Move, seen: SeenPartition | None) -> bool:
-    return (
-        seen is not None
-        and seen.reassignment is None
-        and seen.description.replicas == move.replicas_before
-        and (not move.topic_id or seen.topic_id == move.topic_id)
-    )
+    return tuple(move for move in moves if not is_unchanged(move))

@@ -1,6 +1,9 @@
-"""One look at everything a decision needs. Reads only.
+"""One observation: everything that a decision needs, read from the cluster and the ledger.
 
-seen = look(admin, ledger, orders, target_resources, now)
+    observation = observe(reader, ledger, scope, now)
+
+Only reads. What moves and what is set are read side by side, since a run over many brokers waits
+for little else than calls.
 """
 
 import time
@@ -11,16 +14,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observation import (
+    ClusterConditions,
     Observation,
-    SeenPartition,
-    Surroundings,
-    is_between_steps,
+    ObservedPartition,
+    is_between_targets,
 )
-from counterpoise.execution.throttles import Configs, broker
-from counterpoise.kafka_admin.port import ClusterReader
-from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
+from counterpoise.execution.throttles import Configs, broker_resource
+from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.control import standing_requests
+from counterpoise.model.control import find_active_requests
 from counterpoise.model.kafka import (
     BrokerVersion,
     ConfigResource,
@@ -36,147 +38,154 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
-_MOST_STALE_READS: Final = 10
+_MAX_STALE_READS: Final = 10
 _STALE_READ_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Whose run is looked at, and what of the cluster belongs to it."""
+class ObservationScope:
+    """Whose run is observed, and what of the cluster belongs to it."""
 
     run_id: str
     plan: RebalancePlan
-    resources: Sequence[ConfigResource]  # whose throttle keys the plan may touch
+    resources: Sequence[ConfigResource]  # whose throttle keys the plan may change
     disk_limit_percent: int
 
 
-def look(reader: ClusterReader, ledger: "Ledger", view: View, now: datetime) -> Observation:
-    """What moves and what is set, read side by side: a run over many brokers waits for little else
-    than calls.
-    """
-    journal = ledger.journal(view.run_id)
+def observe(
+    reader: ClusterReader, ledger: "Ledger", scope: ObservationScope, now: datetime
+) -> Observation:
+    """Read the cluster and the ledger once. Raises what the reader and the ledger raise."""
+    journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
-    live = cluster.live_broker_ids
-    touched, submissions = journal.touched(), journal.submissions()
-    asked = {
-        broker(s.asked_broker_id) for s in submissions.values() if s.asked_broker_id is not None
-    }
+    live_broker_ids = cluster.live_broker_ids
+    touched_keys, submissions = journal.touched(), journal.submissions()
+    # Brokers that were sent a call and did not answer it.
+    asked_broker_ids = {submission.asked_broker_id for submission in submissions.values()}
+    asked_brokers = {broker_resource(b) for b in asked_broker_ids if b is not None}
+    touched_resources = {touched.resource for touched in touched_keys}
+    resources = {*scope.resources, *asked_brokers, *touched_resources}
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(_structure, reader, view.plan)
-        configs, versions = _settings(
-            reader, {*view.resources, *asked, *(t.resource for t in touched)}, live
-        )
-        structure = reading.result()
-    concerned = {int(r.name) for r in (*view.resources, *asked) if r.is_broker} & live
-    silent = frozenset(b for b in concerned if broker(b) not in configs)
-    log_dirs = _log_dirs(reader, structure, versions)
-    under_way = structure.under_way
+        pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
+        configs, versions = _read_settings(reader, resources, live_broker_ids)
+        partitions = pending_partitions.result()
+    concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
+    without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
+    without_version = live_broker_ids - versions.keys()
+    log_dirs = _read_log_dirs(reader, partitions, versions)
+    requests = ledger.requests(scope.plan.cluster, scope.run_id)
     return Observation(
-        now=now,
+        observed_at=now,
         cluster_id=cluster.cluster_id,
-        live_broker_ids=live,
-        partitions={
-            tp: SeenPartition(i, p, under_way.get(tp)) for tp, (i, p) in structure.planned.items()
-        },
+        live_broker_ids=live_broker_ids,
+        partitions=partitions.observed(),
         configs=configs,
         submissions=submissions,
         election_attempts=journal.election_attempts(),
-        touched=touched,
-        sizes={
-            (tp, d.broker_id): size
-            for d in log_dirs
-            for tp, size in d.sizes.items()
-            if tp in under_way
-        },
-        silent_broker_ids=silent | (live - versions.keys()),
-        min_insync_replicas=_min_insync_replicas(reader, _shrinking_topics(view.plan)),
-        standing=standing_requests(ledger.requests(view.plan.cluster, view.run_id), now),
-        around=Surroundings(
-            reassignments=tuple(sorted(tp for tp in under_way if tp not in structure.planned)),
-            stopped=_stopped(reader, structure.unwell),
-            short={
-                str(tp): p.leader
-                for tp, p in structure.unwell.items()
-                if p.leader is not None and (set(p.replicas) - set(p.isr)) & live
-            },
-            full_dirs=_full_dirs(log_dirs, view.disk_limit_percent),
-            versions=versions,
-            moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(view.run_id),
+        touched_keys=touched_keys,
+        replica_bytes=_replica_bytes(log_dirs, partitions),
+        unresponsive_broker_ids=frozenset(without_configs | without_version),
+        min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
+        active_requests=find_active_requests(requests, now),
+        conditions=ClusterConditions(
+            foreign_reassignments=partitions.foreign_reassignments(),
+            unavailable_partitions=_unavailable_partitions(reader, partitions.unhealthy),
+            under_replicated=_under_replicated(partitions.unhealthy, live_broker_ids),
+            full_log_dirs=_full_log_dirs(log_dirs, scope.disk_limit_percent),
+            broker_versions=versions,
+            moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Structure:
+class _Partitions:
     planned: Mapping[TopicPartition, tuple[str, PartitionDescription]]  # with the topic's id
-    unwell: Mapping[
-        TopicPartition, PartitionDescription
-    ]  # outside the plan: not led, or not all replicas in sync
-    under_way: Mapping[TopicPartition, Reassignment]
+    unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
+    reassignments: Mapping[TopicPartition, Reassignment]
+
+    def observed(self) -> dict[TopicPartition, ObservedPartition]:
+        return {
+            tp: ObservedPartition(topic_id, description, self.reassignments.get(tp))
+            for tp, (topic_id, description) in self.planned.items()
+        }
+
+    def foreign_reassignments(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(tp for tp in self.reassignments if tp not in self.planned))
 
 
-def _structure(reader: ClusterReader, plan: RebalancePlan) -> _Structure:
-    """Topics, and what moves: whatever is in the list before or after them is moving, whatever
-    describe says.
+def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:
+    """Read topics, and reassignments before and after them; what either list names is moving.
 
-    The list comes from the controller, topics from a broker whose metadata may be older: a
-    partition that is on no list, and yet has the replicas of two steps at once, is read again.
+    The lists come from the controller, topics from a broker whose metadata may be older: a
+    partition that is on no list and yet has the replicas of two targets together is read again.
     """
-    for _ in range(_MOST_STALE_READS):
-        before = reader.list_reassignments()
-        planned, unwell = _sorted_out(reader.describe_topics(), plan)
-        found = _Structure(planned, unwell, {**before, **reader.list_reassignments()})
-        still = [
-            m
-            for m in plan.moves
-            if m.topic_partition in planned and m.topic_partition not in found.under_way
+
+    def is_stale(partitions: _Partitions) -> bool:
+        at_rest = [
+            move
+            for move in plan.moves
+            if move.topic_partition in partitions.planned
+            and move.topic_partition not in partitions.reassignments
         ]
-        if not any(is_between_steps(m, planned[m.topic_partition][1].replicas) for m in still):
+        return any(
+            is_between_targets(move, partitions.planned[move.topic_partition][1].replicas)
+            for move in at_rest
+        )
+
+    for _ in range(_MAX_STALE_READS):
+        reassignments_before = reader.list_reassignments()
+        planned, unhealthy = _planned_and_unhealthy(reader.describe_topics(), plan)
+        reassignments = {**reassignments_before, **reader.list_reassignments()}
+        partitions = _Partitions(planned, unhealthy, reassignments)
+        if not is_stale(partitions):
             break
         time.sleep(_STALE_READ_SECONDS)
-    return found
+    return partitions
 
 
-def _sorted_out(
+def _planned_and_unhealthy(
     topics: Iterable[TopicDescription], plan: RebalancePlan
 ) -> tuple[
     dict[TopicPartition, tuple[str, PartitionDescription]],
     dict[TopicPartition, PartitionDescription],
 ]:
-    """What the plan moves, and what of the rest is unwell; no more is kept: there may be a million
-    partitions.
+    """Return what the plan moves, and what of the rest is offline or under-replicated.
+
+    Nothing else is kept: there may be a million partitions.
     """
-    wanted: dict[str, set[int]] = {}
+    planned_numbers: dict[str, set[int]] = {}
     for move in plan.moves:
-        wanted.setdefault(move.topic, set()).add(move.partition)
-    planned, unwell = {}, {}
+        planned_numbers.setdefault(move.topic, set()).add(move.partition)
+    planned, unhealthy = {}, {}
     for topic in topics:
-        numbers = wanted.get(topic.topic, set())
-        for p in topic.partitions:
-            if p.partition in numbers:
-                planned[TopicPartition(topic.topic, p.partition)] = (topic.topic_id, p)
-            elif p.leader is None or len(p.isr) < len(p.replicas):
-                unwell[TopicPartition(topic.topic, p.partition)] = p
-    return planned, unwell
+        numbers = planned_numbers.get(topic.topic, set())
+        for description in topic.partitions:
+            if description.partition in numbers:
+                tp = TopicPartition(topic.topic, description.partition)
+                planned[tp] = (topic.topic_id, description)
+            elif description.leader is None or len(description.isr) < len(description.replicas):
+                unhealthy[TopicPartition(topic.topic, description.partition)] = description
+    return planned, unhealthy
 
 
-def _settings(
-    reader: ClusterReader, resources: set[ConfigResource], asked_broker_ids: frozenset[int]
+def _read_settings(
+    reader: ClusterReader, resources: set[ConfigResource], live_broker_ids: frozenset[int]
 ) -> tuple[Configs, Mapping[int, BrokerVersion]]:
-    """Throttle keys of topics and of the brokers asked, and what these speak; one that is silent
-    tells nothing.
+    """Read throttle keys, and the versions of all live brokers; without those that do not respond.
 
-    Side by side: a silent broker costs its deadline once and not three times.
+    Side by side: a broker that does not respond costs its deadline once and not three times.
     """
-    answering = [r for r in resources if r.is_topic or int(r.name) in asked_broker_ids]
+    readable = [r for r in resources if r.is_topic or int(r.name) in live_broker_ids]
     with ThreadPoolExecutor(1) as pool:
-        versions = pool.submit(reader.describe_versions, sorted(asked_broker_ids))
-        return read_throttle_keys(reader, answering), versions.result()
+        versions = pool.submit(reader.describe_versions, sorted(live_broker_ids))
+        return read_throttle_keys(reader, readable), versions.result()
 
 
-def _shrinking_topics(plan: RebalancePlan) -> set[str]:
-    """Topics that lose replicas: Kafka itself lowers a replication factor below the minimum without
-    a word.
+def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:
+    """Return topics with a lowered replication factor.
+
+    Kafka itself lowers it below min.insync.replicas without a warning.
     """
     return {
         move.topic for move in plan.moves if len(move.replicas_after) < len(move.replicas_before)
@@ -184,49 +193,81 @@ def _shrinking_topics(plan: RebalancePlan) -> set[str]:
 
 
 def _min_insync_replicas(reader: ClusterReader, topics: set[str]) -> dict[str, int]:
+    if not topics:
+        return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(topics)]
-    configs = reader.describe_configs(resources, [_MIN_ISR]) if resources else {}
-    told = {resource.name: values.get(_MIN_ISR) for resource, values in configs.items()}
+    configs = reader.describe_configs(resources, [_MIN_ISR])
+    values = {resource.name: config.get(_MIN_ISR) for resource, config in configs.items()}
     return {
         topic: int(value.value)
-        for topic, value in told.items()
+        for topic, value in values.items()
         if value is not None and value.value
     }
 
 
-def _stopped(
-    reader: ClusterReader, unwell: Mapping[TopicPartition, PartitionDescription]
+def _unavailable_partitions(
+    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
 ) -> tuple[str, ...]:
-    """Partitions that take no writes with acks=all: nobody leads them, or too few replicas are in
-    sync.
-    """
-    least = _min_insync_replicas(
-        reader, {tp.topic for tp, p in unwell.items() if p.leader is not None}
-    )
-    return tuple(
-        str(tp)
-        for tp, p in sorted(unwell.items())
-        if p.leader is None or len(p.isr) < least.get(tp.topic, 1)
-    )
+    """Return partitions that take no writes with acks=all: offline, or under min ISR."""
+    with_leader = {
+        tp.topic for tp, description in unhealthy.items() if description.leader is not None
+    }
+    min_isr = _min_insync_replicas(reader, with_leader)
+
+    def is_unavailable(tp: TopicPartition) -> bool:
+        description = unhealthy[tp]
+        return description.leader is None or len(description.isr) < min_isr.get(tp.topic, 1)
+
+    return tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp))
 
 
-def _log_dirs(
-    reader: ClusterReader, structure: _Structure, answering: Iterable[int]
+def _under_replicated(
+    unhealthy: Mapping[TopicPartition, PartitionDescription], live_broker_ids: frozenset[int]
+) -> dict[str, int]:
+    """Return the leaders of partitions that have a live replica outside the ISR."""
+    leaders = {}
+    for tp, description in unhealthy.items():
+        out_of_sync = set(description.replicas) - set(description.isr)
+        if description.leader is not None and out_of_sync & live_broker_ids:
+            leaders[str(tp)] = description.leader
+    return leaders
+
+
+def _read_log_dirs(
+    reader: ClusterReader, partitions: _Partitions, responding: Iterable[int]
 ) -> tuple[LogDirDescription, ...]:
-    """Of the brokers between which something of ours copies."""
-    ours = {tp: r for tp, r in structure.under_way.items() if r.adding and tp in structure.planned}
-    leaders = {leader for tp in ours if (leader := structure.planned[tp][1].leader) is not None}
-    broker_ids = sorted(({b for r in ours.values() for b in r.adding} | leaders) & set(answering))
+    """Read the log dirs of the brokers between which a move of the plan copies."""
+    copying: set[int] = set()
+    for tp, reassignment in partitions.reassignments.items():
+        if not reassignment.adding or tp not in partitions.planned:
+            continue
+        copying.update(reassignment.adding)
+        leader = partitions.planned[tp][1].leader
+        if leader is not None:
+            copying.add(leader)
+    broker_ids = sorted(copying & set(responding))
     return reader.describe_log_dirs(broker_ids) if broker_ids else ()
 
 
-def _full_dirs(log_dirs: Iterable[LogDirDescription], limit_percent: int) -> dict[int, str]:
+def _replica_bytes(
+    log_dirs: Iterable[LogDirDescription], partitions: _Partitions
+) -> dict[tuple[TopicPartition, int], int]:
+    return {
+        (tp, log_dir.broker_id): size_bytes
+        for log_dir in log_dirs
+        for tp, size_bytes in log_dir.sizes.items()
+        if tp in partitions.reassignments
+    }
+
+
+def _full_log_dirs(log_dirs: Iterable[LogDirDescription], limit_percent: int) -> dict[int, str]:
     full = {}
     for log_dir in log_dirs:
-        if log_dir.total_bytes and log_dir.usable_bytes is not None:
-            used = 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
-            if used > limit_percent:
-                full[log_dir.broker_id] = (
-                    f"broker {log_dir.broker_id} {log_dir.path} ({used:.0f} % used)"
-                )
+        if not log_dir.total_bytes or log_dir.usable_bytes is None:
+            continue
+        used_percent = 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
+        if used_percent > limit_percent:
+            full[log_dir.broker_id] = (
+                f"broker {log_dir.broker_id} {log_dir.path} ({used_percent:.0f} % used)"
+            )
     return full

@@ -1,25 +1,24 @@
-"""What runs that have ended still owe, and what of theirs comes late.
+"""What runs that have ended still have to restore, and which of their moves come late.
 
-    paid, owed = restore_pending(admin, journal, step)
+    restored, pending = restore_pending(admin, journal)
     late = late_moves(plan, reassignments)
 
-A dead broker's config can be neither read nor written, so a run may end with a debt; and a broker
-that was frozen applies what it was asked long ago when it wakes. A reassignment that equals a step
-of one of our plans is ours.
+A dead broker's config can be neither read nor written, so a run may end with keys to restore; and a
+broker that was frozen applies what it was asked long ago when it wakes. A reassignment with the
+target replicas of one of our plans is ours.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from counterpoise.execution.command_executor import outcome_of
-from counterpoise.execution.throttles import Configs, own_value, restoring
-from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
+from counterpoise.execution.command_executor import mark_restored
+from counterpoise.execution.throttles import Configs, restoring_change
+from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
-from counterpoise.model.steps import steps_of
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal
@@ -28,60 +27,61 @@ if TYPE_CHECKING:
 def restore_pending(
     admin: ClusterAdmin, journal: "Journal"
 ) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
-    """Restores what an ended run left; the keys that are as before now, and those whose broker does
-    not answer.
+    """Restore what an ended run left; return the keys restored now, and those still pending.
 
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
-    Keys with a change that nobody answered are looked at again until every broker has answered: by
-    then it has come, or never will.
+    Keys with a change that nobody answered are read again until every broker has answered: by then
+    the change has been applied, or never will be.
     """
-    owed = [t for t in journal.touched() if is_pending_restore(t)]
-    if not owed:
+    keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
+    if not keys:
         return (), ()
-    configs = _read(admin, owed)
-    changes = [change for t in owed if (change := restoring(t, configs))]
+    configs = _read_keys(admin, keys)
+    changes = [change for touched in keys if (change := restoring_change(touched, configs))]
     if changes:
         admin.alter_configs(changes)
-        configs = _read(admin, owed)
+        configs = _read_keys(admin, keys)
     changed = {(change.resource, change.key) for change in changes}
-    paid, left = [], []
-    for touched in owed:
-        is_gone = touched.resource.is_topic and touched.resource not in configs
-        if is_gone or (touched.resource in configs and restoring(touched, configs) is None):
-            value = own_value(configs, touched.resource, touched.key)
-            journal.restored(
-                touched, value, "its topic is gone" if is_gone else outcome_of(touched, value)
-            )
-            if touched.restored_at is None or (touched.resource, touched.key) in changed:
-                paid.append(touched)
-        elif touched.restored_at is None:
-            left.append(touched)
-    if {b.broker_id for b in admin.describe_cluster().brokers} == admin.describe_versions().keys():
-        journal.nothing_is_late(t for t in owed if t not in left)
-    return tuple(paid), tuple(left)
+    restored, pending = [], []
+    for touched in keys:
+        is_unread = touched.resource not in configs
+        is_topic_gone = touched.resource.is_topic and is_unread
+        if is_topic_gone:
+            journal.restored(touched, None, "its topic is gone")
+        elif not is_unread and restoring_change(touched, configs) is None:
+            mark_restored(journal, [touched], configs)
+        else:
+            if touched.restored_at is None:
+                pending.append(touched)
+            continue
+        if touched.restored_at is None or (touched.resource, touched.key) in changed:
+            restored.append(touched)
+    registered = {broker.broker_id for broker in admin.describe_cluster().brokers}
+    if registered == admin.describe_versions().keys():
+        journal.clear_unanswered_calls(touched for touched in keys if touched not in pending)
+    return tuple(restored), tuple(pending)
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:
-    """Whether a key of an ended run is still to be looked after: not restored, or a change of it
-    may come late.
-    """
-    return touched.restored_at is None or touched.may_come_late
+    """Return whether a key of an ended run is not restored, or a call may still change it."""
+    return touched.restored_at is None or touched.has_unanswered_call
 
 
-def _read(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
-    live = admin.describe_cluster().live_broker_ids
+def _read_keys(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
+    live_broker_ids = admin.describe_cluster().live_broker_ids
+    resources = [touched.resource for touched in keys]
     return read_throttle_keys(
-        admin, (t.resource for t in keys if t.resource.is_topic or int(t.resource.name) in live)
+        admin, (r for r in resources if r.is_topic or int(r.name) in live_broker_ids)
     )
 
 
 def late_moves(
-    plan: RebalancePlan, under_way: Mapping[TopicPartition, Reassignment]
+    plan: RebalancePlan, reassignments: Mapping[TopicPartition, Reassignment]
 ) -> tuple[Move, ...]:
-    """The moves of an ended run that are under way although nobody drives it."""
-    return tuple(
-        move
-        for move in plan.moves
-        if (seen := under_way.get(move.topic_partition)) is not None
-        and seen.target in steps_of(move)
-    )
+    """Return the moves of an ended run that are under way although nobody drives it."""
+
+    def is_under_way(move: Move) -> bool:
+        reassignment = reassignments.get(move.topic_partition)
+        return reassignment is not None and reassignment.target in reassignment_targets(move)
+
+    return tuple(move for move in plan.moves if is_under_way(move))

@@ -1,102 +1,122 @@
-"""From one look to the next: the pulse of a run, folded from the pulse before and from what is seen
-now. Pure.
+"""The progress of a run, from one observation to the next. Pure.
 
-    pulse = beat(previous, seen, by_state, plan, limits, approved_rate)
+    run_progress = update_progress(previous, observation, by_state, plan, limits, approved_rate)
 
-It remembers what one look cannot know: since when a link copies nothing, a broker is dead, or
-clients suffer.
+It remembers what one observation cannot show: since when a link makes no progress, a broker is
+dead, or partitions outside the plan lack in-sync replicas.
+
+Example of a back-off from an approved 20 MB/s, with the policy's 30 s: at 12:00:00 a partition
+outside the plan loses an in-sync replica; at 12:00:30 it still lacks it, the rate is halved to
+10 MB/s, at 12:01:00 to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from counterpoise.execution.observation import MoveState, Observation, States, changes_set
-from counterpoise.execution.throttles import gaps, missing, wanted_throttles
+from counterpoise.execution.observation import (
+    MovesByState,
+    MoveState,
+    Observation,
+    changes_replica_set,
+)
+from counterpoise.execution.throttles import (
+    missing_changes,
+    removed_by_others,
+    wanted_throttles,
+)
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import BrakePolicy, MovementPolicy
+from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import Link, RunProgress
 
-LAGGING = "replicas that are kept are not in sync"
-UNLED = "partitions of the plan have no leader"
-STOPPED = "partitions outside the plan take no writes"
+# Kept in the ledger, with the time since when: the words of what a run waits for stay as they are.
+OUT_OF_SYNC = "replicas that are kept are not in sync"
+LEADERLESS = "partitions of the plan have no leader"
+UNAVAILABLE = "partitions outside the plan take no writes"
 _SOON_SECONDS = 15
 
 
 def update_progress(
     previous: RunProgress | None,
-    seen: Observation,
-    by_state: States,
+    observation: Observation,
+    by_state: MovesByState,
     plan: RebalancePlan,
     limits: MovementPolicy,
     approved_rate: int,
 ) -> RunProgress:
-    """The pulse after this look. The first one of a run says how the cluster was when it began."""
+    """Return the progress after this observation; the first one records how the cluster was."""
     moving = by_state[MoveState.MOVING]
-    base = previous or RunProgress(
-        at=seen.now,
-        progress=Progress(0, len(plan.moves), 0, 0, plan.copied_bytes, 0),
-        short_at_start=tuple(seen.around.short),
-        stopped_at_start=seen.around.stopped,
-    )
-    brake = _brake(base, seen, moving, limits.brakes, approved_rate)
-    rate = rate_in_force(seen, limits, approved_rate, brake.steps)
-    links = tuple(_links(base, seen, moving))
-    target = wanted_throttles(moving, base.rate_bytes_per_second or rate)
-    lacking = missing(target, seen.configs, seen.touched)
+    base = previous or _first_progress(plan, observation)
+    back_off = _back_off(base, observation, moving, limits.throttle_back_off, approved_rate)
+    rate = rate_in_force(observation, limits, approved_rate, back_off.level)
+    throttles = wanted_throttles(moving, base.rate_bytes_per_second or rate)
+    missing = missing_changes(throttles, observation.configs, observation.touched_keys)
+    removed = removed_by_others(missing, observation.touched_keys, observation.configs)
     return RunProgress(
-        at=seen.now,
-        progress=_progress(plan, by_state, seen),
+        observed_at=observation.observed_at,
+        progress=_progress(plan, by_state, observation),
         rate_bytes_per_second=rate,
-        links=links,
-        copied={str(m.topic_partition): _arrived(m, seen) for m in moving},
-        seconds_left=_seconds_left(
-            [*moving, *by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]], seen, rate
-        ),
-        brake=brake.steps,
-        is_hurting=brake.is_hurting,
-        hurting_changed_at=brake.changed_at,
-        gaps=base.gaps + bool(gaps(lacking, seen.touched, seen.configs)),
-        unthrottled_looks=base.unthrottled_looks + 1 if lacking else 0,
+        links=tuple(_links(base, observation, moving)),
+        arrived_bytes={str(m.topic_partition): _arrived_bytes(m, observation) for m in moving},
+        seconds_left=_seconds_left(by_state, observation, rate),
+        back_off_level=back_off.level,
+        has_isr_loss=back_off.has_isr_loss,
+        isr_loss_changed_at=back_off.changed_at,
+        throttle_gaps=base.throttle_gaps + bool(removed),
+        unthrottled_observations=base.unthrottled_observations + 1 if missing else 0,
         is_cancelling=base.is_cancelling,
-        troubles=_troubles(base, by_state, seen),
-        short_at_start=base.short_at_start,
-        stopped_at_start=base.stopped_at_start,
+        troubles=_conditions(base, by_state, observation),
+        under_replicated_at_start=base.under_replicated_at_start,
+        unavailable_at_start=base.unavailable_at_start,
     )
 
 
-def rate_in_force(seen: Observation, limits: MovementPolicy, approved_rate: int, brake: int) -> int:
-    """Bytes per second: what was asked for last, else approved; lowered by the time of day and by
-    the brakes.
+def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgress:
+    return RunProgress(
+        observed_at=observation.observed_at,
+        progress=Progress(
+            moves_done=0,
+            moves_total=len(plan.moves),
+            moves_in_flight=0,
+            copied_bytes=0,
+            total_bytes=plan.copied_bytes,
+            elections_left=0,
+        ),
+        under_replicated_at_start=tuple(observation.conditions.under_replicated),
+        unavailable_at_start=observation.conditions.unavailable_partitions,
+    )
+
+
+def rate_in_force(
+    observation: Observation, limits: MovementPolicy, approved_rate: int, back_off_level: int
+) -> int:
+    """Return bytes per second: what was requested last, else approved, lowered where it has to be.
+
+    The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
+    rate: 20 MB/s at level 2 is 5 MB/s.
     """
-    rate = seen.standing.rate_bytes_per_second or approved_rate
-    rate = min(rate, rate_at(limits, seen.now) or rate)
-    floor = min(rate, limits.brakes.lowest_rate_bytes_per_second)
-    return max(floor, rate >> brake)
+    rate = observation.active_requests.rate_bytes_per_second or approved_rate
+    rate = min(rate, rate_at(limits, observation.observed_at) or rate)
+    lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
+    return max(lowest_rate, rate >> back_off_level)
 
 
 def stalled_links(
-    run_progress: RunProgress, limits: MovementPolicy, times: int = 1
+    run_progress: RunProgress, limits: MovementPolicy, patience_factor: int = 1
 ) -> tuple[Link, ...]:
-    """Links on which nothing has become less for `times` the patience."""
+    """Return the links without progress for `patience_factor` times the policy's patience."""
+    patience = patience_factor * limits.stall_patience
     return tuple(
-        k
-        for k in run_progress.links
-        if k.moves and run_progress.at - k.fell_at >= times * limits.stall_patience
+        link
+        for link in run_progress.links
+        if link.moves and run_progress.observed_at - link.last_progress_at >= patience
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Brake:
-    steps: int
-    is_hurting: bool
-    changed_at: datetime
-
-
 def ends_soon(run_progress: RunProgress) -> bool:
-    """Whether the last copies are about to arrive. Where nothing is copied, there is no telling."""
+    """Return whether the last copies are about to arrive; False where nothing is copied."""
     return (
         run_progress.seconds_left is not None
         and run_progress.seconds_left <= _SOON_SECONDS
@@ -104,118 +124,173 @@ def ends_soon(run_progress: RunProgress) -> bool:
     )
 
 
-def _brake(
+@dataclass(frozen=True, slots=True)
+class _BackOff:
+    level: int  # how often the rate is halved
+    has_isr_loss: bool
+    changed_at: datetime
+
+
+def _back_off(
     base: RunProgress,
-    seen: Observation,
+    observation: Observation,
     moving: Iterable[Move],
-    policy: BrakePolicy,
+    policy: ThrottleBackOffPolicy,
     approved_rate: int,
-) -> _Brake:
-    sources = {seen.leader_of(move) for move in moving}
-    known = set(base.short_at_start)
-    hurts = any(
-        leader in sources and name not in known for name, leader in seen.around.short.items()
+) -> _BackOff:
+    """Return the back-off: one level up after a time with ISR loss, one down after a time without.
+
+    ISR loss: a partition outside the plan has lost an in-sync replica since the run began, and its
+    leader is a broker that copies are read from, so that the copies may be the cause.
+    """
+    now = observation.observed_at
+    sources = {observation.leader_of(move) for move in moving}
+    has_isr_loss = any(
+        leader in sources and partition not in base.under_replicated_at_start
+        for partition, leader in observation.conditions.under_replicated.items()
     )
-    since = base.hurting_changed_at or seen.now
-    if hurts != base.is_hurting:
-        return _Brake(base.brake, hurts, seen.now)
-    at_floor = approved_rate >> base.brake <= policy.lowest_rate_bytes_per_second
-    if hurts and not at_floor and seen.now - since >= policy.step_after:
-        return _Brake(base.brake + 1, True, seen.now)
-    if not hurts and base.brake and seen.now - since >= policy.calm_after:
-        return _Brake(base.brake - 1, False, seen.now)
-    return _Brake(base.brake, hurts, since)
+    if has_isr_loss != base.has_isr_loss:
+        return _BackOff(base.back_off_level, has_isr_loss, now)
+    since = base.isr_loss_changed_at or now
+    is_at_lowest_rate = approved_rate >> base.back_off_level <= policy.lowest_rate_bytes_per_second
+    if has_isr_loss and not is_at_lowest_rate and now - since >= policy.step_after:
+        return _BackOff(base.back_off_level + 1, True, now)
+    if not has_isr_loss and base.back_off_level and now - since >= policy.calm_after:
+        return _BackOff(base.back_off_level - 1, False, now)
+    return _BackOff(base.back_off_level, has_isr_loss, since)
 
 
-def _links(base: RunProgress, seen: Observation, moving: Iterable[Move]) -> Iterable[Link]:
-    before = {(link.broker_id, link.sends): link for link in base.links}
-    by_link: dict[tuple[int, bool], list[tuple[Move, int]]] = {}
+def _links(base: RunProgress, observation: Observation, moving: Iterable[Move]) -> Iterator[Link]:
+    """Yield each direction of each broker that copies, with its bytes and since when it is stuck.
+
+    A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
+    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
+    or ends.
+    """
+    copies_by_link: dict[tuple[int, bool], list[tuple[Move, int]]] = {}
     for move in moving:
-        for destination in seen.arriving(move):
-            by_link.setdefault((destination, False), []).append((move, destination))
-            if (leader := seen.leader_of(move)) is not None:
-                by_link.setdefault((leader, True), []).append((move, destination))
-    seconds = (seen.now - base.at).total_seconds()
-    for (broker_id, sends), copies in sorted(by_link.items()):
-        left = sum(seen.left_to_copy(move, destination) for move, destination in copies)
-        names = {str(move.topic_partition) for move, _ in copies}
-        copied = sum(
-            max(0, _arrived(m, seen) - base.copied.get(str(m.topic_partition), 0))
-            for m, _ in copies
-        )
-        known = before.get((broker_id, sends))
-        is_as_before = (
-            known is not None and known.moves == len(copies) and names <= base.copied.keys()
-        )
-        fell = known is None or not is_as_before or left < known.least_left
-        yield Link(
-            broker_id=broker_id,
-            sends=sends,
-            moves=len(copies),
-            bytes_left=left,
-            bytes_per_second=round(copied / seconds) if seconds > 0 else 0,
-            least_left=left if known is None or not is_as_before else min(left, known.least_left),
-            fell_at=seen.now if fell or known is None else known.fell_at,
+        leader = observation.leader_of(move)
+        for destination in observation.adding_replicas(move):
+            copies_by_link.setdefault((destination, False), []).append((move, destination))
+            if leader is not None:
+                copies_by_link.setdefault((leader, True), []).append((move, destination))
+    links_before = {(link.broker_id, link.sends): link for link in base.links}
+    for (broker_id, sends), copies in sorted(copies_by_link.items()):
+        yield _link(
+            base, observation, broker_id, sends, copies, links_before.get((broker_id, sends))
         )
 
 
-def _arrived(move: Move, seen: Observation) -> int:
-    return sum(seen.sizes.get((move.topic_partition, b), 0) for b in seen.arriving(move))
+def _link(
+    base: RunProgress,
+    observation: Observation,
+    broker_id: int,
+    sends: bool,
+    copies: list[tuple[Move, int]],
+    before: Link | None,
+) -> Link:
+    seconds = (observation.observed_at - base.observed_at).total_seconds()
+    bytes_left = 0
+    bytes_since = 0
+    for move, destination in copies:
+        bytes_left += observation.bytes_to_copy(move, destination)
+        arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
+        bytes_since += max(0, _arrived_bytes(move, observation) - arrived_before)
+    min_bytes_left, last_progress_at = bytes_left, observation.observed_at
+    partitions = {str(move.topic_partition) for move, _ in copies}
+    has_same_copies = (
+        before is not None
+        and before.moves == len(copies)
+        and partitions <= base.arrived_bytes.keys()
+    )
+    if before is not None and has_same_copies and bytes_left >= before.min_bytes_left:
+        min_bytes_left = before.min_bytes_left
+        last_progress_at = before.last_progress_at
+    return Link(
+        broker_id=broker_id,
+        sends=sends,
+        moves=len(copies),
+        bytes_left=bytes_left,
+        bytes_per_second=round(bytes_since / seconds) if seconds > 0 else 0,
+        min_bytes_left=min_bytes_left,
+        last_progress_at=last_progress_at,
+    )
 
 
-def _progress(plan: RebalancePlan, by_state: States, seen: Observation) -> Progress:
+def _arrived_bytes(move: Move, observation: Observation) -> int:
+    """Return the bytes that the replicas being added have, all together."""
+    return sum(
+        observation.replica_bytes.get((move.topic_partition, broker_id), 0)
+        for broker_id in observation.adding_replicas(move)
+    )
+
+
+def _progress(plan: RebalancePlan, by_state: MovesByState, observation: Observation) -> Progress:
     done, moving = by_state[MoveState.DONE], by_state[MoveState.MOVING]
-    copied = sum(move.copied_bytes for move in done)
-    copied += sum(min(move.copied_bytes, _arrived(move, seen)) for move in moving)
+    done_bytes = sum(move.copied_bytes for move in done)
+    arrived_bytes = sum(
+        min(move.copied_bytes, _arrived_bytes(move, observation)) for move in moving
+    )
     return Progress(
         moves_done=len(done),
         moves_total=len(plan.moves),
         moves_in_flight=len(moving),
-        copied_bytes=copied,
+        copied_bytes=done_bytes + arrived_bytes,
         total_bytes=plan.copied_bytes,
-        elections_left=sum(not seen.is_led_as_planned(move) for move in done),
+        elections_left=sum(not observation.has_planned_leader(move) for move in done),
     )
 
 
-def _seconds_left(unfinished: Iterable[Move], seen: Observation, rate: int) -> int | None:
-    left: dict[tuple[int | None, bool], int] = {}
-    for move in unfinished:
-        for destination in move.adding:
-            if destination in seen.partitions[move.topic_partition].description.isr:
-                continue
-            missing_bytes = seen.left_to_copy(move, destination)
-            for link in ((destination, False), (seen.leader_of(move), True)):
-                left[link] = left.get(link, 0) + missing_bytes
-    return round(max(left.values()) / rate) if left and rate else None
+def _seconds_left(by_state: MovesByState, observation: Observation, rate: int) -> int | None:
+    """Return how long the busiest link needs at this rate; None where nothing is left to copy.
 
-
-def _troubles(base: RunProgress, by_state: States, seen: Observation) -> dict[str, datetime]:
-    present = [f"broker {b} is dead" for b in sorted(dead_brokers(by_state, seen))]
-    if set(seen.around.stopped) - set(base.stopped_at_start):
-        present.append(STOPPED)
-    pending = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    if any(m.adding and seen.leader_of(m) is None for m in (*pending, *by_state[MoveState.MOVING])):
-        present.append(UNLED)
-    if pending and not by_state[MoveState.MOVING] and all(seen.lagging(move) for move in pending):
-        present.append(LAGGING)
-    return {what: base.troubles.get(what, seen.now) for what in present}
-
-
-def dead_brokers(by_state: States, seen: Observation) -> set[int]:
-    """Brokers that the rest of the plan needs, and that are not live."""
-    unfinished = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
-    needing = [m for state in unfinished for m in by_state[state]]
-    needing += [m for m in by_state[MoveState.DONE] if not seen.is_led_as_planned(m)]
-    return {b for move in needing for b in _brokers_needed(move, seen)} - seen.live_broker_ids
-
-
-def _brokers_needed(move: Move, seen: Observation) -> tuple[int, ...]:
-    """The brokers without which a move cannot end. Those that a partition only moves away from may
-    be dead.
-
-    Where a replica comes or goes, every replica of the target has to be in sync in the end; an
-    order changes at once, and only its new leader has to be there.
+    Broker 4 receives 100 MB and 50 MB, broker 1 sends the 100 MB: 150 MB at 10 MB/s are 15 s.
     """
-    if changes_set(move) and seen.state_of(move) is not MoveState.DONE:
+    states = (MoveState.MOVING, MoveState.PENDING, MoveState.CANCELLED)
+    bytes_left: dict[tuple[int | None, bool], int] = {}
+    for move in (move for state in states for move in by_state[state]):
+        isr = observation.partitions[move.topic_partition].description.isr
+        source = (observation.leader_of(move), True)
+        for destination in move.adding:
+            if destination in isr:
+                continue
+            missing_bytes = observation.bytes_to_copy(move, destination)
+            for link in ((destination, False), source):
+                bytes_left[link] = bytes_left.get(link, 0) + missing_bytes
+    return round(max(bytes_left.values()) / rate) if bytes_left and rate else None
+
+
+def _conditions(
+    base: RunProgress, by_state: MovesByState, observation: Observation
+) -> dict[str, datetime]:
+    """Return what is waited for, with the time since when it lasts."""
+    present = [f"broker {b} is dead" for b in sorted(dead_brokers(by_state, observation))]
+    if set(observation.conditions.unavailable_partitions) - set(base.unavailable_at_start):
+        present.append(UNAVAILABLE)
+    moving = by_state[MoveState.MOVING]
+    pending = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+    if any(move.adding and observation.leader_of(move) is None for move in (*pending, *moving)):
+        present.append(LEADERLESS)
+    if pending and not moving and all(observation.out_of_sync_replicas(m) for m in pending):
+        present.append(OUT_OF_SYNC)
+    return {name: base.troubles.get(name, observation.observed_at) for name in present}
+
+
+def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
+    """Return the brokers that the rest of the plan needs, and that are not live."""
+    unfinished = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
+    remaining = [move for state in unfinished for move in by_state[state]]
+    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
+    needed = {b for move in remaining for b in _brokers_needed(move, observation)}
+    return needed - observation.live_broker_ids
+
+
+def _brokers_needed(move: Move, observation: Observation) -> tuple[int, ...]:
+    """Return the brokers without which a move cannot end; those that it leaves may be dead.
+
+    Where a replica is added or removed, every target replica has to be in sync in the end. A new
+    order alone is taken at once, and only its preferred leader has to be live.
+    """
+    if changes_replica_set(move) and observation.state_of(move) is not MoveState.DONE:
         return move.replicas_after
     return move.replicas_after[:1]

@@ -1,8 +1,7 @@
-"""Asking the brokers that act on a setting whether they have seen it: another one's metadata may be
-older.
+"""Reads throttle keys back from the brokers that act on them: another one's metadata may be older.
 
-    brokers_in_force(admin, target, touched, broker_ids)      # who has the throttle
-    brokers_that_disagree(admin, keys, configs, broker_ids)   # who has not seen the restored keys yet
+    brokers_in_force(admin, throttles, touched_keys, broker_ids)   # where the throttle is in force
+    brokers_that_disagree(admin, keys, configs, broker_ids)        # without the restored keys yet
 
 Tried on Kafka 4.3.1: one of thirty reads right after a change was stale, some 0.2 s long.
 """
@@ -11,71 +10,82 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from counterpoise.errors import BrokerSilentError
-from counterpoise.execution.throttles import Configs, ThrottleTarget, broker, missing, own_value
+from counterpoise.errors import BrokerUnresponsiveError
+from counterpoise.execution.throttles import (
+    Configs,
+    WantedThrottles,
+    broker_resource,
+    dynamic_value,
+    missing_changes,
+)
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 
-_MOST_BROKERS_ASKED_AT_ONCE: Final = 20
+_MAX_BROKERS_AT_ONCE: Final = 20
 
 
-def brokers_of(*moves: Move) -> frozenset[int]:
-    """Whoever the throttle of these moves has to reach."""
-    return frozenset(b for move in moves for b in (*move.replicas_before, *move.adding))
+def throttled_brokers(*moves: Move) -> frozenset[int]:
+    """Return the brokers that the throttle of these moves has to reach."""
+    return frozenset(
+        broker_id for move in moves for broker_id in (*move.replicas_before, *move.adding)
+    )
 
 
 def brokers_in_force(
     reader: ClusterReader,
-    target: ThrottleTarget,
-    touched: Sequence[TouchedKey],
+    throttles: WantedThrottles,
+    touched_keys: Sequence[TouchedKey],
     broker_ids: Iterable[int],
 ) -> frozenset[int]:
-    """Those of the brokers that say, each asked by itself, that the target is in force there."""
-    topics = [r for r in target.resources if r.is_topic]
+    """Return those of the brokers that report the throttles, each asked by itself."""
+    topics = [resource for resource in throttles.resources if resource.is_topic]
 
     def is_in_force(broker_id: int) -> bool:
+        broker = broker_resource(broker_id)
         try:
             configs = dict(reader.describe_configs(topics, LIST_KEYS, via_broker=broker_id))
-        except BrokerSilentError:
+        except BrokerUnresponsiveError:
             return False
-        configs |= reader.describe_configs([broker(broker_id)], RATE_KEYS)
-        own_rates = frozenset(rate for rate in target.rates if rate[0] == broker(broker_id))
-        if own_rates and broker(broker_id) not in configs:
-            return False
-        return not missing(
-            ThrottleTarget(target.rate_bytes_per_second, own_rates, target.lists), configs, touched
+        configs |= reader.describe_configs([broker], RATE_KEYS)
+        own_rates = frozenset(
+            (resource, key) for resource, key in throttles.rates if resource == broker
         )
+        if own_rates and broker not in configs:
+            return False
+        own_throttles = WantedThrottles(throttles.rate_bytes_per_second, own_rates, throttles.lists)
+        return not missing_changes(own_throttles, configs, touched_keys)
 
-    return frozenset(b for b, answer in _side_by_side(is_in_force, broker_ids).items() if answer)
+    answers = _ask_each(is_in_force, broker_ids)
+    return frozenset(broker_id for broker_id, is_yes in answers.items() if is_yes)
 
 
 def brokers_that_disagree(
     reader: ClusterReader, keys: Sequence[TouchedKey], configs: Configs, broker_ids: Iterable[int]
 ) -> tuple[int, ...]:
-    """Those that tell other values of these topic keys than `configs` does, or tell nothing."""
-    of_topics = [t for t in keys if t.resource.is_topic]
-    topics = sorted({t.resource for t in of_topics})
+    """Return the brokers that report other values of these topic keys than `configs`, or none."""
+    topic_keys = [touched for touched in keys if touched.resource.is_topic]
+    if not topic_keys:
+        return ()
+    topics = sorted({touched.resource for touched in topic_keys})
 
     def agrees(broker_id: int) -> bool:
         try:
-            told = reader.describe_configs(topics, LIST_KEYS, via_broker=broker_id)
-        except BrokerSilentError:
+            reported = reader.describe_configs(topics, LIST_KEYS, via_broker=broker_id)
+        except BrokerUnresponsiveError:
             return False
         return all(
-            own_value(told, t.resource, t.key) == own_value(configs, t.resource, t.key)
-            for t in of_topics
+            dynamic_value(reported, touched.resource, touched.key)
+            == dynamic_value(configs, touched.resource, touched.key)
+            for touched in topic_keys
         )
 
-    return (
-        tuple(b for b, answer in _side_by_side(agrees, broker_ids).items() if not answer)
-        if topics
-        else ()
-    )
+    answers = _ask_each(agrees, broker_ids)
+    return tuple(broker_id for broker_id, is_yes in answers.items() if not is_yes)
 
 
-def _side_by_side(ask: Callable[[int], bool], broker_ids: Iterable[int]) -> Mapping[int, bool]:
+def _ask_each(ask: Callable[[int], bool], broker_ids: Iterable[int]) -> Mapping[int, bool]:
     asked = sorted(broker_ids)
-    with ThreadPoolExecutor(_MOST_BROKERS_ASKED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_MAX_BROKERS_AT_ONCE) as pool:
         return dict(zip(asked, pool.map(ask, asked), strict=True))

@@ -1,14 +1,16 @@
-"""Replication throttles (KIP-73): which keys a plan needs, what is missing, and how each gets back
-to what it was.
+"""Replication throttles (KIP-73): which keys moves need, what is missing, how to restore. Pure.
 
-    target = wanted_throttles(moves, rate)
-    changes = missing(target, configs, touched)  # empty: the throttle is in force
-    change = restoring(key, configs)             # None: this key is as it was before
+    throttles = wanted_throttles(moves, rate_bytes_per_second)
+    missing_changes(throttles, configs, touched_keys)    # (): the throttles are in force
+    restoring_change(touched, configs)                   # None: nothing of ours is in this key
 
 Kafka's own split is followed: the leader list names the replicas before the move, the follower list
-only those being added. Lists are merged, never replaced; `*` is left alone; a foreign rate below
-ours stays, and is never raised. Only the dynamic value of the broker itself throttles: cluster
-defaults have no effect on these keys (KAFKA-10190).
+only those being added. Lists are merged, never replaced; `*` is left alone; somebody else's rate
+below ours stays, and is never raised. Only the dynamic value of the broker itself throttles:
+cluster defaults have no effect on these keys (KAFKA-10190).
+
+Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the leader's rate and
+orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +30,12 @@ from counterpoise.model.kafka import (
     ConfigSource,
     ConfigValue,
 )
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
-from counterpoise.model.steps import steps_of
 
 EVERY_REPLICA: Final = "*"
-_OWN_LEVEL: Final = {
+_DYNAMIC_SOURCE: Final = {
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER,
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC,
 }
@@ -42,10 +44,8 @@ Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleTarget:
-    """What has to be in force: one rate on each (broker, key), and list entries on each (topic,
-    key).
-    """
+class WantedThrottles:
+    """What has to be in force: one rate on each (broker, key), entries on each (topic, key)."""
 
     rate_bytes_per_second: int
     rates: frozenset[tuple[ConfigResource, str]]
@@ -56,169 +56,198 @@ class ThrottleTarget:
         return tuple(sorted({resource for resource, _ in (*self.rates, *self.lists)}))
 
 
-def broker(broker_id: int) -> ConfigResource:
+def broker_resource(broker_id: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
 
 
-def topic(name: str) -> ConfigResource:
+def topic_resource(name: str) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, name)
 
 
-def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> ThrottleTarget:
-    """The throttle under which these moves may be submitted; moves that copy nothing need none."""
+def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> WantedThrottles:
+    """Return the throttles under which these moves may be submitted; copying nothing needs none."""
     rates: set[tuple[ConfigResource, str]] = set()
     lists: dict[tuple[ConfigResource, str], list[str]] = {}
     for move in moves:
         if not move.adding:
             continue
-        for key, rate_key, broker_ids in (
-            (LEADER_REPLICAS, LEADER_RATE, _sources(move)),
+        for list_key, rate_key, broker_ids in (
+            (LEADER_REPLICAS, LEADER_RATE, _possible_leaders(move)),
             (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
         ):
-            lists.setdefault((topic(move.topic), key), []).extend(
-                f"{move.partition}:{b}" for b in broker_ids
-            )
-            rates.update((broker(b), rate_key) for b in broker_ids)
-    return ThrottleTarget(
-        rate_bytes_per_second, frozenset(rates), {k: tuple(v) for k, v in sorted(lists.items())}
+            entries = lists.setdefault((topic_resource(move.topic), list_key), [])
+            entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
+            rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
+    return WantedThrottles(
+        rate_bytes_per_second,
+        frozenset(rates),
+        {key: tuple(entries) for key, entries in sorted(lists.items())},
     )
 
 
-def _sources(move: Move) -> tuple[int, ...]:
-    """The replicas that may lead while something is copied: those of before, and of the steps on
-    the way.
+def _possible_leaders(move: Move) -> tuple[int, ...]:
+    """Return the replicas that may lead while something is copied, in order.
+
+    They are those of before, and of the move's reassignments but the last one.
     """
-    return tuple(
-        dict.fromkeys((*move.replicas_before, *(b for step in steps_of(move)[:-1] for b in step)))
-    )
+    on_the_way = [b for target in reassignment_targets(move)[:-1] for b in target]
+    return tuple(dict.fromkeys((*move.replicas_before, *on_the_way)))
 
 
-def own_value(configs: Configs, resource: ConfigResource, key: str) -> str | None:
-    """The value set at the resource itself; None when it comes from elsewhere or from nowhere."""
+def dynamic_value(configs: Configs, resource: ConfigResource, key: str) -> str | None:
+    """Return the value set at the resource itself; None when it is set elsewhere, or nowhere."""
     value = configs.get(resource, {}).get(key)
-    return value.value if value is not None and value.source is _OWN_LEVEL[resource.type] else None
+    if value is None or value.source is not _DYNAMIC_SOURCE[resource.type]:
+        return None
+    return value.value
 
 
-def missing(
-    target: ThrottleTarget, configs: Configs, touched: Iterable[TouchedKey] = ()
+def missing_changes(
+    throttles: WantedThrottles, configs: Configs, touched_keys: Iterable[TouchedKey] = ()
 ) -> tuple[ConfigChange, ...]:
-    """The changes after which the target is in force. Resources that `configs` does not tell are
-    left out.
+    """Return the changes after which the throttles are in force.
 
-    `touched` are the keys of this run: a rate that is ours follows the target up and down, a
-    foreign one is only ever lowered.
+    Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
+    rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    ours = {(t.resource, t.key): t for t in touched if t.restored_at is None}
+    ours = {(t.resource, t.key): t for t in touched_keys if t.restored_at is None}
     changes = []
-    for resource, key in sorted(target.rates):
-        if resource in configs:
-            now, known = own_value(configs, resource, key), ours.get((resource, key))
-            rate = _capped(target.rate_bytes_per_second, known)
-            if not _is_right_rate(now, rate, known):
-                changes.append(ConfigChange(resource, key, ConfigOperation.SET, str(rate)))
-    for (resource, key), entries in target.lists.items():
+    for resource, key in sorted(throttles.rates):
         if resource not in configs:
             continue
-        present = _entries(own_value(configs, resource, key))
-        if EVERY_REPLICA not in present and (absent := [e for e in entries if e not in present]):
+        touched = ours.get((resource, key))
+        rate = _capped(throttles.rate_bytes_per_second, touched)
+        if not _is_right_rate(dynamic_value(configs, resource, key), rate, touched):
+            changes.append(ConfigChange(resource, key, ConfigOperation.SET, str(rate)))
+    for (resource, key), wanted in throttles.lists.items():
+        if resource not in configs:
+            continue
+        present = _entries(dynamic_value(configs, resource, key))
+        absent = [entry for entry in wanted if entry not in present]
+        if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
     return tuple(changes)
 
 
-def _capped(rate: int, known: TouchedKey | None) -> int:
-    before = known.before_value if known else None
+def _capped(rate: int, touched: TouchedKey | None) -> int:
+    """Return the rate, or the one that was set before the run where that is lower."""
+    before = touched.before_value if touched else None
     return min(rate, int(before)) if before is not None and before.isdecimal() else rate
 
 
-def _is_right_rate(now: str | None, rate: int, known: TouchedKey | None) -> bool:
-    if now is None or not now.isdecimal():
+def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> bool:
+    if value is None or not value.isdecimal():
         return False
-    if known is not None and now in _entries(known.ours):
-        return int(now) == rate
-    return int(now) <= rate
+    is_ours = touched is not None and value in _entries(touched.ours)
+    return int(value) == rate if is_ours else int(value) <= rate
 
 
-def gaps(
-    changes: Iterable[ConfigChange], touched: Iterable[TouchedKey], configs: Configs
+def removed_by_others(
+    changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
-    """Of the changes that are missing, those that were in force before: somebody else took them
-    away.
-    """
-    seen = {
-        (t.resource, t.key): t
-        for t in touched
-        if t.restored_at is None and t.during_value is not None
+    """Return those of the missing changes that were in force before: somebody else removed them."""
+    were_in_force = {
+        (touched.resource, touched.key): touched
+        for touched in touched_keys
+        if touched.restored_at is None and touched.during_value is not None
     }
-    found = []
+    removed = []
     for change in changes:
-        known = seen.get((change.resource, change.key))
-        if known is None:
+        touched = were_in_force.get((change.resource, change.key))
+        if touched is None:
             continue
-        ours = set(_entries(known.ours))
+        ours = set(_entries(touched.ours))
         if change.key in RATE_KEYS:
-            if own_value(configs, change.resource, change.key) not in ours:
-                found.append(change)
-        elif ours & set(_entries(change.value)):
-            found.append(change)
-    return tuple(found)
+            is_removed = dynamic_value(configs, change.resource, change.key) not in ours
+        else:
+            is_removed = bool(ours & set(_entries(change.value)))
+        if is_removed:
+            removed.append(change)
+    return tuple(removed)
 
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
-    """Whether the key holds something of ours."""
-    return bool(
-        set(_entries(touched.ours))
-        & set(_entries(own_value(configs, touched.resource, touched.key)))
-    )
+    """Return whether the key holds something of ours."""
+    present = _entries(dynamic_value(configs, touched.resource, touched.key))
+    return not set(_entries(touched.ours)).isdisjoint(present)
 
 
-def touches(
+def keys_touched_by(
     changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mapping[str, str]
 ) -> tuple[TouchedKey, ...]:
-    """What the ledger has to know before these changes are made."""
+    """Return what the ledger has to know before these changes are made."""
     return tuple(
         TouchedKey(
             resource=change.resource,
             key=change.key,
             topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
-            before_value=own_value(configs, change.resource, change.key),
+            before_value=dynamic_value(configs, change.resource, change.key),
             ours=change.value,
         )
         for change in changes
     )
 
 
-def restoring(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
-    """The change that brings a key back to what it was, or None when nothing of ours is in it any
-    more.
+def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, ...]:
+    """Return the keys that the plan may have set, for an emergency stop without the ledger.
 
-    A rate that is no longer ours was changed by somebody else and stays as it is.
+    Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
+    to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
+    are removed.
     """
-    now = own_value(configs, touched.resource, touched.key)
+    before_values = {
+        (setting.resource, setting.key): setting.value for setting in plan.settings_before
+    }
+    throttles = wanted_throttles(plan.moves, rate_bytes_per_second=0)
+    topic_ids = {move.topic: move.topic_id for move in plan.moves}
+    keys = []
+    for resource, key in sorted(throttles.rates):
+        before = before_values.get((resource, key))
+        present = dynamic_value(configs, resource, key)
+        if present is not None and present != before:
+            keys.append(TouchedKey(resource, key, "", before, ours=present))
+    for (resource, key), wanted in throttles.lists.items():
+        before = before_values.get((resource, key))
+        if dynamic_value(configs, resource, key) in (None, before):
+            continue
+        added = ",".join(entry for entry in wanted if entry not in (before or "").split(","))
+        keys.append(TouchedKey(resource, key, topic_ids[resource.name], before, ours=added))
+    return tuple(keys)
+
+
+def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
+    """Return the change that brings a key back to what it was; None when nothing of ours is in it.
+
+    A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
+    `0:4,7:9` of which `0:4` is ours, only that entry is removed.
+    """
+    present = dynamic_value(configs, touched.resource, touched.key)
     if touched.key in RATE_KEYS:
-        return _restoring_rate(touched, now)
-    return _restoring_list(touched, now)
+        return _restoring_rate(touched, present)
+    return _restoring_list(touched, present)
 
 
-def _restoring_rate(touched: TouchedKey, now: str | None) -> ConfigChange | None:
-    if now not in _entries(touched.ours) or now == touched.before_value:
+def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | None:
+    if present not in _entries(touched.ours) or present == touched.before_value:
         return None
     return _set_or_delete(touched, touched.before_value)
 
 
-def _restoring_list(touched: TouchedKey, now: str | None) -> ConfigChange | None:
-    if now is None or now == touched.before_value:
+def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | None:
+    if present is None or present == touched.before_value:
         return None
-    entries, ours = _entries(now), set(_entries(touched.ours))
-    left = [entry for entry in entries if entry not in ours]
-    if set(left) == set(_entries(touched.before_value)) and left != entries:
-        return _set_or_delete(
-            touched, touched.before_value
-        )  # nobody else changed it: exactly as it was
-    if not left and touched.before_value is None:
-        return _set_or_delete(touched, None)  # set but empty: what a SUBTRACT leaves
-    if left != entries:
-        present = ",".join(entry for entry in entries if entry in ours)
-        return ConfigChange(touched.resource, touched.key, ConfigOperation.SUBTRACT, present)
+    present_entries, our_entries = _entries(present), set(_entries(touched.ours))
+    other_entries = [entry for entry in present_entries if entry not in our_entries]
+    has_ours = other_entries != present_entries
+    if has_ours and set(other_entries) == set(_entries(touched.before_value)):
+        # Nobody else changed it: exactly as it was.
+        return _set_or_delete(touched, touched.before_value)
+    if not other_entries and touched.before_value is None:
+        # Set but empty: what a SUBTRACT leaves.
+        return _set_or_delete(touched, None)
+    if has_ours:
+        removed = ",".join(entry for entry in present_entries if entry in our_entries)
+        return ConfigChange(touched.resource, touched.key, ConfigOperation.SUBTRACT, removed)
     return None
 
 

@@ -112,7 +112,8 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
             script.revision for script in scripts.walk_revisions()
         }:
             raise LedgerError(
-                f"the ledger {where} was made by a newer Counterpoise (schema {current}); update this one"
+                f"the ledger {where} was made by a newer Counterpoise (schema {current}); "
+                "update this one"
             )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

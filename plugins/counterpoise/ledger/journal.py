@@ -1,13 +1,14 @@
-"""The journal of one run: what was intended (written before the call), what was answered, what was
-seen.
+"""The journal of one run: what was intended, what was answered, what was observed.
 
-    with journal.step() as step:                 # nobody else looks at this run meanwhile
-        step.check()                             # right before each call that changes the cluster
-        journal.submitted(moves)
+    with journal.step_lock() as lock:            # nobody else works on this run meanwhile
+        journal.submitting(partitions)           # the intent, written before the call
+        lock.check()                             # right before each call that changes the cluster
+        ...
+        journal.answered(partitions)
 
-A step is a short lock by the database's own clock, since no process can vouch for another one's: a
-copy that was frozen and wakes late finds its step taken over, and its next `check` raises
-RunConflictError.
+The step lock is short and goes by the database's own clock, since no process can vouch for the
+clock of another one: a copy that was frozen and wakes late has lost its lock, and its next `check`
+raises RunConflictError.
 """
 
 import uuid
@@ -17,15 +18,15 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from counterpoise.errors import RunConflictError, StepTakenError
+from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.ledger.schema import elections, events, moves, pulses, runs, touched_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.run import STEP_SECONDS, Event, Submission, TouchedKey
+from counterpoise.model.run import STEP_LOCK_SECONDS, Event, Submission, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
 
-class Step:
+class StepLock:
     """A held step lock."""
 
     def __init__(
@@ -37,13 +38,13 @@ class Step:
         self._run_id, self._holder, self._transaction = run_id, holder, transaction
 
     def check(self) -> None:
-        """Extends the lock. Raises RunConflictError when another copy has taken over."""
+        """Extend the lock. Raises RunConflictError when another copy has taken over."""
         with self._transaction() as connection:
             now = database_seconds(connection)
             held = connection.execute(
                 runs.update()
                 .where(runs.c.run_id == self._run_id, runs.c.step_holder == self._holder)
-                .values(step_until=now + STEP_SECONDS)
+                .values(step_until=now + STEP_LOCK_SECONDS)
             ).rowcount
         if not held:
             raise RunConflictError(
@@ -60,7 +61,7 @@ class Step:
 
 
 def database_seconds(connection: sa.Connection) -> int:
-    """Seconds since 1970 by the database's clock."""
+    """Return the seconds since 1970 by the database's clock."""
     if connection.dialect.name == "sqlite":
         return int(connection.execute(sa.text("SELECT strftime('%s', 'now')")).scalar_one())
     return int(
@@ -80,31 +81,32 @@ class Journal:
         self._clock = clock
 
     @contextmanager
-    def step(self) -> Iterator[Step]:
-        """Takes the step lock. Raises StepTakenError when another copy holds it."""
+    def step_lock(self) -> Iterator[StepLock]:
+        """Hold the step lock. Raises StepLockHeldError when another copy holds it."""
         holder = uuid.uuid4().hex
         with self._transaction() as connection:
             now = database_seconds(connection)
             taken = connection.execute(
                 runs.update()
                 .where(runs.c.run_id == self.run_id, runs.c.step_until <= now)
-                .values(step_holder=holder, step_until=now + STEP_SECONDS)
+                .values(step_holder=holder, step_until=now + STEP_LOCK_SECONDS)
             ).rowcount
         if not taken:
-            raise StepTakenError(
-                f"run {self.run_id}: another process is at work on it; if that one died, try again in {STEP_SECONDS} s"
+            raise StepLockHeldError(
+                f"run {self.run_id}: another process is at work on it; if that one died, try again "
+                f"in {STEP_LOCK_SECONDS} s"
             )
-        step = Step(self.run_id, holder, self._transaction)
+        lock = StepLock(self.run_id, holder, self._transaction)
         try:
-            yield step
+            yield lock
         finally:
-            step.release()
+            lock.release()
 
     def touching(self, keys: Iterable[TouchedKey]) -> None:
-        """The intent to change keys, with their earlier values.
+        """Record the intent to change keys, with their earlier values.
 
-        While a key is ours its first earlier value stays, and new entries, or another rate, join
-        what is known as ours; a key that was restored since (the run halted and was started again)
+        While a key is ours its first earlier value stays, and new entries, or another rate, are
+        added to what is ours. A key that was restored since (the run halted and was started again)
         begins anew.
         """
         with self._transaction() as connection:
@@ -131,11 +133,10 @@ class Journal:
             return self._touched(connection)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
-        """A change of these keys is about to be sent; until `heard`, it may be applied at any time.
-        The call's name.
+        """Record that a change of these keys is sent now; return the name of the call.
 
-        An earlier call that nobody answered stays on record: an answer to a later one says nothing
-        about it.
+        Until `answer_received`, the change may be applied at any time. An earlier call that nobody
+        answered stays on record: an answer to a later one says nothing about it.
         """
         call = uuid.uuid4().hex
         with self._transaction() as connection:
@@ -144,28 +145,28 @@ class Journal:
                 self._update_key(connection, touched, **values)
         return call
 
-    def heard(self, call: str, unless: Iterable[ConfigResource] = ()) -> None:
-        """An answer came, but for some resources."""
+    def answer_received(self, call: str, *, except_for: Iterable[ConfigResource] = ()) -> None:
+        """Record that a call was answered, except for some resources."""
         key = touched_keys.c
-        silent = [
-            sa.and_(key.resource_type == str(r.type), key.resource_name == r.name) for r in unless
+        unanswered = [
+            sa.and_(key.resource_type == str(r.type), key.resource_name == r.name)
+            for r in except_for
         ]
-        where = [key.run_id == self.run_id, key.unanswered_call == call]
+        was_answered = sa.not_(sa.or_(sa.false(), *unanswered))
+        is_of_call = (key.run_id == self.run_id, key.unanswered_call == call)
         with self._transaction() as connection:
             connection.execute(
-                touched_keys.update()
-                .where(*where, sa.not_(sa.or_(sa.false(), *silent)))
-                .values(unanswered_call=None)
+                touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
             )
 
-    def nothing_is_late(self, keys: Iterable[TouchedKey]) -> None:
-        """Whoever was asked to change these keys has done so, or never will."""
+    def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
+        """Record that every change that was sent of these keys was applied, or never will be."""
         with self._transaction() as connection:
             for touched in keys:
                 self._update_key(connection, touched, unanswered_call=None)
 
-    def seen_during(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
-        """What was read back from the cluster after the change."""
+    def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
+        """Record what the cluster reports after the change."""
         with self._transaction() as connection:
             for touched, value in keys:
                 self._update_key(connection, touched, during_value=value)
@@ -180,13 +181,13 @@ class Journal:
                 outcome=outcome,
             )
 
-    def owed(self, touched: TouchedKey, outcome: str) -> None:
-        """A key that cannot be restored now; it stays a debt."""
+    def restore_later(self, touched: TouchedKey, outcome: str) -> None:
+        """Record why a key cannot be restored now; its restore stays pending."""
         with self._transaction() as connection:
             self._update_key(connection, touched, outcome=outcome)
 
     def submitting(self, partitions: Iterable[TopicPartition]) -> None:
-        """The intent to move; until `answered`, the outcome of the call is not known."""
+        """Record the intent to move; until `answered`, the outcome of the call is not known."""
         now = self._clock()
         with self._transaction() as connection:
             for tp in partitions:
@@ -210,7 +211,7 @@ class Journal:
         self._mark_moves(partitions, {"answered_at": self._clock()})
 
     def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
-        """Whom the call went to that may still be applied."""
+        """Record which broker was sent the call, and may still apply it."""
         self._mark_moves(partitions, {"asked_broker_id": asked_broker_id})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
@@ -235,7 +236,7 @@ class Journal:
         return {row.topic_partition: row for row in rows}
 
     def electing(self, partitions: Iterable[TopicPartition]) -> None:
-        """Counts an attempt to elect the preferred leader of each."""
+        """Count an attempt to elect the preferred leader of each."""
         with self._transaction() as connection:
             for tp in partitions:
                 where = (
@@ -259,7 +260,7 @@ class Journal:
             }
 
     def run_progress(self) -> RunProgress | None:
-        """What the last look found; None before the first one."""
+        """Return the progress at the last observation; None before the first one."""
         query = sa.select(pulses.c.body).where(pulses.c.run_id == self.run_id)
         with self._transaction() as connection:
             body = connection.scalar(query)
@@ -267,7 +268,7 @@ class Journal:
 
     def update_progress(self, run_progress: RunProgress) -> None:
         values = {
-            "at": run_progress.at,
+            "at": run_progress.observed_at,
             "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
         }
@@ -306,7 +307,7 @@ class Journal:
                 after_value=row.after_value,
                 restored_at=row.restored_at,
                 outcome=row.outcome,
-                may_come_late=row.unanswered_call is not None,
+                has_unanswered_call=row.unanswered_call is not None,
             )
             for row in connection.execute(query)
         )

@@ -1,5 +1,4 @@
-"""The ledger: which clusters, plans, approvals and runs there are. What happens inside one run is
-in `journal.py`.
+"""The ledger: clusters, plans, approvals and runs; `journal.py` has what happens inside one run.
 
     ledger = Ledger.open("sqlite:///var/ledger.db", clock)
     run = ledger.propose(plan, "plans/abc.json", requested_by="alice")
@@ -40,7 +39,7 @@ class Ledger:
         self._engine.dispose()
 
     def pin_cluster(self, name: str, cluster_id: str) -> None:
-        """Remembers which cluster a name means.
+        """Remember which cluster a name means.
 
         Raises WrongClusterError when another one answers under it.
         """
@@ -52,8 +51,9 @@ class Ledger:
                 connection.execute(clusters.insert().values(name=name, cluster_id=cluster_id))
             elif pinned != cluster_id:
                 raise WrongClusterError(
-                    f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, but {name} was "
-                    f"{pinned} until now. Check the bootstrap addresses; a rebuilt cluster needs a new name."
+                    f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, "
+                    f"but {name} was {pinned} until now. Check the bootstrap addresses; a rebuilt "
+                    "cluster needs a new name."
                 )
 
     def record_snapshot(self, name: str, snapshot_id: str, observed_at: datetime) -> None:
@@ -71,7 +71,7 @@ class Ledger:
         return found
 
     def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
-        """Opens a run for a plan; an earlier one that nobody has started is superseded.
+        """Open a run for a plan; an earlier one that nobody has started is superseded.
 
         The same plan proposed again while its run still waits is the same run. Raises
         RunConflictError while another run is under way on this cluster.
@@ -83,7 +83,8 @@ class Ledger:
                     return _run(row)
                 if row.state in UNDER_WAY_STATES:
                     raise RunConflictError(
-                        f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its end before a new plan"
+                        f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its "
+                        "end before a new plan"
                     )
                 self._set_state(
                     connection,
@@ -124,7 +125,7 @@ class Ledger:
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
-        """Raises InputError for an unknown id."""
+        """Return one run. Raises InputError for an unknown id."""
         with self._transaction() as connection:
             row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
         if row is None:
@@ -136,7 +137,7 @@ class Ledger:
     def runs(
         self, *, cluster: str | None = None, fingerprint: str | None = None
     ) -> tuple[Run, ...]:
-        """Newest first."""
+        """Return the runs, newest first."""
         query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
         if cluster is not None:
             query = query.where(runs.c.cluster == cluster)
@@ -146,14 +147,15 @@ class Ledger:
             return tuple(_run(row) for row in connection.execute(query))
 
     def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
-        """Raises RunConflictError when the run's present state does not lead there, or another run
-        is open.
+        """Change a run's state and record the reason.
+
+        Raises RunConflictError when its present state does not lead there, or another run is open.
         """
         with self._transaction() as connection:
             self._set_state(connection, run_id, to, reason, self._clock())
 
     def record_decision(self, approval: Approval) -> None:
-        """Keeps a yes, a no or a silence, and changes the run's state with it, in one transaction."""
+        """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
         granted = approval.decision is Decision.GRANTED
         with self._transaction() as connection:
             connection.execute(
@@ -186,7 +188,7 @@ class Ledger:
             self._add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
-        """Every decision on a run, oldest first."""
+        """Return every decision on a run, oldest first."""
         query = sa.select(approvals).where(approvals.c.run_id == run_id).order_by(approvals.c.id)
         with self._transaction() as connection:
             return tuple(
@@ -203,28 +205,28 @@ class Ledger:
                 for row in connection.execute(query)
             )
 
-    def request(self, asked: ControlRequest) -> None:
-        """Keeps what somebody asks of a run or a cluster, for the next look to obey."""
+    def record_request(self, request: ControlRequest) -> None:
+        """Keep a request about a run or a cluster; the next observation of the run follows it."""
         with self._transaction() as connection:
             connection.execute(
                 requests.insert().values(
-                    cluster=asked.cluster,
-                    run_id=asked.run_id,
-                    control=asked.control,
-                    by=asked.by,
-                    why=asked.why,
-                    at=asked.at,
-                    rate_bytes_per_second=asked.rate_bytes_per_second,
-                    until=asked.until,
+                    cluster=request.cluster,
+                    run_id=request.run_id,
+                    control=request.control,
+                    by=request.by,
+                    why=request.why,
+                    at=request.at,
+                    rate_bytes_per_second=request.rate_bytes_per_second,
+                    until=request.until,
                 )
             )
-            if asked.run_id is not None:
+            if request.run_id is not None:
                 self._add_event(
-                    connection, asked.run_id, f"{asked.control} asked", str(asked), asked.at
+                    connection, request.run_id, f"{request.control} asked", str(request), request.at
                 )
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
-        """All about a cluster, and about one of its runs, oldest first."""
+        """Return all about a cluster, and about one of its runs, oldest first."""
         concerned = requests.c.run_id.is_(None) | (requests.c.run_id == run_id)
         query = (
             sa.select(requests)
@@ -234,16 +236,16 @@ class Ledger:
         with self._transaction() as connection:
             return tuple(_request(row) for row in connection.execute(query))
 
-    def obeyed(self, asked: ControlRequest) -> None:
+    def mark_request_done(self, request: ControlRequest) -> None:
         with self._transaction() as connection:
             connection.execute(
                 requests.update()
-                .where(requests.c.id == asked.request_id)
+                .where(requests.c.id == request.request_id)
                 .values(obeyed_at=self._clock())
             )
 
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
-        """Of all other runs under way, as of their last looks."""
+        """Return the sum over all other runs under way, at their last observations."""
         query = (
             sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
             .join(runs, pulses.c.run_id == runs.c.run_id)
@@ -327,6 +329,6 @@ def _request(row: sa.Row[Any]) -> ControlRequest:
         at=row.at,
         rate_bytes_per_second=row.rate_bytes_per_second,
         until=row.until,
-        obeyed_at=row.obeyed_at,
+        done_at=row.obeyed_at,
         request_id=row.id,
     )

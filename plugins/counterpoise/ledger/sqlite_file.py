@@ -1,12 +1,12 @@
-"""A ledger in a file of SQLite: made once, and never gone on without.
+"""Guards a ledger in a file of SQLite: it is made once, and never silently made again.
 
     guard(engine, Path("var/ledger.db"))
 
 SQLite makes a new, empty database where a file is gone, and an open connection goes on writing to a
-file that has been moved away: runs, approvals and earlier values would be forgotten without a word.
-So a connection is handed out only while its file is the one that lies at the path; otherwise the
-path is opened anew, and where nothing lies there, that is an error. That a ledger was made once
-says a small file next to it.
+file that has been moved away: runs, approvals and earlier values would be lost without a message.
+So a connection is handed out only while its file is the one at the path; otherwise the path is
+opened anew, and where nothing is there, that is an error. A small file beside it marks that a
+ledger was made once.
 
 Limits: one machine, a local disk; a path written as an SQLite URI (`file:...?uri=true`) is not
 guarded.
@@ -25,15 +25,14 @@ from counterpoise.errors import LedgerError
 _MADE: Final = "-made"
 _LEFT: Final = "-wal"
 _MADE_TEXT: Final = """\
-A ledger of Counterpoise was made here. As long as this file is here, none is made anew in its place: where the ledger
-is gone, every command says so and changes nothing. Remove this file only to begin with an empty ledger.
+A ledger of Counterpoise was made here. As long as this file is here, none is made anew in its
+place: where the ledger is gone, every command says so and changes nothing. Remove this file only
+to begin with an empty ledger.
 """
 
 
 def guard(engine: sa.Engine, path: Path) -> None:
-    """Has every connection of `engine` opened, and handed out, only while the ledger's file is in
-    its place.
-    """
+    """Open and hand out connections of `engine` only while the ledger's file is in its place."""
 
     @sa.event.listens_for(engine, "do_connect")
     def _open_what_is_there(
@@ -57,7 +56,7 @@ def guard(engine: sa.Engine, path: Path) -> None:
 
 
 def is_marked(path: Path) -> bool:
-    """There was a ledger here once."""
+    """Return whether there was a ledger here once."""
     return _identity(_beside(path, _MADE)) is not None
 
 
@@ -67,19 +66,20 @@ def mark(path: Path) -> None:
 
 
 def gone(path: Path, how: str) -> LedgerError:
-    """What to say, and to do, where the ledger is not in its place."""
+    """Return the error that says what to do where the ledger is not in its place."""
     made, left = _beside(path, _MADE).name, _beside(path, _LEFT).name
     return LedgerError(
-        f"the ledger {path} {how}, and nothing goes on without it. Put it back, with {left} if there is one; then what "
-        f"was under way goes on. Only if it is lost for good: remove {made} and {left} to begin with an empty ledger"
+        f"the ledger {path} {how}, and nothing goes on without it. Put it back, with {left} if "
+        "there is one; then what was under way goes on. Only if it is lost for good: remove "
+        f"{made} and {left} to begin with an empty ledger"
     )
 
 
 def _was_made(path: Path) -> bool:
-    """Marked; or it was made before there were marks, and its last process was killed.
+    """Return whether it is marked, or was made before there were marks and its process was killed.
 
-    What SQLite keeps beside a database may hold the last transactions. With a new, empty database
-    it would go, too.
+    SQLite's write-ahead log beside a database may hold the last transactions. It would be lost with
+    a new, empty database.
     """
     return is_marked(path) or _identity(_beside(path, _LEFT)) is not None
 
@@ -89,17 +89,17 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Of the file that lies there now. None: there is none, or nobody lets us see it."""
-    found = _look(path)
+    """Return device and inode of the file at the path; None where none can be seen."""
+    found = _stat(path)
     return (found.st_dev, found.st_ino) if found else None
 
 
 def _size(path: Path) -> int:
-    found = _look(path)
+    found = _stat(path)
     return found.st_size if found else 0
 
 
-def _look(path: Path) -> os.stat_result | None:
+def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
     except OSError:

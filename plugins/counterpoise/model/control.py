@@ -1,10 +1,10 @@
-"""What people ask of a run while it is under way: rows of the ledger's `requests`, obeyed by the
-next look.
+"""What people request of a run while it is under way: rows of the ledger's table `requests`.
 
-    standing = standing_requests(requests, now)
-    standing.paused, standing.cancelled, standing.frozen, standing.rate_bytes_per_second
+    active = find_active_requests(requests, now)
+    active.paused, active.cancelled, active.frozen, active.rate_bytes_per_second
 
-The last word counts. A freeze concerns a cluster, whatever runs there, and ends by itself.
+The next observation of the run reads and follows them; of two that contradict each other the later
+one counts. A freeze concerns a cluster, whatever runs there, and ends by itself.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Control(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """Who asked for what, when and why. `run_id` is None where it concerns the cluster."""
+    """Who requests what, when and why. `run_id` is None where it concerns the cluster."""
 
     cluster: str
     run_id: str | None
@@ -37,26 +37,26 @@ class ControlRequest:
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # of RATE
     until: datetime | None = None  # of FREEZE
-    obeyed_at: datetime | None = None
-    request_id: int = 0  # given by the ledger
+    done_at: datetime | None = None
+    request_id: int = 0  # assigned by the ledger
 
     def __str__(self) -> str:
         return f"{self.control} by {self.by}: {self.why}"
 
     @property
     def until_in_words(self) -> str:
-        """` until 2026-01-31 22:00 UTC`, with the blank before it; "" without an end."""
+        """Return ` until 2026-01-31 22:00 UTC`, with the leading space; "" without an end."""
         return f" until {format_moment(self.until)}" if self.until else ""
 
     @property
     def frozen_in_words(self) -> str:
-        """Of a FREEZE: `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
+        """Return, of a FREEZE, `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
         return f"frozen{self.until_in_words} by {self.by}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The requests that hold now."""
+class ActiveRequests:
+    """The requests that hold now; None where there is no such request."""
 
     paused: ControlRequest | None = None
     cancelled: ControlRequest | None = None
@@ -68,11 +68,11 @@ class Standing:
         return self.rate.rate_bytes_per_second if self.rate else None
 
 
-def standing_requests(requests: Iterable[ControlRequest], now: datetime) -> Standing:
-    """What holds now, of all requests about one run and its cluster, oldest first.
+def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> ActiveRequests:
+    """Return what holds now, of all requests about one run and its cluster, oldest first.
 
-    A cancel that was obeyed is over: the run may be executed again. Pause and rate hold until
-    others take their place.
+    A cancel that was done is over: the run may be executed again. A pause and a rate hold until
+    another request takes their place.
     """
     paused = cancelled = frozen = rate = None
     for request in requests:
@@ -84,11 +84,11 @@ def standing_requests(requests: Iterable[ControlRequest], now: datetime) -> Stan
             case Control.RATE:
                 rate = request
             case Control.CANCEL | Control.UNDO:
-                cancelled = None if request.obeyed_at else request
+                cancelled = None if request.done_at else request
             case Control.FREEZE:
                 frozen = request
             case Control.UNFREEZE:
                 frozen = None
     if frozen and frozen.until and frozen.until <= now:
         frozen = None
-    return Standing(paused, cancelled, frozen, rate)
+    return ActiveRequests(paused, cancelled, frozen, rate)

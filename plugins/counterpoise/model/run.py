@@ -1,4 +1,4 @@
-"""The run: what became of a plan. Its legal state changes live in one table.
+"""The run: what happened to a plan. Its legal state changes are in one table.
 
     RunState.RUNNING in TRANSITIONS[RunState.APPROVED]
 
@@ -27,12 +27,10 @@ class RunState(StrEnum):
     SUPERSEDED = "superseded"
 
 
-UNDER_WAY_STATES: Final = frozenset(
-    {RunState.RUNNING, RunState.SETTLING}
-)  # may have changed the cluster
-ENDED_STATES: Final = frozenset(
-    {RunState.DONE, RunState.HALTED}
-)  # was under way; may still owe a key
+# The cluster may have changed.
+UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})
+# Was under way; config keys of dead brokers may still wait to be restored.
+ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})
 OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED}) | UNDER_WAY_STATES
 
 # A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left
@@ -48,9 +46,8 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.SUPERSEDED: frozenset(),
 }
 
-STEP_SECONDS: Final = (
-    30  # how long a step lock lasts; longer than any one call to the cluster may take
-)
+# How long a step lock lasts; longer than any one call to the cluster may take.
+STEP_LOCK_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is, as the cluster and the ledger tell it."""
+    """How far a run is, according to the cluster and the ledger."""
 
     moves_done: int
     moves_total: int
@@ -79,18 +76,19 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """0.0 to 1.0: by bytes where the plan copies any, else by moves."""
+        """Return 0.0 to 1.0: the share of the bytes, or of the moves where nothing is copied."""
         if self.total_bytes:
             return min(1.0, self.copied_bytes / self.total_bytes)
         return self.moves_done / self.moves_total if self.moves_total else 1.0
 
     @property
     def in_words(self) -> str:
-        """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`."""
+        """Return for example `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`."""
         elections = f", {self.elections_left} leaders to elect" if self.elections_left else ""
         return (
-            f"{self.share * 100:.0f} %: {format_bytes(self.copied_bytes)} of {format_bytes(self.total_bytes)}, "
-            f"{self.moves_done} of {self.moves_total} partitions, {self.moves_in_flight} in flight{elections}"
+            f"{self.share * 100:.0f} %: {format_bytes(self.copied_bytes)} of "
+            f"{format_bytes(self.total_bytes)}, {self.moves_done} of {self.moves_total} "
+            f"partitions, {self.moves_in_flight} in flight{elections}"
         )
 
 
@@ -107,7 +105,7 @@ class TouchedKey:
     after_value: str | None = None
     restored_at: datetime | None = None
     outcome: str = ""
-    may_come_late: bool = False  # a change that nobody answered may still be applied
+    has_unanswered_call: bool = False  # that call may still change the key
 
 
 @dataclass(frozen=True, slots=True)

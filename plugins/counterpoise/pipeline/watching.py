@@ -1,132 +1,153 @@
-"""What is left when nobody drives a run: throttles without a run, moves that come late, debts,
-orphaned runs.
+"""Looks after what nobody drives: orphaned runs, late moves, pending restores, foreign throttles.
 
-    report = watch_throttles(site, "orders-eu", print)
+    report = watch_throttles(installation, "orders-eu", print)
     report.is_clean
 
-What the ledger owns is settled, restored, paid; what it does not own is reported and never touched.
+Orphaned runs and late moves are settled and pending keys restored, since the ledger knows them.
+What no run of ours has set is reported and never touched.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from typing import Final
 
-from counterpoise.errors import StepTakenError
-from counterpoise.execution import late_moves
-from counterpoise.execution.throttles import broker, own_value, topic
+from counterpoise.errors import StepLockHeldError
+from counterpoise.execution.leftovers import foreign_throttles, is_orphaned, late_moves_by_run
+from counterpoise.execution.throttles import broker_resource, topic_resource
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterReader
-from counterpoise.kafka_admin.throttle_keys import read_throttle_keys
-from counterpoise.model.kafka import ConfigResource
+from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
+from counterpoise.model.plan import Move
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
-from counterpoise.pipeline.running import restore_pending_of, settle_step
+from counterpoise.pipeline.executing import restore_pending_of, settle_step
 
-_PATIENCE_SECONDS = 300.0  # for one settling run; the next watch goes on with it
+# For one settling run; the next watch goes on with it.
+_MAX_SETTLE_SECONDS: Final = 300.0
 
 Log = Callable[[str], None]
+LateRun = tuple[Run, tuple[Move, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchReport:
-    """What one watch of one cluster found, each in a sentence."""
+    """What one watch of one cluster found, a sentence for each thing.
 
-    settled_runs: tuple[
-        str, ...
-    ] = ()  # nobody had looked at them for long, or a move of theirs came late
-    paid: tuple[str, ...] = ()  # debts
-    owed: tuple[str, ...] = ()  # debts of brokers that do not answer
+    `settled_runs` were orphaned, or a move of theirs came late. `paid` are config keys restored
+    now, `owed` those that wait for brokers that do not respond.
+    """
+
+    settled_runs: tuple[str, ...] = ()
+    paid: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
     late_moves: tuple[str, ...] = ()
-    foreign_throttles: tuple[str, ...] = ()  # set, and by no run of ours
+    foreign_throttles: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> dict[str, tuple[str, ...]]:
+        """Return what the watch put in order, by what was done."""
+        found = {
+            "runs settled": self.settled_runs,
+            "config keys restored": self.paid,
+            "late moves, under way after their run had ended": self.late_moves,
+        }
+        return {what: entries for what, entries in found.items() if entries}
+
+    @property
+    def needs_attention(self) -> dict[str, tuple[str, ...]]:
+        """Return what the watch could not put in order, by what a person has to look at."""
+        found = {
+            "config keys not restored, because their broker does not respond": self.owed,
+            "throttles that no run of ours has set, left as they are": self.foreign_throttles,
+        }
+        return {what: entries for what, entries in found.items() if entries}
 
     @property
     def is_clean(self) -> bool:
-        return not (self.owed or self.foreign_throttles)
+        return not self.needs_attention
+
+    @property
+    def summary(self) -> str:
+        """Return the counts, like "1 runs settled, 2 config keys restored", or "nothing"."""
+        found = self.done | self.needs_attention
+        return ", ".join(f"{len(entries)} {what}" for what, entries in found.items()) or "nothing"
 
 
 def watch_throttles(installation: Installation, cluster: str, log: Log) -> WatchReport:
-    """Looks after one cluster. Harmless at any time, as often as one likes."""
-    runs = [
-        run
-        for run in installation.ledger.runs(cluster=cluster)
-        if run.state in (*UNDER_WAY_STATES, *ENDED_STATES)
-    ]
-    settled = [_settle(installation, run, log) for run in runs if _is_orphaned(installation, run)]
-    report = WatchReport(settled_runs=tuple(settled))
-    if any(run.state in UNDER_WAY_STATES for run in installation.ledger.runs(cluster=cluster)):
-        # Whoever drives it looks after its own settings; debts and late moves wait for its end.
-        with installation.reader(cluster) as reader:
-            return replace(
-                report, foreign_throttles=tuple(_foreign(reader, _known_keys(installation, runs)))
-            )
+    """Look after one cluster. Harmless at any time and however often."""
+    states = (*UNDER_WAY_STATES, *ENDED_STATES)
+    runs = [run for run in installation.ledger.runs(cluster=cluster) if run.state in states]
+    orphaned = [run for run in runs if _is_orphaned(installation, run)]
+    settled = [_settle(installation, run, log) for run in orphaned]
+    if _has_run_under_way(installation, cluster):
+        # Whoever drives it looks after its keys; the restores and late moves of others wait for
+        # its end.
+        foreign = _foreign_throttles(installation, cluster, runs)
+        return WatchReport(settled_runs=tuple(settled), foreign_throttles=foreign)
     with installation.operator(cluster) as admin:
-        late = list(_late(installation, admin, runs))
-        paid, owed = restore_pending_of(installation, admin, runs)
-    for run, move, _ in late:
-        log(f"late: {move} of run {run.run_id} is under way although the run has ended")
-    settled += [
-        _settle_late(installation, run, is_newest, log)
-        for run, is_newest in {r.run_id: (r, n) for r, _, n in late}.values()
-    ]
-    with installation.reader(cluster) as reader:
-        foreign = tuple(_foreign(reader, _known_keys(installation, runs)))
-    return replace(
-        report,
+        late_runs = _late_runs(installation, admin, runs)
+        restored, pending = restore_pending_of(installation, admin, runs)
+    for run, moves in late_runs:
+        for move in moves:
+            log(
+                f"{move.topic_partition} is being reassigned by run {run.run_id}, which has ended: "
+                "the run is settled again"
+            )
+    for run, _ in late_runs:
+        settled.append(_settle_late(installation, run, is_newest=run == runs[0], log=log))
+    return WatchReport(
         settled_runs=tuple(settled),
-        paid=tuple(_named(key) for key in paid),
-        owed=tuple(_named(key) for key in owed),
-        late_moves=tuple(f"{move} (run {run.run_id})" for run, move, _ in late),
-        foreign_throttles=foreign,
+        paid=tuple(map(_in_words, restored)),
+        owed=tuple(map(_in_words, pending)),
+        late_moves=tuple(
+            f"{move.topic_partition} (run {run.run_id})"
+            for run, moves in late_runs
+            for move in moves
+        ),
+        foreign_throttles=_foreign_throttles(installation, cluster, runs),
     )
 
 
 def _is_orphaned(installation: Installation, run: Run) -> bool:
-    """Whether nobody has looked at a run under way for as long as the policy allows."""
-    if run.state not in UNDER_WAY_STATES:
-        return False
     run_progress = installation.ledger.journal(run.run_id).run_progress()
-    allowed: timedelta = installation.cluster(run.cluster).policy.movement.orphaned_after
-    return installation.clock() - (run_progress.at if run_progress else run.opened_at) >= allowed
+    limits = installation.cluster(run.cluster).policy.movement
+    return is_orphaned(run, run_progress, limits, installation.clock())
+
+
+def _has_run_under_way(installation: Installation, cluster: str) -> bool:
+    runs = installation.ledger.runs(cluster=cluster)
+    return any(run.state in UNDER_WAY_STATES for run in runs)
 
 
 def _settle(installation: Installation, run: Run, log: Log) -> str:
-    """Settles for some minutes; what is not over by then is gone on with by the next watch."""
-    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    """Settle a run for some minutes; the next watch goes on. Returns how far it is."""
+    give_up_at = time.monotonic() + _MAX_SETTLE_SECONDS
     while time.monotonic() < give_up_at:
         try:
-            seconds = settle_step(installation, run.run_id, log)
-        except StepTakenError:
-            return f"{run.run_id}: somebody is at work on it"
-        if seconds is None:
+            wait_seconds = settle_step(installation, run.run_id, log)
+        except StepLockHeldError:
+            return f"{run.run_id}: another process works on it"
+        if wait_seconds is None:
             ended = installation.ledger.run(run.run_id)
             return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
-        time.sleep(seconds)
-    return f"{run.run_id}: still settling"
+        time.sleep(wait_seconds)
+    return f"{run.run_id}: still settling; the next watch goes on with it"
 
 
-def _late(
-    installation: Installation, reader: ClusterReader, runs: list[Run]
-) -> Iterator[tuple[Run, str, bool]]:
-    """Runs that have ended with a move under way: which one, and whether the run is the newest of
-    the cluster.
-    """
-    under_way = reader.list_reassignments()
-    if not under_way:
-        return
-    claimed = set()
-    for (
-        run
-    ) in runs:  # newest first: the last plan that wanted a partition there is the one that is late
-        plan = installation.archive.read_plan(run.plan_uri, run.fingerprint)
-        for move in late_moves(plan, under_way):
-            if move.topic_partition not in claimed:
-                claimed.add(move.topic_partition)
-                yield run, str(move.topic_partition), run == runs[0]
+def _late_runs(
+    installation: Installation, reader: ClusterReader, runs: Sequence[Run]
+) -> list[LateRun]:
+    reassignments = reader.list_reassignments()
+    if not reassignments:
+        return []
+    plans = ((run, installation.plan_of(run)) for run in runs)
+    return list(late_moves_by_run(plans, reassignments))
 
 
-def _settle_late(installation: Installation, run: Run, is_newest: bool, log: Log) -> str:
-    """A late move of the newest run ends by the policy; one of an older run is cancelled: others
-    have planned since.
+def _settle_late(installation: Installation, run: Run, *, is_newest: bool, log: Log) -> str:
+    """Settle an ended run with a late move.
+
+    A late move of the newest run ends as the policy says; one of an older run is cancelled, since
+    newer plans were made without it.
     """
     installation.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
     journal = installation.ledger.journal(run.run_id)
@@ -135,26 +156,23 @@ def _settle_late(installation: Installation, run: Run, is_newest: bool, log: Log
     return _settle(installation, run, log)
 
 
-def _known_keys(installation: Installation, runs: list[Run]) -> set[tuple[ConfigResource, str]]:
-    return {
-        (key.resource, key.key)
+def _foreign_throttles(
+    installation: Installation, cluster: str, runs: Sequence[Run]
+) -> tuple[str, ...]:
+    known_keys = {
+        (touched.resource, touched.key)
         for run in runs
-        for key in installation.ledger.journal(run.run_id).touched()
-        if key.restored_at is None
+        for touched in installation.ledger.journal(run.run_id).touched()
+        if touched.restored_at is None
     }
+    with installation.reader(cluster) as reader:
+        topics = [topic_resource(description.topic) for description in reader.describe_topics()]
+        live_broker_ids = reader.describe_cluster().live_broker_ids
+        brokers = [broker_resource(broker_id) for broker_id in live_broker_ids]
+        configs = read_throttle_keys(reader, [*topics, *brokers])
+    return tuple(foreign_throttles(configs, known_keys))
 
 
-def _foreign(reader: ClusterReader, known: set[tuple[ConfigResource, str]]) -> Iterator[str]:
-    topics = [topic(description.topic) for description in reader.describe_topics()]
-    brokers = [broker(broker_id) for broker_id in reader.describe_cluster().live_broker_ids]
-    configs = read_throttle_keys(reader, [*topics, *brokers])
-    for resource, values in sorted(configs.items()):
-        for key in sorted(values):
-            value = own_value(configs, resource, key)
-            if value is not None and (resource, key) not in known:
-                yield f"{resource.type} {resource.name}: {key} = {value!r}"
-
-
-def _named(touched: TouchedKey) -> str:
+def _in_words(touched: TouchedKey) -> str:
     before = "not set" if touched.before_value is None else repr(touched.before_value)
     return f"{touched.resource.type} {touched.resource.name}: {touched.key}, before: {before}"

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from counterpoise.execution.throttles import broker, topic
+from counterpoise.execution.throttles import broker_resource, topic_resource
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -65,12 +65,12 @@ def test_somebody_else_reassigns_and_had_throttles_before(
     ground.create_topic("theirs", [(1, 2, 3)], size=600 * KB)
     ground.create_topic("ours", [(1, 2, 3)] * 2)
     theirs = [
-        (broker(4), FOLLOWER_RATE, "15000"),  # lower than ours
-        (broker(1), LEADER_RATE, "1000000"),  # higher
-        (topic("theirs"), LEADER_REPLICAS, "*"),
-        (topic("theirs"), FOLLOWER_REPLICAS, "*"),
-        (topic("ours"), LEADER_REPLICAS, "0:1,1:1,7:7"),
-        (topic("ours"), FOLLOWER_REPLICAS, ""),
+        (broker_resource(4), FOLLOWER_RATE, "15000"),  # lower than ours
+        (broker_resource(1), LEADER_RATE, "1000000"),  # higher
+        (topic_resource("theirs"), LEADER_REPLICAS, "*"),
+        (topic_resource("theirs"), FOLLOWER_REPLICAS, "*"),
+        (topic_resource("ours"), LEADER_REPLICAS, "0:1,1:1,7:7"),
+        (topic_resource("ours"), FOLLOWER_REPLICAS, ""),
     ]
     somebody_sets(ground, theirs)
     before = configs(kafka)
@@ -114,9 +114,9 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     somebody_sets(
-        ground, [(broker(4), FOLLOWER_RATE, None), (topic("kept"), FOLLOWER_REPLICAS, None)]
+        ground, [(broker_resource(4), FOLLOWER_RATE, None), (topic_resource("kept"), FOLLOWER_REPLICAS, None)]
     )
-    somebody_sets(ground, [(broker(1), LEADER_RATE, "12000")])
+    somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "12000")])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.told(run)
@@ -126,10 +126,10 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     outcomes = {
         key.outcome
         for key in ground.ledger.journal(run["run_id"]).touched()
-        if key.resource == broker(1)
+        if key.resource == broker_resource(1)
     }
     assert "changed by somebody else; left as it is" in outcomes
-    somebody_sets(ground, [(broker(1), LEADER_RATE, None)])
+    somebody_sets(ground, [(broker_resource(1), LEADER_RATE, None)])
     assert configs(kafka) == before
 
 
@@ -141,10 +141,10 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     before = configs(kafka)
     run = ground.approved({"fought-0": (4, 2, 3), "fought-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
-    somebody_sets(ground, [(topic("fought"), FOLLOWER_REPLICAS, None)])
+    somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
-    ground.advance(run, lambda: "moving" in ground.saying(run), "the keys are set again")
-    somebody_sets(ground, [(topic("fought"), FOLLOWER_REPLICAS, None)])
+    ground.advance(run, lambda: "moving" in ground.waits_for(run), "the keys are set again")
+    somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.told(run)
     assert "somebody else removed our throttle keys again" in ended.reason

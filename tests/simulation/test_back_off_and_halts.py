@@ -17,7 +17,7 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
-from counterpoise.model.policy import BalancePolicy, BrakePolicy, MovementPolicy
+from counterpoise.model.policy import BalancePolicy, ThrottleBackOffPolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.support.pictures import cluster
@@ -26,7 +26,7 @@ from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, at_broker, of
 
 OTHER = TopicPartition("other", 0)
 WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
-BRAKES = BrakePolicy(
+BRAKES = ThrottleBackOffPolicy(
     lowest_rate_bytes_per_second=250_000,
     step_after=timedelta(seconds=4),
     calm_after=timedelta(seconds=4),
@@ -61,7 +61,7 @@ def rate_set(run: SimulatedRun) -> int:
 
 
 def test_pain_slows_the_run_step_by_step_and_calm_lets_it_go_faster_again(tmp_path: Path) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BRAKES))
     driver = run.driver()
     run.until_moving(driver)
     hurt(run)
@@ -74,16 +74,16 @@ def test_pain_slows_the_run_step_by_step_and_calm_lets_it_go_faster_again(tmp_pa
         run.cluster.advance(driver.step() or 0)
         rates.append(rate_set(run))
     assert list(dict.fromkeys(rates)) == [1_000_000, 500_000]
-    brakes = [
+    throttle_back_off = [
         event.text for event in run.ledger.journal(run.run_id).events() if event.kind == "brake"
     ]
-    assert [text.split(",")[0] for text in brakes] == ["slower", "faster"]
+    assert [text.split(",")[0] for text in throttle_back_off] == ["slower", "faster"]
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
 
 
 def test_pain_at_the_floor_halts(tmp_path: Path) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BRAKES))
     driver = run.driver()
     run.until_moving(driver)
     hurt(run)
@@ -97,7 +97,7 @@ def test_pain_at_the_floor_halts(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_hurt_before_the_run_does_not_slow_it(tmp_path: Path) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(brakes=BRAKES))
+    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BRAKES))
     hurt(run)
     assert run.go() is RunState.DONE
     assert "brake" not in run.event_kinds()
@@ -201,7 +201,7 @@ def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are
     for _ in range(10):
         run.cluster.advance(driver.step() or 0)
     assert not run.cluster.list_reassignments()
-    assert "broker 3 speak different versions" in run.run_progress().saying
+    assert "broker 3 speak different versions" in run.run_progress().waits_for
     run.cluster.versions.update(dict.fromkeys(run.cluster.versions, newer))
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE

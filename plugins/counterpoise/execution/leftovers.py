@@ -1,0 +1,58 @@
+"""What runs leave when nobody drives them: orphaned runs, late moves, foreign throttles. Pure.
+
+is_orphaned(run, run_progress, limits, now)
+late_moves_by_run(plans, reassignments)        # moves of ended runs that are under way
+foreign_throttles(configs, known_keys)         # throttle keys that no run of ours has set
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from datetime import datetime
+
+from counterpoise.execution.pending_restores import late_moves
+from counterpoise.execution.throttles import Configs, dynamic_value
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigResource, Reassignment
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run import UNDER_WAY_STATES, Run
+from counterpoise.model.run_progress import RunProgress
+
+
+def is_orphaned(
+    run: Run, run_progress: RunProgress | None, limits: MovementPolicy, now: datetime
+) -> bool:
+    """Whether a run is under way, but nobody has observed it for as long as the policy allows."""
+    if run.state not in UNDER_WAY_STATES:
+        return False
+    last_observed_at = run_progress.at if run_progress else run.opened_at
+    return now - last_observed_at >= limits.orphaned_after
+
+
+def late_moves_by_run(
+    plans: Iterable[tuple[Run, RebalancePlan]],
+    reassignments: Mapping[TopicPartition, Reassignment],
+) -> Iterator[tuple[Run, tuple[Move, ...]]]:
+    """Yield each ended run that has moves under way, with these moves.
+
+    `plans` begin with the newest run. A partition belongs to the newest run that wanted it where it
+    goes now: when the runs 8 and 9 both moved orders-0 to broker 4, it is late in run 9 alone.
+    """
+    claimed: set[TopicPartition] = set()
+    for run, plan in plans:
+        own_moves = tuple(
+            move for move in late_moves(plan, reassignments) if move.topic_partition not in claimed
+        )
+        claimed.update(move.topic_partition for move in own_moves)
+        if own_moves:
+            yield run, own_moves
+
+
+def foreign_throttles(
+    configs: Configs, known_keys: Set[tuple[ConfigResource, str]]
+) -> Iterator[str]:
+    """Yield the throttle keys that are set and not among `known_keys`, each with its value."""
+    for resource, values in sorted(configs.items()):
+        for key in sorted(values):
+            value = dynamic_value(configs, resource, key)
+            if value is not None and (resource, key) not in known_keys:
+                yield f"{resource.type} {resource.name}: {key} = {value!r}"

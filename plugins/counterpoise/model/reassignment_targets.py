@@ -1,0 +1,38 @@
+"""The reassignments that one move consists of: one new replica at a time.
+
+    reassignment_targets(move)    # (1, 2, 3) -> (4, 5, 3): ((1, 5, 3), (4, 5, 3))
+
+Several new replicas at once would all read from the same leader (cruise-control#2359), and a
+partition that drops a replica before it adds one has fewer copies than it should. Within one
+reassignment Kafka itself adds before it drops (KIP-455).
+"""
+
+from counterpoise.model.plan import Move
+
+
+def reassignment_targets(move: Move) -> tuple[tuple[int, ...], ...]:
+    """Return the target replicas of each reassignment of a move, in their order.
+
+    The last is `move.replicas_after`. The others keep the order of `move.replicas_before`, so that
+    the preferred leader stays, and drop the replica that leads last. Example: brokers 1, 2, 3 to
+    brokers 4, 5, 3 under leader 1. First 5 takes the place of 2, (1, 5, 3); then 4 that of 1.
+    """
+    adding = move.adding
+    if len(adding) <= 1:
+        return (move.replicas_after,)
+
+    def drop_order(broker_id: int) -> tuple[bool, int]:
+        is_leader = broker_id == move.leader_before
+        return is_leader, -move.replicas_before.index(broker_id)
+
+    removing = sorted(move.removing, key=drop_order)
+    replicas = list(move.replicas_before)
+    targets = []
+    # The first of the plan's order is often the next leader: it is added last.
+    for new_broker_id in adding[:0:-1]:
+        if removing:
+            replicas[replicas.index(removing.pop(0))] = new_broker_id
+        else:
+            replicas.append(new_broker_id)
+        targets.append(tuple(replicas))
+    return (*targets, move.replicas_after)
