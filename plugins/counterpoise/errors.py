@@ -1,5 +1,4 @@
-"""Errors that a caller would act on, each with the exit code of the command line and whether a
-retry makes sense.
+"""Errors that a caller acts on, with an exit code and whether a retry makes sense.
 
     raise InputError("--brokers 7,7: broker 7 is listed twice; list each broker once")
 
@@ -8,8 +7,9 @@ A message says what is wrong, where, and what to do. It never holds a secret.
 
 
 class CounterpoiseError(Exception):
-    """The base: `exit_code` is what the command line ends with, `retryable` whether trying again
-    may help.
+    """The base of all.
+
+    `exit_code` is that of the command line, `retryable` whether trying again may help.
     """
 
     exit_code = 3
@@ -17,27 +17,24 @@ class CounterpoiseError(Exception):
 
 
 class InputError(CounterpoiseError):
-    """Something a person wrote (argument, document, configuration) cannot be used.
-
-    Nothing was changed.
-    """
+    """An argument, a document or a configuration cannot be used; nothing was changed."""
 
     exit_code = 2
 
 
 class ConfigurationError(InputError):
-    """`config/clusters.yaml` or a connection is malformed; `complaints` lists all of them at once."""
+    """`config/clusters.yaml` or a connection is malformed; `complaints` has all that is wrong."""
 
     def __init__(self, where: str, complaints: tuple[str, ...]) -> None:
         self.where = where
         self.complaints = complaints
-        super().__init__(
-            "\n".join([f"{where}: {len(complaints)} problem(s)", *(f"  {c}" for c in complaints)])
-        )
+        lines = [f"{where}: {len(complaints)} problem(s)"]
+        lines += [f"  {complaint}" for complaint in complaints]
+        super().__init__("\n".join(lines))
 
 
 class RefusedError(CounterpoiseError):
-    """The answer is "no": a rule forbids what was asked. Nothing was changed."""
+    """A rule forbids what was requested; nothing was changed."""
 
     exit_code = 1
 
@@ -51,27 +48,27 @@ class StalePlanError(RefusedError):
 
 
 class RunConflictError(RefusedError):
-    """Another run is open on this cluster, or another copy of this one is at work."""
+    """Another run is open on this cluster, or another process executes this one."""
 
     retryable = True
 
 
-class StepTakenError(RunConflictError):
-    """Another process holds the run's step lock; if it died, the lock ends by itself soon."""
+class StepLockHeldError(RunConflictError):
+    """Another process holds the run's step lock; if it died, the lock expires soon."""
 
 
 class HaltedError(RefusedError):
-    """The run stopped itself for a reason that a person has to look at."""
+    """The run halted for a reason that a person has to look into."""
 
 
 class ClusterError(CounterpoiseError):
-    """The cluster, or something on the way to it, is in trouble."""
+    """The cluster, or the network to it, is in trouble."""
 
     exit_code = 3
 
 
 class ClusterUnreachableError(ClusterError):
-    """No bootstrap address answered; `attempts` has each address with its reason."""
+    """No bootstrap address responds; `attempts` has each address with its reason."""
 
     retryable = True
 
@@ -80,27 +77,29 @@ class ClusterUnreachableError(ClusterError):
         lines = "\n".join(f"  {address}: {reason}" for address, reason in attempts)
         super().__init__(
             f"no bootstrap address answered ({len(attempts)} tried):\n{lines}\n"
-            "Check the addresses, the security settings and the network between here and the brokers."
+            "Check the addresses, the security settings and the network between here and "
+            "the brokers."
         )
 
 
-class BrokerSilentError(ClusterError):
-    """A broker gave no answer and nothing was changed: it may be dead, not yet noticed, or the
-    quorum is electing.
+class BrokerUnresponsiveError(ClusterError):
+    """A broker does not respond, and nothing was changed.
+
+    It may be dead and not yet fenced, or the quorum is electing a leader.
     """
 
     retryable = True
 
 
 class WrongClusterError(ClusterError):
-    """The cluster that answered has another cluster id than the pinned one."""
+    """The cluster that responded has another cluster id than the pinned one."""
 
 
 class UnknownOutcomeError(ClusterError):
-    """A call that changes the cluster got no answer: it may still be applied, even much later.
+    """A call that changes the cluster got no response: it may still be applied, even much later.
 
-    `broker_id` is the broker that was asked (None: not one in particular): once its session has
-    ended, and the cluster has been quiet since, nothing of the call will come any more.
+    `broker_id` is the broker it was sent to (None: any). Once that broker's session has ended, and
+    the cluster has been quiet since, the call will not be applied any more.
     """
 
     retryable = True

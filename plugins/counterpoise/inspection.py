@@ -1,14 +1,14 @@
-"""Asks a cluster what an audit wants to know beside the photograph: configs, versions, the quorum,
-groups, rights.
+"""Reads what an audit needs beside the snapshot: configs, versions, quorum, groups, permissions.
 
     inspection = inspect(reader, snapshot, operator=admin)
-    inspection.unanswered        # what could not be asked, and why
+    inspection.unavailable        # what could not be read, and why
 
-Never writes. Whatever one question runs into is noted under its name and holds up no other; a
-broker that gives no answer is absent from what is told by broker.
+Never writes. An item that cannot be read is noted under its name, and the others are read all the
+same. A broker that does not respond is missing in what is read from each broker.
 
-Limits: one look, some requests per broker and one per 2,000 topics; eligible leaders are asked of
-topics that have a partition below its `min.insync.replicas`, since others have none (KIP-966).
+Limits: read once, with some requests to each broker and one for 2,000 topics. Eligible leaders are
+read only for topics with a partition below its `min.insync.replicas`, since others have none
+(KIP-966).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,100 +21,103 @@ import pyarrow.compute as pc
 from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.inspection import TOPIC_KEYS, Asked, Inspection
+from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResource, ConfigResourceType, ConfigValue
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 
 
 def inspect(
     reader: ClusterReader, snapshot: ClusterSnapshot, *, operator: ClusterAdmin | None = None
 ) -> Inspection:
-    """What the cluster of `snapshot` answers now. Rights are those of `operator`; without one they
-    are not asked.
+    """Return what the cluster of `snapshot` reports now.
 
-    Raises nothing of the cluster's: see `Inspection.unanswered`.
+    Permissions are those of `operator`; without one they are not known. Raises no ClusterError: see
+    `Inspection.unavailable`.
     """
-    unanswered: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
 
-    def ask(what: Asked, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+    def read(item: InspectionItem, call: Callable[[], Value], otherwise: Value) -> Value:
         try:
-            return question()
+            return call()
         except ClusterError as error:
-            unanswered[what] = str(error)
+            unavailable[item] = str(error)
             return otherwise
 
-    live = snapshot.live_broker_ids
-    none: Configs = {}
-    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker_id)) for broker_id in live]
-    topics = [
-        ConfigResource(ConfigResourceType.TOPIC, name)
-        for name in snapshot.topics["topic"].to_pylist()
-    ]
-    of_brokers = ask(Asked.BROKER_CONFIGS, lambda: reader.describe_configs(brokers, None), none)
-    of_all = ask(
-        Asked.CLUSTER_DEFAULTS, lambda: reader.describe_configs([EVERY_BROKER], None), none
-    )
-    of_topics = ask(Asked.TOPIC_CONFIGS, lambda: reader.describe_configs(topics, TOPIC_KEYS), none)
-    found = Inspection(
+    def read_configs(
+        item: InspectionItem, resources: list[ConfigResource], keys: tuple[str, ...] | None
+    ) -> Configs:
+        nothing: Configs = {}
+        return read(item, lambda: reader.describe_configs(resources, keys), nothing)
+
+    live_ids = snapshot.live_broker_ids
+    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker_id)) for broker_id in live_ids]
+    names = snapshot.topics["topic"].to_pylist()
+    topics = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    of_brokers = read_configs(InspectionItem.BROKER_CONFIGS, brokers, None)
+    of_every_broker = read_configs(InspectionItem.CLUSTER_DEFAULTS, [EVERY_BROKER], None)
+    of_topics = read_configs(InspectionItem.TOPIC_CONFIGS, topics, TOPIC_KEYS)
+    inspection = Inspection(
         broker_configs={int(resource.name): values for resource, values in of_brokers.items()},
-        cluster_defaults=of_all.get(EVERY_BROKER, {}),
+        cluster_defaults=of_every_broker.get(EVERY_BROKER, {}),
         topic_configs={resource.name: values for resource, values in of_topics.items()},
-        versions=ask(Asked.VERSIONS, lambda: reader.describe_versions(live), {}),
-        features=ask(Asked.FEATURES, lambda: reader.describe_features(live), {}),
-        quorum=ask(Asked.QUORUM, reader.describe_quorum, None),
-        reassignments=ask(Asked.REASSIGNMENTS, reader.list_reassignments, None),
-        eligible_leaders=ask(
-            Asked.ELIGIBLE_LEADERS,
-            lambda: reader.list_eligible_leaders(_below_min_insync(snapshot)),
+        versions=read(InspectionItem.VERSIONS, lambda: reader.describe_versions(live_ids), {}),
+        features=read(InspectionItem.FEATURES, lambda: reader.describe_features(live_ids), {}),
+        quorum=read(InspectionItem.QUORUM, reader.describe_quorum, None),
+        reassignments=read(InspectionItem.REASSIGNMENTS, reader.list_reassignments, None),
+        eligible_leaders=read(
+            InspectionItem.ELIGIBLE_LEADERS,
+            lambda: reader.list_eligible_leaders(_topics_below_min_isr(snapshot)),
             None,
         ),
-        groups=ask(Asked.GROUPS, reader.describe_groups, None),
-        refused=ask(Asked.PERMISSIONS, lambda: _refused(operator, snapshot), None),
-        unanswered=unanswered,
+        groups=read(InspectionItem.GROUPS, reader.describe_groups, None),
+        refused=read(
+            InspectionItem.PERMISSIONS, lambda: _refused_operations(operator, snapshot), None
+        ),
+        unavailable=unavailable,
     )
-    return _with_silent(found, live)
+    return _with_unresponsive_brokers(inspection, live_ids)
 
 
-def _refused(operator: ClusterAdmin | None, snapshot: ClusterSnapshot) -> Mapping[str, str] | None:
-    """Asked with the first live broker and the first topic: permissions of the others are not
-    tried.
-    """
+def _refused_operations(
+    operator: ClusterAdmin | None, snapshot: ClusterSnapshot
+) -> Mapping[str, str]:
+    """Return what is refused on the first live broker and the first topic; others are not tried."""
     if operator is None:
-        raise ClusterError("nobody asked with the operator's connection")
-    topics = sorted(
-        snapshot.topics.filter(pc.invert(snapshot.topics["is_internal"]))["topic"].to_pylist()
-    )
+        raise ClusterError("the operator's connection was not used")
+    is_own_topic = pc.invert(snapshot.topics["is_internal"])
+    topics = sorted(snapshot.topics.filter(is_own_topic)["topic"].to_pylist())
     if not snapshot.live_broker_ids or not topics:
-        raise ClusterError("the cluster has no live broker and topic to ask with")
+        raise ClusterError("the cluster has no live broker and topic to try them with")
     return operator.refused_operations(snapshot.live_broker_ids[0], topics[0])
 
 
-def _below_min_insync(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Topics with a partition that has fewer in-sync replicas than it needs, or of which that is
-    not known.
-    """
-    least = snapshot.topics.select(["topic", "min_insync_replicas"])
-    partitions = snapshot.partitions
-    isr = pa.table(
-        {"topic": partitions["topic"], "in_sync": pc.list_value_length(partitions["isr"])}
+def _topics_below_min_isr(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Return topics with a partition below min ISR, or where ISR or min ISR is not known."""
+    min_isr = snapshot.topics.select(["topic", "min_insync_replicas"])
+    isr_counts = pa.table(
+        {
+            "topic": snapshot.partitions["topic"],
+            "isr_count": pc.list_value_length(snapshot.partitions["isr"]),
+        }
     )
-    joined = isr.join(least, "topic")
-    is_below = pc.fill_null(pc.less(joined["in_sync"], joined["min_insync_replicas"]), True)
-    return tuple(sorted(joined.filter(is_below)["topic"].unique().to_pylist()))
+    partitions = isr_counts.join(min_isr, "topic")
+    is_below = pc.less(partitions["isr_count"], partitions["min_insync_replicas"])
+    below = partitions.filter(pc.fill_null(is_below, True))
+    return tuple(sorted(below["topic"].unique().to_pylist()))
 
 
-def _with_silent(found: Inspection, live: Iterable[int]) -> Inspection:
-    """Notes the brokers that gave no answer, unless the whole question went unanswered."""
-    told = {
-        Asked.BROKER_CONFIGS: found.broker_configs,
-        Asked.VERSIONS: found.versions,
-        Asked.FEATURES: found.features,
+def _with_unresponsive_brokers(inspection: Inspection, live_ids: Iterable[int]) -> Inspection:
+    """Note the brokers that did not respond, unless the whole item is unavailable."""
+    read_by_broker = {
+        InspectionItem.BROKER_CONFIGS: inspection.broker_configs,
+        InspectionItem.VERSIONS: inspection.versions,
+        InspectionItem.FEATURES: inspection.features,
     }
-    notes = dict(found.unanswered)
-    for what, answers in told.items():
-        silent = [broker_id for broker_id in live if broker_id not in answers]
-        if silent and what not in notes:
-            notes[what] = f"no answer from broker {', '.join(map(str, silent))}"
-    return replace(found, unanswered=notes)
+    unavailable = dict(inspection.unavailable)
+    for item, by_broker in read_by_broker.items():
+        missing_ids = [broker_id for broker_id in live_ids if broker_id not in by_broker]
+        if missing_ids and item not in unavailable:
+            unavailable[item] = f"no answer from broker {', '.join(map(str, missing_ids))}"
+    return replace(inspection, unavailable=unavailable)

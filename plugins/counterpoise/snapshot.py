@@ -1,20 +1,20 @@
-"""Photographs a cluster: all that a planner, an audit and the history need, as Arrow tables. Never
-writes.
+"""Takes a snapshot of a cluster as Arrow tables: for planning, audit and history. Never writes.
 
-    snapshot = take_snapshot(reader, cluster="payments", snapshot_id="payments-20260131T1200", observed_at=when)
+    snapshot = take_snapshot(reader, cluster="payments", snapshot_id="payments-20260131T120000Z",
+                             observed_at=now)
 
-A cluster moves while it is looked at. Reassignments are read before and after the topics, and a
-partition seen in either counts as moving; what else does not fit together (a size without a
+A cluster changes while it is read. Reassignments are read before and after the topics, and a
+partition that is in either counts as moving. What else does not fit together (a size without a
 partition, say) is left out.
 
-A broker that gives no answer (dead, frozen) holds up nothing: what it alone could tell (log dirs,
-offsets of what it leads, its throttle rates) is left out.
+A broker that does not respond (dead, frozen) delays nothing: what it alone could report (log dirs,
+offsets of partitions that it leads, its throttle rates) is left out.
 
-Limits: one look, some requests per broker; rates are not known from one look, so
-`bytes_in_per_second` stays null (`analysis.with_inflow` has them from two).
+Limits: read once, with some requests to each broker. Rates are not known from one snapshot, so
+`bytes_in_per_second` is null (`analysis.with_inflow` computes it from two).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -53,11 +53,12 @@ from counterpoise.model.tables import (
     table_of,
 )
 
-_SET_THERE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
+_SET_AT_RESOURCE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
 
-# What a broker holds of a partition: bytes, and the directory they are in.
-Copies = Mapping[tuple[str, int, int], tuple[int, str]]
+# (topic, partition, broker) -> bytes of that replica, and its log dir.
+StoredReplicas = Mapping[tuple[str, int, int], tuple[int, str]]
 Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
+Partitions = Sequence[tuple[TopicPartition, PartitionDescription]]
 
 
 def take_snapshot(
@@ -68,33 +69,27 @@ def take_snapshot(
     observed_at: datetime,
     security_protocol: str = "PLAINTEXT",
 ) -> ClusterSnapshot:
-    """The cluster as `reader` shows it now. `observed_at` (UTC) and `snapshot_id` are the caller's,
-    never the clock's.
+    """Return the cluster as `reader` shows it now.
 
-    `security_protocol` is how the reader came: the endpoints that brokers advertise are those for
-    that way. Raises what the reader raises: ClusterUnreachableError, ClusterError.
+    `observed_at` (UTC) and `snapshot_id` are chosen by the caller. `security_protocol` is that of
+    the reader's connection: brokers advertise the endpoints of that listener. Raises what the
+    reader raises: ClusterUnreachableError, ClusterError.
     """
     description = reader.describe_cluster()
-    before = reader.list_reassignments()
+    reassignments_before = reader.list_reassignments()
     topics = reader.describe_topics()
-    moving = {**reader.list_reassignments(), **before}
+    reassignments = {**reader.list_reassignments(), **reassignments_before}
     log_dirs = reader.describe_log_dirs()
-    copies = _copies(log_dirs)
+    stored = _stored_replicas(log_dirs)
     partitions = [
         (TopicPartition(topic.topic, partition.partition), partition)
         for topic in topics
         for partition in topic.partitions
     ]
-    topic_configs = reader.describe_configs(
-        _resources(t.topic for t in topics), [*TOPIC_CONFIGS.values(), *LIST_KEYS]
-    )
-    live = sorted(description.live_broker_ids)
-    broker_configs = reader.describe_configs(
-        _resources(map(str, live), ConfigResourceType.BROKER), RATE_KEYS
-    )
-    offsets = reader.list_offsets(
-        [key for key, partition in partitions if partition.leader is not None]
-    )
+    topic_configs = _read_topic_configs(reader, topics)
+    broker_configs = _read_broker_rates(reader, description)
+    with_leader = [key for key, partition in partitions if partition.leader is not None]
+    offsets = reader.list_offsets(with_leader)
     return ClusterSnapshot(
         snapshot_id=snapshot_id,
         cluster=cluster,
@@ -103,8 +98,8 @@ def take_snapshot(
         tables={
             "brokers": _brokers(description, log_dirs),
             "topics": _topics(topics, topic_configs),
-            "partitions": _partitions(partitions, moving, copies, offsets),
-            "replicas": _replicas(partitions, copies),
+            "partitions": _partitions(partitions, reassignments, stored, offsets),
+            "replicas": _replicas(partitions, stored),
             "listeners": _listeners(description, security_protocol),
             "quorum": _quorum(reader.describe_quorum()),
             "log_dirs": _log_dirs(description, log_dirs),
@@ -113,32 +108,39 @@ def take_snapshot(
     )
 
 
-def _resources(
-    names: Iterable[str], type_: ConfigResourceType = ConfigResourceType.TOPIC
-) -> list[ConfigResource]:
-    return [ConfigResource(type_, name) for name in names]
+def _read_topic_configs(reader: ClusterReader, topics: Sequence[TopicDescription]) -> Configs:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in topics]
+    return reader.describe_configs(resources, [*TOPIC_CONFIGS.values(), *LIST_KEYS])
+
+
+def _read_broker_rates(reader: ClusterReader, description: ClusterDescription) -> Configs:
+    live_ids = sorted(description.live_broker_ids)
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(b)) for b in live_ids]
+    return reader.describe_configs(resources, RATE_KEYS)
 
 
 def _throttles(configs: Configs) -> pa.Table:
-    """Those set at the resource itself; a cluster-wide default of rates shows, but is without
-    effect (KAFKA-10190).
+    """Return the throttle keys that are set at a topic or a broker itself.
+
+    A cluster-wide default of rates has no effect (KAFKA-10190).
     """
     rows = sorted(
         (str(resource.type), resource.name, key, value.value)
         for resource, values in configs.items()
         for key, value in values.items()
         if key in (*LIST_KEYS, *RATE_KEYS)
-        and value.source in _SET_THERE
+        and value.source in _SET_AT_RESOURCE
         and value.value is not None
     )
-    return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
+    columns = [[row[index] for row in rows] for index in range(len(THROTTLES))]
+    return pa.table(columns, schema=THROTTLES)
 
 
-def _copies(log_dirs: Sequence[LogDirDescription]) -> Copies:
+def _stored_replicas(log_dirs: Sequence[LogDirDescription]) -> StoredReplicas:
     return {
-        (key.topic, key.partition, log_dir.broker_id): (size, log_dir.path)
+        (key.topic, key.partition, log_dir.broker_id): (size_bytes, log_dir.path)
         for log_dir in log_dirs
-        for key, size in log_dir.sizes.items()
+        for key, size_bytes in log_dir.sizes.items()
     }
 
 
@@ -152,7 +154,7 @@ def _brokers(description: ClusterDescription, log_dirs: Sequence[LogDirDescripti
 
 
 def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | None, int | None]:
-    """Total and usable bytes of a broker's disks."""
+    """Return total and usable bytes of a broker's disks."""
     return disk_over(
         (d.total_bytes, d.usable_bytes)
         for d in log_dirs
@@ -176,78 +178,92 @@ def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescript
 
 
 def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:
-    """Config values as they are in force for the topic, whatever level they come from."""
-    told = {resource.name: values for resource, values in configs.items()}
+    """Return the topics with the config values in force, from whatever level."""
+    values_by_topic = {resource.name: values for resource, values in configs.items()}
 
     def config(column: str) -> list[str | int | None]:
-        found = (told.get(topic.topic, {}).get(TOPIC_CONFIGS[column]) for topic in topics)
-        values = (value.value or None if value else None for value in found)
+        key = TOPIC_CONFIGS[column]
         is_text = pa.types.is_string(TOPICS.field(column).type)
-        return [value if value is None or is_text else int(value) for value in values]
+        values: list[str | int | None] = []
+        for topic in topics:
+            found = values_by_topic.get(topic.topic, {}).get(key)
+            text = found.value or None if found else None
+            values.append(text if text is None or is_text else int(text))
+        return values
 
-    columns = columns_of(TOPICS, TopicDescription, topics) | {
+    columns = {
+        "topic": [topic.topic for topic in topics],
+        "topic_id": [topic.topic_id for topic in topics],
+        "is_internal": [topic.is_internal for topic in topics],
         "partition_count": [len(topic.partitions) for topic in topics],
-        **{column: config(column) for column in TOPIC_CONFIGS},
-    }
-    return table_of(TOPICS, columns)
+    } | {column: config(column) for column in TOPIC_CONFIGS}
+    return pa.table(columns, schema=TOPICS)
 
 
 def _partitions(
-    partitions: Sequence[tuple[TopicPartition, PartitionDescription]],
-    moving: Mapping[TopicPartition, Reassignment],
-    copies: Copies,
+    partitions: Partitions,
+    reassignments: Mapping[TopicPartition, Reassignment],
+    stored: StoredReplicas,
     offsets: Mapping[TopicPartition, tuple[int, int]],
 ) -> pa.Table:
-    still = Reassignment((), (), ())
-    reassignments = [moving.get(key, still) for key, _ in partitions]
-    ends = [offsets.get(key, (None, None)) for key, _ in partitions]
-    described = columns_of(PARTITIONS, PartitionDescription, [p for _, p in partitions])
-    columns = described | {
+    not_moving = Reassignment((), (), ())
+    ongoing = [reassignments.get(key, not_moving) for key, _ in partitions]
+    log_ends = [offsets.get(key, (None, None)) for key, _ in partitions]
+    columns = {
         "topic": [key.topic for key, _ in partitions],
-        "adding_replicas": [reassignment.adding for reassignment in reassignments],
-        "removing_replicas": [reassignment.removing for reassignment in reassignments],
-        "size_bytes": [_size(key, p, copies) for key, p in partitions],
-        "earliest_offset": [earliest for earliest, _ in ends],
-        "latest_offset": [latest for _, latest in ends],
+        "partition": [key.partition for key, _ in partitions],
+        "leader": [p.leader for _, p in partitions],
+        "leader_epoch": [p.leader_epoch for _, p in partitions],
+        "replicas": [p.replicas for _, p in partitions],
+        "isr": [p.isr for _, p in partitions],
+        "adding_replicas": [reassignment.adding for reassignment in ongoing],
+        "removing_replicas": [reassignment.removing for reassignment in ongoing],
+        "size_bytes": [_size_bytes(key, p, stored) for key, p in partitions],
+        "bytes_in_per_second": pa.nulls(len(partitions), pa.int64()),
+        "earliest_offset": [earliest for earliest, _ in log_ends],
+        "latest_offset": [latest for _, latest in log_ends],
     }
-    return table_of(PARTITIONS, columns)
+    return pa.table(columns, schema=PARTITIONS)
 
 
-def _size(key: TopicPartition, partition: PartitionDescription, copies: Copies) -> int | None:
-    """Of the leader's copy; without one, of the largest: the others may still be catching up."""
-    if partition.leader is not None and (
-        copy := copies.get((key.topic, key.partition, partition.leader))
-    ):
-        return copy[0]
-    found = (copies.get((key.topic, key.partition, broker_id)) for broker_id in partition.replicas)
-    return max((copy[0] for copy in found if copy is not None), default=None)
+def _size_bytes(
+    key: TopicPartition, partition: PartitionDescription, stored: StoredReplicas
+) -> int | None:
+    """Return the size of the leader's replica; else that of the largest.
+
+    Other replicas may still be catching up. None where no size is known.
+    """
+    leader = partition.leader
+    if leader is not None and (replica := stored.get((key.topic, key.partition, leader))):
+        return replica[0]
+    replicas = (stored.get((key.topic, key.partition, b)) for b in partition.replicas)
+    return max((replica[0] for replica in replicas if replica is not None), default=None)
 
 
-def _replicas(
-    partitions: Sequence[tuple[TopicPartition, PartitionDescription]], copies: Copies
-) -> pa.Table:
-    counts = [len(p.replicas) for _, p in partitions]
+def _replicas(partitions: Partitions, stored: StoredReplicas) -> pa.Table:
+    """Return one row for each replica, in order of partition and position.
 
-    def repeated(values: Sequence[Any]) -> list[Any]:
-        return list(
-            chain.from_iterable(
-                [value] * count for value, count in zip(values, counts, strict=True)
-            )
-        )
+    Of orders-0 with replicas (1, 2) the rows are (orders, 0, 1, ...) and (orders, 0, 2, ...).
+    """
+    replica_counts = [len(p.replicas) for _, p in partitions]
 
-    topics = repeated([key.topic for key, _ in partitions])
-    numbers = repeated([key.partition for key, _ in partitions])
+    def repeat_per_replica(values: Sequence[Any]) -> list[Any]:
+        pairs = zip(values, replica_counts, strict=True)
+        return list(chain.from_iterable([value] * count for value, count in pairs))
+
+    topics = repeat_per_replica([key.topic for key, _ in partitions])
+    numbers = repeat_per_replica([key.partition for key, _ in partitions])
     broker_ids = list(chain.from_iterable(p.replicas for _, p in partitions))
-    held = [copies.get(place) for place in zip(topics, numbers, broker_ids, strict=True)]
+    replicas = [stored.get(place) for place in zip(topics, numbers, broker_ids, strict=True)]
     columns = {
         "topic": topics,
         "partition": numbers,
         "broker_id": broker_ids,
-        "position": list(chain.from_iterable(range(count) for count in counts)),
+        "position": list(chain.from_iterable(range(count) for count in replica_counts)),
         "is_leader": [broker_id == p.leader for _, p in partitions for broker_id in p.replicas],
         "in_sync": [broker_id in p.isr for _, p in partitions for broker_id in p.replicas],
-        "size_bytes": [None if copy is None else copy[0] for copy in held],
-        "log_dir": [None if copy is None else copy[1] for copy in held],
+        "size_bytes": [None if replica is None else replica[0] for replica in replicas],
+        "log_dir": [None if replica is None else replica[1] for replica in replicas],
     }
     return pa.table(columns, schema=REPLICAS)
 
@@ -264,13 +280,14 @@ def _listeners(description: ClusterDescription, security_protocol: str) -> pa.Ta
 
 def _quorum(quorum: Quorum | None) -> pa.Table:
     rows = quorum.by_role if quorum else ()
-    times = [node.last_caught_up_ms for _, node in rows]
     columns = {
         "node_id": [node.node_id for _, node in rows],
         "role": [role for role, _ in rows],
         "log_end_offset": [node.log_end_offset for _, node in rows],
-        "last_caught_up_at": [
-            None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in times
-        ],
+        "last_caught_up_at": [_utc_time(node.last_caught_up_ms) for _, node in rows],
     }
     return pa.table(columns, schema=QUORUM)
+
+
+def _utc_time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -130,13 +130,13 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         ),
         (["cancel", "state.json"], 2, "not a plan"),
         (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
-        (["freeze", "demo", "--until", "2020-01-01T00:00"], 2, "until: 2020-01-01T00:00 is past"),
+        (["freeze", "demo", "--until", "2020-01-01T00:00"], 2, "until: 2020-01-01T00:00 is in the past"),
         (
             ["freeze", "demo", "--until", "2999-01-01T00:00Z"],
             2,
             "until: 2999-01-01T00:00Z is more than",
         ),
-        (["freeze", "demo", "--until", "soon"], 2, "until: 'soon' is no time; write it like"),
+        (["freeze", "demo", "--until", "soon"], 2, "until: 'soon' is not a time; write it like"),
         (["freeze", "demo", "--until", "99999999999d"], 2, "is longer than"),
         (["freeze", "demo", "--until", "0h"], 2, "is not a duration"),
         (["freeze", "demo"], 2, "the following arguments are required: --until"),
@@ -265,7 +265,9 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
             [
                 lambda: None,
                 lambda: None,  # nothing new: no line
-                lambda: journal.update_progress(replace(a_pulse(300), brake=1, saying="")),
+                lambda: journal.update_progress(
+                    replace(a_pulse(300), back_off_level=1, waits_for="")
+                ),
                 lambda: ledger.change_state(run_id, RunState.SETTLING),
                 lambda: ledger.change_state(run_id, RunState.HALTED, "cancel by bob: month end"),
             ]

@@ -10,7 +10,7 @@ from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUn
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import TOPIC_KEYS, InspectionItem, FeatureLevel, GroupMembers, Inspection
+from counterpoise.model.inspection import TOPIC_KEYS, InspectionItem, FeatureLevel, ConsumerGroup, Inspection
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
 from tests.support.audits import healthy, photograph, quorum
 
@@ -32,7 +32,7 @@ def told_by(cluster: SimulatedCluster) -> Inspection:
 
 def test_everything_is_told_and_nothing_written() -> None:
     cluster = healthy()
-    cluster.groups = [GroupMembers("shop", "Stable", 7, 1, ("orders",))]
+    cluster.groups = [ConsumerGroup("shop", "Stable", 7, 1, ("orders",))]
     cluster.denied = {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED"}
     cluster.configs.broker_defaults["log.cleaner.threads"] = "2"
     told = told_by(cluster)

@@ -27,7 +27,7 @@ from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.handshake import BootstrapAttempt
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
+from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     BrokerVersion,
     CallResults,
@@ -96,7 +96,7 @@ class KafkaClusterAdmin(ClusterAdmin):
     ) -> Mapping[TopicPartition, tuple[int, ...]]:
         return kraft.list_eligible_leaders(self._broker_client, topics)
 
-    def describe_groups(self) -> tuple[GroupMembers, ...]:
+    def describe_groups(self) -> tuple[ConsumerGroup, ...]:
         return groups.describe_groups(self._broker_client)
 
     def describe_configs(

@@ -25,7 +25,7 @@ from counterpoise.kafka_admin.reading import (
     raise_for,
     responses_by_broker,
 )
-from counterpoise.model.inspection import GroupMembers
+from counterpoise.model.inspection import ConsumerGroup
 
 _SCHEMAS: Final = "counterpoise.kafka_admin.schemas"
 _GROUPS_PER_REQUEST: Final = 200
@@ -45,18 +45,18 @@ _DescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
 _DescribeResponse: Final = _message("ConsumerGroupDescribeResponse")
 
 
-def describe_groups(broker_client: BrokerClient) -> tuple[GroupMembers, ...]:
+def describe_groups(broker_client: BrokerClient) -> tuple[ConsumerGroup, ...]:
     """See `ClusterReader.describe_groups`.
 
     Unresponsive brokers are left out. Raises ClusterError when a broker refuses.
     """
-    groups: dict[str, GroupMembers] = {}
+    groups: dict[str, ConsumerGroup] = {}
     requests: list[BrokerRequest] = []
     for broker_id, listed in _list_groups(broker_client).items():
         with_members = []
         for group in listed:
             if _state(group) in _WITHOUT_MEMBERS:
-                groups[group.group_id] = GroupMembers(group.group_id, _state(group), 0, 0, ())
+                groups[group.group_id] = ConsumerGroup(group.group_id, _state(group), 0, 0, ())
             else:
                 with_members.append(group)
         requests += _describe_requests(broker_id, with_members)
@@ -113,14 +113,14 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
         yield list(names[start : start + _GROUPS_PER_REQUEST])
 
 
-def _groups_in(response: Any) -> Iterator[GroupMembers]:
+def _groups_in(response: Any) -> Iterator[ConsumerGroup]:
     for group in response.groups:
         if group.error_code in _MOVED:
             continue
         raise_for(group.error_code, group.error_message, f"the consumer group {group.group_id}")
         topics_by_member = [_topics_of(member) for member in group.members]
         idle_count = sum(not topics for topics in topics_by_member)
-        yield GroupMembers(
+        yield ConsumerGroup(
             group=group.group_id,
             state=group.group_state,
             member_count=len(topics_by_member),

@@ -34,7 +34,7 @@ from counterpoise.kafka_admin.reading import (
     responses_by_broker,
 )
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import FeatureLevel, Quorum, QuorumVoter
+from counterpoise.model.inspection import FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerVersion
 
 # A broker returns no more than its max.request.partition.size.limit, 2000 by default.
@@ -81,15 +81,15 @@ def _quorum_response(broker_client: RequestReader) -> Any:
     return response
 
 
-def _node_id(node: QuorumVoter) -> int:
+def _node_id(node: QuorumNode) -> int:
     return node.node_id
 
 
 def _quorum_node(
     replica: Any, is_voter: bool, endpoints: Mapping[int, tuple[str, ...]]
-) -> QuorumVoter:
+) -> QuorumNode:
     directory_id = getattr(replica, "replica_directory_id", None)
-    return QuorumVoter(
+    return QuorumNode(
         node_id=replica.replica_id,
         is_voter=is_voter,
         log_end_offset=replica.log_end_offset,

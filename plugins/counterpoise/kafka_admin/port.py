@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
+from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     LIST_KEYS,
     RATE_KEYS,
@@ -101,7 +101,7 @@ class ClusterReader(Protocol):
         """
         ...
 
-    def describe_groups(self) -> tuple[GroupMembers, ...]:
+    def describe_groups(self) -> tuple[ConsumerGroup, ...]:
         """Return the consumer groups of responding brokers by name; empty groups have no topics."""
         ...
 

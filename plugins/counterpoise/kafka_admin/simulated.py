@@ -5,8 +5,7 @@
     cluster.advance(10.0)
     cluster.freeze_broker(2)
 
-Here are the calls, and what can go wrong on their way; the cluster itself is in
-`simulated_world.py`.
+This module has the calls and network faults; the cluster itself is in `simulated_world.py`.
 
 Limits: records are 1000 bytes; requests take no time.
 """
@@ -24,7 +23,7 @@ from counterpoise.errors import (
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum
+from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     BrokerDescription,
@@ -33,7 +32,6 @@ from counterpoise.model.kafka import (
     ClusterDescription,
     ConfigChange,
     ConfigResource,
-    ConfigResourceType,
     ConfigValue,
     LogDirDescription,
     PartitionDescription,
@@ -52,17 +50,17 @@ _FROZEN: Final = f"{NO_RESPONSE}: nothing within 2 s; it may still be applied"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a test can look up: a call that came in, in order."""
+    """A call that was made, for tests to look up."""
 
     name: str
     argument: object
-    options: Mapping[str, object] = field(default_factory=dict)  # what was given by name
+    options: Mapping[str, object] = field(default_factory=dict)  # keyword arguments
 
 
 def _call(
     method: "Callable[Concatenate[SimulatedCluster, P], R]",
 ) -> "Callable[Concatenate[SimulatedCluster, P], R]":
-    """A call over the simulated network: recorded, and subject to the faults that a test asked for."""
+    """Record a call over the simulated network, and apply the faults that a test set."""
     name = method.__name__
 
     @wraps(method)
@@ -70,19 +68,16 @@ def _call(
         self.calls.append(Call(name, args[0] if args else None, kwargs))
         if errors := self._failures.get(name):
             raise errors.pop(0)
-        if not any(map(self.answers, self.brokers)):
-            raise ClusterUnreachableError((("simulated", "no broker answers"),))
+        if not any(map(self.is_responding, self.brokers)):
+            raise ClusterUnreachableError((("simulated", "no broker responds"),))
         result = method(self, *args, **kwargs)
-        if self._lost_answers.get(name):
-            self._lost_answers[name] -= 1
-            asked = (
-                min(filter(self.answers, self.brokers))
-                if self.addressed_broker is None
-                else self.addressed_broker
-            )
-            raise UnknownOutcomeError(
-                f"{name}: the answer was lost; it may be applied", broker_id=asked
-            )
+        if self._lost_responses.get(name):
+            self._lost_responses[name] -= 1
+            broker_id = self.addressed_broker
+            if broker_id is None:
+                broker_id = min(filter(self.is_responding, self.brokers))
+            message = f"{name}: the response was lost; it may be applied"
+            raise UnknownOutcomeError(message, broker_id=broker_id)
         return result
 
     return over_the_network
@@ -90,32 +85,27 @@ def _call(
 
 @dataclass
 class SimulatedCluster(SimulatedWorld, ClusterAdmin):
-    """See the module's text.
-
-    What a test may look at, or set, is public; the rest goes through the protocol.
-    """
+    """See the module's docstring. What a test may read or set is public."""
 
     calls: list[Call] = field(default_factory=list)
-    stale_config_reads: int = (
-        0  # so many of the next reads show the configs as before the last change
-    )
-    addressed_broker: int | None = (
-        None  # whom changes of the whole cluster are sent to; None: one that answers
-    )
-    denied: dict[str, str] = field(default_factory=dict)  # what `refused_operations` tells
+    # How many of the next config reads show the values before the last change.
+    stale_config_reads: int = 0
+    # The broker that cluster-wide changes are sent to; None: one that responds.
+    addressed_broker: int | None = None
+    denied: dict[str, str] = field(default_factory=dict)  # result of `refused_operations`
     _configs_before: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     _failures: dict[str, list[Exception]] = field(default_factory=dict)
-    _lost_answers: dict[str, int] = field(default_factory=dict)
+    _lost_responses: dict[str, int] = field(default_factory=dict)
 
-    # -- faults on the way
+    # -- network faults
 
     def fail_next(self, call_name: str, error: Exception) -> None:
-        """The next `call_name` does nothing and raises `error`; calls add up."""
+        """Make the next `call_name` raise `error` and do nothing; a second call adds another."""
         self._failures.setdefault(call_name, []).append(error)
 
-    def lose_answer_of_next(self, call_name: str) -> None:
-        """The next `call_name` is carried out, and raises UnknownOutcomeError."""
-        self._lost_answers[call_name] = self._lost_answers.get(call_name, 0) + 1
+    def lose_response_of_next(self, call_name: str) -> None:
+        """Make the next `call_name` take effect and raise UnknownOutcomeError."""
+        self._lost_responses[call_name] = self._lost_responses.get(call_name, 0) + 1
 
     # -- ClusterReader
 
@@ -137,29 +127,38 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             grouped[key.topic].append(
                 PartitionDescription(key.partition, p.leader, p.leader_epoch, p.replicas, isr)
             )
-        return tuple(
-            TopicDescription(
-                topic, self.topic_ids[topic], topic.startswith("__"), tuple(partitions)
-            )
-            for topic, partitions in grouped.items()
-        )
+        descriptions = []
+        for topic, partitions in grouped.items():
+            is_internal = topic.startswith("__")
+            topic_id = self.topic_ids[topic]
+            descriptions.append(TopicDescription(topic, topic_id, is_internal, tuple(partitions)))
+        return tuple(descriptions)
 
     @_call
     def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
-        moving = {key: p for key, p in self.partitions.items() if p.is_moving}
-        return {key: Reassignment(p.replicas, p.adding, p.removing) for key, p in moving.items()}
+        return {
+            key: Reassignment(p.replicas, p.adding, p.removing)
+            for key, p in self.partitions.items()
+            if p.is_moving
+        }
 
     @_call
     def describe_log_dirs(
         self, broker_ids: Sequence[int] | None = None
     ) -> tuple[LogDirDescription, ...]:
-        asked = sorted(self.live_broker_ids if broker_ids is None else set(broker_ids))
-        sizes: dict[int, dict[TopicPartition, int]] = {b: {} for b in asked if self.answers(b)}
+        sizes_by_broker: dict[int, dict[TopicPartition, int]] = {
+            broker_id: {} for broker_id in self._responding(broker_ids)
+        }
         for key, partition in self.partitions.items():
             for broker_id in partition.replicas:
-                if broker_id in sizes:
-                    sizes[broker_id][key] = partition.bytes_on(broker_id)
-        return tuple(self._log_dir(broker_id, held) for broker_id, held in sizes.items())
+                if broker_id in sizes_by_broker:
+                    sizes_by_broker[broker_id][key] = partition.bytes_on(broker_id)
+        return tuple(self._log_dir(b, sizes) for b, sizes in sizes_by_broker.items())
+
+    def _responding(self, broker_ids: Sequence[int] | None) -> list[int]:
+        """Return those of `broker_ids` (None: of the live brokers) that respond."""
+        asked_ids = self.live_broker_ids if broker_ids is None else set(broker_ids)
+        return [broker_id for broker_id in sorted(asked_ids) if self.is_responding(broker_id)]
 
     def _log_dir(self, broker_id: int, sizes: Mapping[TopicPartition, int]) -> LogDirDescription:
         total = self.brokers[broker_id].disk_total_bytes
@@ -170,41 +169,41 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     def list_offsets(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[int, int]]:
-        known = [(key, self.partitions[key]) for key in partitions if key in self.partitions]
-        led = {key: p for key, p in known if p.leader is not None and self.answers(p.leader)}
-        return {key: (0, int(p.size_bytes) // BYTES_PER_RECORD) for key, p in led.items()}
+        offsets: dict[TopicPartition, tuple[int, int]] = {}
+        for key in partitions:
+            partition = self.partitions.get(key)
+            if partition is None or partition.leader is None:
+                continue
+            if self.is_responding(partition.leader):
+                offsets[key] = (0, int(partition.size_bytes) // BYTES_PER_RECORD)
+        return offsets
 
     @_call
     def describe_quorum(self) -> Quorum | None:
-        return self.quorum_now()
+        return self.current_quorum()
 
     @_call
     def describe_features(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, Mapping[str, FeatureLevel]]:
-        asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
-        return {b: self.features.get(b, FEATURES) for b in asked if self.answers(b)}
+        return {b: self.features.get(b, FEATURES) for b in self._responding(broker_ids)}
 
     @_call
     def list_eligible_leaders(
         self, topics: Sequence[str]
     ) -> Mapping[TopicPartition, tuple[int, ...]]:
-        return {
-            key: ids
-            for key, ids in sorted(self.eligible_leaders.items())
-            if key.topic in set(topics)
-        }
+        wanted = set(topics)
+        return {k: ids for k, ids in sorted(self.eligible_leaders.items()) if k.topic in wanted}
 
     @_call
-    def describe_groups(self) -> tuple[GroupMembers, ...]:
+    def describe_groups(self) -> tuple[ConsumerGroup, ...]:
         return tuple(sorted(self.groups, key=lambda group: group.group))
 
     @_call
     def describe_versions(
         self, broker_ids: Sequence[int] | None = None
     ) -> Mapping[int, BrokerVersion]:
-        asked = sorted(self.live_broker_ids if broker_ids is None else broker_ids)
-        return {b: self.versions.get(b, VERSION) for b in asked if self.answers(b)}
+        return {b: self.versions.get(b, VERSION) for b in self._responding(broker_ids)}
 
     @_call
     def describe_configs(
@@ -214,22 +213,20 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         *,
         via_broker: int | None = None,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        if via_broker is not None and not self.answers(via_broker):
-            raise BrokerUnresponsiveError(
-                f"the configs: broker {via_broker} gives no answer: {_NOT_LIVE}"
-            )
+        if via_broker is not None and not self.is_responding(via_broker):
+            message = f"the configs: broker {via_broker} does not respond: {_NOT_LIVE}"
+            raise BrokerUnresponsiveError(message)
         shown = self.configs
-        if (
-            self.stale_config_reads
-        ):  # brokers learn of a change a moment after the controller took it
+        if self.stale_config_reads:
+            # Brokers learn of a change a moment after the controller has applied it.
             self.stale_config_reads -= 1
             shown = replace(self.configs, dynamic=self._configs_before)
-        return {r: shown.describe(r, keys) for r in resources if self._is_told(r)}
+        return {r: shown.describe(r, keys) for r in resources if self._is_available(r)}
 
     def close(self) -> None:
         """Nothing to close."""
 
-    # -- the verbs that change it
+    # -- ClusterAdmin
 
     @_call
     def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
@@ -239,31 +236,37 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         grouped: dict[ConfigResource, list[ConfigChange]] = {}
         for change in changes:
             grouped.setdefault(change.resource, []).append(change)
-        topics = {r: mine for r, mine in grouped.items() if r.type is ConfigResourceType.TOPIC}
-        outcome = {r: self._alter_broker(r, mine) for r, mine in grouped.items() if r not in topics}
-        if topics:
-            outcome |= self._at_addressed("topic configs", lambda: self._alter_topics(topics))
-        return _results({resource: outcome[resource] for resource in grouped})
+        of_topics = {r: own_changes for r, own_changes in grouped.items() if r.is_topic}
+        refusals = {
+            resource: self._alter_broker(resource, own_changes)
+            for resource, own_changes in grouped.items()
+            if resource not in of_topics
+        }
+        if of_topics:
+            refusals |= self._send("topic configs", lambda: self._alter_topics(of_topics))
+        return _results({resource: refusals[resource] for resource in grouped})
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
-        broker = self.brokers.get(int(resource.name))
+        broker_id = int(resource.name)
+        broker = self.brokers.get(broker_id)
         if broker is not None and broker.is_frozen and not broker.is_fenced:
-            broker.held.append(lambda: self.configs.alter(resource, changes))
+            broker.pending_changes.append(lambda: self.configs.alter(resource, changes))
             return _FROZEN
-        return (
-            self.configs.alter(resource, changes) if self.answers(int(resource.name)) else _NOT_LIVE
-        )
+        if not self.is_responding(broker_id):
+            return _NOT_LIVE
+        return self.configs.alter(resource, changes)
 
     def _alter_topics(
         self, grouped: Mapping[ConfigResource, Sequence[ConfigChange]]
     ) -> dict[ConfigResource, str]:
-        unknown = "UNKNOWN_TOPIC_OR_PARTITION: The topic '{}' does not exist."
-        return {
-            resource: self.configs.alter(resource, changes)
-            if resource.name in self.topic_ids
-            else unknown.format(resource.name)
-            for resource, changes in grouped.items()
-        }
+        refusals = {}
+        for resource, changes in grouped.items():
+            name = resource.name
+            refusal = f"UNKNOWN_TOPIC_OR_PARTITION: The topic '{name}' does not exist."
+            if name in self.topic_ids:
+                refusal = self.configs.alter(resource, changes)
+            refusals[resource] = refusal
+        return refusals
 
     @_call
     def alter_reassignments(
@@ -273,12 +276,12 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         may_change_replication_factor: bool = False,
     ) -> CallResults[TopicPartition]:
         wanted = dict(targets)
-        return self._at_addressed(
-            "reassignments",
-            lambda: _results(
-                {k: self._reassign(k, wanted[k], may_change_replication_factor) for k in wanted}
-            ),
-        )
+
+        def reassign_all() -> CallResults[TopicPartition]:
+            may_resize = may_change_replication_factor
+            return _results({k: self._reassign(k, wanted[k], may_resize) for k in wanted})
+
+        return self._send("reassignments", reassign_all)
 
     def _reassign(
         self, key: TopicPartition, target: tuple[int, ...] | None, may_resize: bool
@@ -297,9 +300,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         self, partitions: Sequence[TopicPartition]
     ) -> CallResults[TopicPartition]:
         wanted = list(partitions)
-        return self._at_addressed(
-            "elections", lambda: _results({key: self._elect(key) for key in wanted})
-        )
+        return self._send("elections", lambda: _results({key: self._elect(key) for key in wanted}))
 
     def _elect(self, key: TopicPartition) -> str:
         partition = self.partitions.get(key)
@@ -313,26 +314,29 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     # -- inside
 
-    def _at_addressed(self, what: str, change: Callable[[], R]) -> R:
-        """`change` by the broker addressed: held when that one is frozen, not sent when it is dead."""
-        at = self.addressed_broker
-        if at is None or self.answers(at):
+    def _send(self, what: str, change: Callable[[], R]) -> R:
+        """Apply `change` at the addressed broker.
+
+        A frozen broker applies it after it has thawed; to a dead one nothing is sent.
+        """
+        broker_id = self.addressed_broker
+        if broker_id is None or self.is_responding(broker_id):
             return change()
-        if self.brokers[at].is_frozen:
-            self.brokers[at].held.append(change)
-            raise UnknownOutcomeError(
-                f"no answer to {what} sent to broker {at}: they may be applied", broker_id=at
-            )
-        raise BrokerUnresponsiveError(f"{what}: nothing was sent to broker {at}: {_NOT_LIVE}")
+        if self.brokers[broker_id].is_frozen:
+            self.brokers[broker_id].pending_changes.append(change)
+            message = f"no answer to {what} sent to broker {broker_id}: they may be applied"
+            raise UnknownOutcomeError(message, broker_id=broker_id)
+        message = f"{what}: nothing was sent to broker {broker_id}: {_NOT_LIVE}"
+        raise BrokerUnresponsiveError(message)
 
-    def _is_told(self, resource: ConfigResource) -> bool:
-        if resource.type is ConfigResourceType.TOPIC:
+    def _is_available(self, resource: ConfigResource) -> bool:
+        if resource.is_topic:
             return resource.name in self.topic_ids
-        return resource == EVERY_BROKER or self.answers(int(resource.name))
+        return resource == EVERY_BROKER or self.is_responding(int(resource.name))
 
 
-def _results(outcome: Mapping[S, str]) -> CallResults[S]:
-    accepted = tuple(subject for subject, refusal in outcome.items() if not refusal)
-    return CallResults(
-        accepted, {subject: refusal for subject, refusal in outcome.items() if refusal}
-    )
+def _results(refusals: Mapping[S, str]) -> CallResults[S]:
+    """Return the results; an empty refusal means that the subject was accepted."""
+    accepted = tuple(subject for subject, refusal in refusals.items() if not refusal)
+    errors = {subject: refusal for subject, refusal in refusals.items() if refusal}
+    return CallResults(accepted, errors)

@@ -1,15 +1,14 @@
-"""The configs of a simulated cluster: levels, and Kafka's incremental operations (KIP-339) with
-their oddities.
+"""The configs of a simulated cluster: levels, and Kafka's incremental operations (KIP-339).
 
     configs = SimulatedConfigs()
-    configs.alter(topic, changes)  # "" or the refusal; either all changes of a resource take hold or none
+    configs.alter(topic, changes)  # "" or the refusal: all changes of a resource are made, or none
 
-Tried on Kafka 4.3.1: rates are absent while unset; lists are there as an empty default; APPEND
-leaves out what is there already; APPEND to `*` is refused; SUBTRACT down to nothing leaves a *set*
-empty value, not an unset one.
+As Kafka 4.3.1 does it: an unset rate is absent; an unset list is an empty default; APPEND leaves
+out entries that the list has already; APPEND to `*` is refused; SUBTRACT of the last entry leaves
+an empty value that is set, not an unset one.
 
-Limits: knows the keys of replication throttles, `min.insync.replicas` and how long records are
-kept; other keys hold any text.
+Limits: knows the keys of replication throttles, `min.insync.replicas` and retention; other keys
+accept any text.
 """
 
 import re
@@ -46,7 +45,7 @@ _DEFAULTS: Final = {
         "retention.bytes": "-1",
         UNCLEAN: "false",
     },
-    # As Kafka ships them; a test that wants others fills `static`.
+    # Kafka's defaults; a test that needs others fills `static`.
     ConfigResourceType.BROKER: {
         MIN_ISR: "1",
         UNCLEAN: "false",
@@ -62,47 +61,47 @@ _LIST: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
 
 @dataclass(slots=True)
 class SimulatedConfigs:
-    """`dynamic` is what incremental changes write; the other levels are for tests to fill."""
+    """The values of each level; incremental changes write `dynamic`, tests fill the others."""
 
     dynamic: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
-    broker_defaults: dict[str, str] = field(
-        default_factory=dict
-    )  # the cluster-wide dynamic default of brokers
-    static: dict[int, dict[str, str]] = field(default_factory=dict)  # the broker's own file
+    # The dynamic default of all brokers.
+    broker_defaults: dict[str, str] = field(default_factory=dict)
+    # server.properties, by broker.
+    static: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def describe(
         self, resource: ConfigResource, keys: Sequence[str] | None
     ) -> dict[str, ConfigValue]:
-        """The named keys (None: all), each with the level that wins; unset ones without a default
-        are absent.
+        """Return the named keys (None: all) with the value in force.
+
+        An unset key without a default is absent.
         """
         levels = self._levels(resource)
-        wanted = (
-            dict.fromkeys(key for level, _ in levels for key in level) if keys is None else keys
-        )
-        values = {key: _value(levels, key) for key in wanted}
+        if keys is None:
+            keys = list(dict.fromkeys(key for level, _ in levels for key in level))
+        values = {key: _value(levels, key) for key in keys}
         return {key: value for key, value in values.items() if value is not None}
 
     def _levels(self, resource: ConfigResource) -> list[tuple[Mapping[str, str], ConfigSource]]:
-        """The winning one first."""
-        of_all = (self.broker_defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        """Return the levels of a resource; a value of an earlier one is in force."""
+        of_every_broker = (self.broker_defaults, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         if resource == EVERY_BROKER:
-            return [of_all]
+            return [of_every_broker]
         defaults = (_DEFAULTS[resource.type], ConfigSource.DEFAULT)
         dynamic = self.dynamic.get(resource, {})
         if resource.is_broker:
             static = (self.static.get(int(resource.name), {}), ConfigSource.STATIC_BROKER)
-            return [(dynamic, ConfigSource.DYNAMIC_BROKER), of_all, static, defaults]
+            return [(dynamic, ConfigSource.DYNAMIC_BROKER), of_every_broker, static, defaults]
         # Of the topic keys here, only these have a broker-level counterpart of the same name.
-        static_of_one = self.static[min(self.static)] if self.static else {}
+        static_of_first = self.static[min(self.static)] if self.static else {}
         shared: list[tuple[Mapping[str, str], ConfigSource]] = [
             ({key: level[key] for key in _ALSO_OF_BROKERS if key in level}, source)
-            for level, source in (of_all, (static_of_one, ConfigSource.STATIC_BROKER))
+            for level, source in (of_every_broker, (static_of_first, ConfigSource.STATIC_BROKER))
         ]
         return [(dynamic, ConfigSource.DYNAMIC_TOPIC), *shared, defaults]
 
     def alter(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
-        """Apply all changes of one resource, or none; "" or the refusal."""
+        """Apply all changes of one resource, or none; return "" or the refusal."""
         wanted = dict(self.dynamic.get(resource, {}))
         if len({change.key for change in changes}) < len(changes):
             return "INVALID_REQUEST: Error due to duplicate config keys"
@@ -119,31 +118,31 @@ class SimulatedConfigs:
         if change.operation is ConfigOperation.SET:
             new = change.value
         elif change.key not in LIST_KEYS:
-            return f"INVALID_CONFIG: Can't {change.operation} to key {change.key} because its type is not LIST."
-        else:
-            before = (
-                wanted[change.key]
-                if change.key in wanted
-                else _DEFAULTS[resource.type].get(change.key, "")
+            return (
+                f"INVALID_CONFIG: Can't {change.operation} to key {change.key} "
+                "because its type is not LIST."
             )
-            new = _merged(before, change)
+        else:
+            default = _DEFAULTS[resource.type].get(change.key, "")
+            new = _merged(wanted.get(change.key, default), change)
         if complaint := _invalid(change.key, new):
             return complaint
         wanted[change.key] = new
         return ""
 
     def rate(self, broker_id: int, key: str) -> int | None:
-        """Bytes per second, where it takes effect: from the broker's own dynamic level alone
-        (KAFKA-10190).
+        """Return a rate in bytes per second; None where none is in effect.
+
+        Only the broker's own dynamic value has an effect (KAFKA-10190).
         """
-        value = self.dynamic.get(ConfigResource(ConfigResourceType.BROKER, str(broker_id)), {}).get(
-            key
-        )
+        broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+        value = self.dynamic.get(broker, {}).get(key)
         return None if value is None else int(value)
 
     def throttles(self, topic: str, partition: int, broker_id: int, key: str) -> bool:
-        """Whether the list of the topic names this replica."""
-        listed = self.dynamic.get(ConfigResource(ConfigResourceType.TOPIC, topic), {}).get(key, "")
+        """Return whether the topic's list names this replica."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        listed = self.dynamic.get(resource, {}).get(key, "")
         return listed == "*" or f"{partition}:{broker_id}" in listed.split(",")
 
 
@@ -154,19 +153,21 @@ def _value(
 
 
 def _merged(before: str, change: ConfigChange) -> str:
-    old, given = _items(before), _items(change.value)
+    """Return a list after APPEND or SUBTRACT: "0:1,0:2" without "0:2" is "0:1"."""
+    entries, changed = _entries(before), _entries(change.value)
     if change.operation is ConfigOperation.APPEND:
-        return ",".join(dict.fromkeys((*old, *given)))
-    return ",".join(item for item in old if item not in given)
+        return ",".join(dict.fromkeys((*entries, *changed)))
+    return ",".join(entry for entry in entries if entry not in changed)
 
 
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def _invalid(key: str, value: str) -> str:
+    problem = f"Invalid value {value} for configuration {key}"
     if key in _RATES and (not value.lstrip("-").isdigit() or int(value) < 0):
-        return f"INVALID_REQUEST: Invalid value {value} for configuration {key}: Value must be at least 0"
+        return f"INVALID_REQUEST: {problem}: Value must be at least 0"
     if key in LIST_KEYS and not _LIST.fullmatch(value):
-        return f"INVALID_CONFIG: Invalid value {value} for configuration {key}: it must be * or partition:broker pairs"
+        return f"INVALID_CONFIG: {problem}: it must be * or partition:broker pairs"
     return ""

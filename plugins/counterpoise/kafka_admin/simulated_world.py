@@ -1,36 +1,47 @@
-"""What a simulated cluster is, apart from the calls it takes: brokers, partitions, faults, and time
-that passes.
+"""The simulated cluster behind the calls: brokers, partitions, faults, and time that passes.
 
     world = SimulatedWorld.like(snapshot)
     world.freeze_broker(2)
-    world.advance(9.0)  # its session has ended: its partitions are led by others
+    world.advance(9.0)  # its session has ended: other brokers lead its partitions
 
-Time passes in `advance` alone; copies progress at the pace of Kafka's throttles
-(`simulated_copying.py`).
+Time passes only in `advance`. A replica that is behind copies from its leader at the lowest rate of
+all that it shares with other replicas: the leader's and its own broker's full speed, and the
+throttles (KIP-73) that apply to both ends. A throttle applies only where the topic's list names the
+replica *and* the broker has a rate. Each limit is shared evenly: with a full speed of 100 MB/s,
+four replicas that copy from one broker get 25 MB/s each.
 
-Limits: partitions grow by `bytes_in_per_second` of the snapshot; a broker that comes back has lost
-nothing.
+Limits: Kafka shares a rate by who asks first, which comes to the same over some seconds; partitions
+grow by the snapshot's `bytes_in_per_second`; a broker that comes back has lost nothing.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
-from counterpoise.kafka_admin.simulated_copying import Transfer, speeds, transfers
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.inspection import FeatureLevel, GroupMembers, Quorum, QuorumVoter
-from counterpoise.model.kafka import BrokerVersion, ConfigResource, ConfigResourceType
+from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    RATE_KEYS,
+    BrokerVersion,
+    ConfigResource,
+    ConfigResourceType,
+)
 from counterpoise.model.tables import TOPIC_CONFIGS
 
 FULL_SPEED_BYTES_PER_SECOND: Final = 100_000_000
 SESSION_TIMEOUT_SECONDS: Final = 9.0
-FEATURES: Final = {"metadata.version": FeatureLevel(29, 7, 29)}  # the same
-VERSION: Final = BrokerVersion(
-    "simulated", 29
-)  # what every broker speaks unless a test says otherwise
+# What every broker supports unless a test sets something else.
+FEATURES: Final = {"metadata.version": FeatureLevel(29, 7, 29)}
+VERSION: Final = BrokerVersion("simulated", 29)
+
+Limit = tuple[str, int]  # what replicas share: a direction, or a rate key, of one broker
 
 
 @dataclass(slots=True)
@@ -38,17 +49,25 @@ class SimulatedBroker:
     rack: str | None
     is_up: bool = True
     is_fenced: bool = False
-    fenced_at: float | None = None  # when a dead or frozen one will be noticed
+    fenced_at: float | None = None  # when the cluster will fence a dead or frozen one
     disk_total_bytes: int | None = None
     is_frozen: bool = False
-    held: list[Callable[[], object]] = field(
-        default_factory=list
-    )  # changes that came in while it was frozen
+    # Changes that were sent to it while it was frozen.
+    pending_changes: list[Callable[[], object]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A replica that copies from its leader, and the limits that it shares with others."""
+
+    key: TopicPartition
+    destination: int
+    limits: tuple[Limit, ...]
 
 
 @dataclass
 class SimulatedWorld:
-    """See the module's text."""
+    """See the module's docstring."""
 
     cluster_id: str = "simulated"
     full_speed_bytes_per_second: float = FULL_SPEED_BYTES_PER_SECOND
@@ -58,68 +77,60 @@ class SimulatedWorld:
     partitions: dict[TopicPartition, SimulatedPartition] = field(default_factory=dict)
     configs: SimulatedConfigs = field(default_factory=SimulatedConfigs)
     versions: dict[int, BrokerVersion] = field(default_factory=dict)
-    features: dict[int, dict[str, FeatureLevel]] = field(
-        default_factory=dict
-    )  # of brokers that differ from FEATURES
+    # Of brokers that differ from FEATURES.
+    features: dict[int, dict[str, FeatureLevel]] = field(default_factory=dict)
     quorum: Quorum | None = None  # None: the first three brokers vote
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    groups: list[GroupMembers] = field(default_factory=list)
+    groups: list[ConsumerGroup] = field(default_factory=list)
 
     # -- building
 
     @classmethod
     def like(cls, snapshot: ClusterSnapshot) -> Self:
-        """A cluster that looks like `snapshot`, reassignments under way included (nothing is copied
-        yet).
+        """Return a cluster as in `snapshot`, ongoing reassignments included.
+
+        Of the replicas being added nothing is copied yet.
         """
         cluster = cls(cluster_id=snapshot.cluster_id)
         for row in snapshot.brokers.to_pylist():
-            dead, disk = row["is_fenced"], row["disk_total_bytes"]
+            is_fenced = row["is_fenced"]
             cluster.brokers[row["broker_id"]] = SimulatedBroker(
-                row["rack"], not dead, dead, disk_total_bytes=disk
+                row["rack"],
+                is_up=not is_fenced,
+                is_fenced=is_fenced,
+                disk_total_bytes=row["disk_total_bytes"],
             )
             cluster.versions[row["broker_id"]] = VERSION
         for row in snapshot.topics.to_pylist():
-            cluster.topic_ids[row["topic"]] = row["topic_id"] or str(
-                uuid.uuid5(uuid.NAMESPACE_DNS, row["topic"])
-            )
-            if set_there := {
-                key: str(row[column])
-                for column, key in TOPIC_CONFIGS.items()
-                if row[column] is not None
-            }:
-                cluster.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, row["topic"])] = (
-                    set_there
-                )
+            cluster._add_topic(row)
         for row in snapshot.throttles.to_pylist():
-            resource = ConfigResource(
-                ConfigResourceType(row["resource_type"]), row["resource_name"]
-            )
+            resource_type = ConfigResourceType(row["resource_type"])
+            resource = ConfigResource(resource_type, row["resource_name"])
             cluster.configs.dynamic.setdefault(resource, {})[row["key"]] = row["value"]
-        live = cluster.live_broker_ids
+        live_ids = cluster.live_broker_ids
         for row in snapshot.partitions.to_pylist():
-            adding = tuple(row["adding_replicas"])
-            in_sync = [b for b in row["replicas"] if b in live and b not in adding]
-            partition = SimulatedPartition(
-                replicas=tuple(row["replicas"]),
-                isr=set(row["isr"] if row["isr"] is not None else in_sync or row["replicas"][:1]),
-                leader=row["leader"],
-                size_bytes=float(row["size_bytes"] or 0),
-                bytes_in_per_second=float(row["bytes_in_per_second"] or 0),
-                leader_epoch=row["leader_epoch"] or 0,
-                adding=adding,
-                removing=tuple(row["removing_replicas"]),
-            )
-            cluster.partitions[TopicPartition(row["topic"], row["partition"])] = partition
+            key = TopicPartition(row["topic"], row["partition"])
+            cluster.partitions[key] = _partition_like(row, live_ids)
         return cluster
 
+    def _add_topic(self, row: Mapping[str, Any]) -> None:
+        name = row["topic"]
+        self.topic_ids[name] = row["topic_id"] or str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        configs = {
+            key: str(row[column])
+            for column, key in TOPIC_CONFIGS.items()
+            if row[column] is not None
+        }
+        if configs:
+            self.configs.dynamic[ConfigResource(ConfigResourceType.TOPIC, name)] = configs
+
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
-        """A new, empty broker joins."""
+        """Add a broker that holds nothing."""
         self.brokers[broker_id] = SimulatedBroker(rack)
         self.versions[broker_id] = VERSION
 
     def delete_topic(self, topic: str) -> None:
-        """Somebody deletes a topic, with its configs."""
+        """Delete a topic with its configs."""
         del self.topic_ids[topic]
         self.partitions = {key: p for key, p in self.partitions.items() if key.topic != topic}
         self.configs.dynamic.pop(ConfigResource(ConfigResourceType.TOPIC, topic), None)
@@ -127,137 +138,203 @@ class SimulatedWorld:
     # -- faults
 
     def kill_broker(self, broker_id: int, *, noticed: bool = True) -> None:
-        """It answers nobody any more.
+        """Stop a broker: it responds to nobody.
 
-        Unless `noticed`, the cluster takes it for live for another session timeout.
+        Unless `noticed`, it counts as live for another session timeout.
         """
         broker = self.brokers[broker_id]
         broker.is_up = broker.is_frozen = False
-        broker.held.clear()
+        broker.pending_changes.clear()
         broker.fenced_at = self.now if noticed else self.now + SESSION_TIMEOUT_SECONDS
-        self._notice_the_dead()
+        self._fence_dead_brokers()
 
     def freeze_broker(self, broker_id: int) -> None:
-        """SIGSTOP: it answers nobody, and counts as live until its session has ended.
+        """Freeze a broker (SIGSTOP): it responds to nobody, and is live until its session ends.
 
-        Changes routed to it are held: they happen when it is thawed, whatever the caller believes
-        by then.
+        Changes sent to it are applied when it thaws, whatever the caller assumes by then.
         """
         broker = self.brokers[broker_id]
         broker.is_frozen = True
         broker.fenced_at = self.now + SESSION_TIMEOUT_SECONDS
 
     def thaw_broker(self, broker_id: int) -> None:
-        """SIGCONT: it is back, and carries out what it held, in order."""
+        """Resume a frozen broker (SIGCONT), which applies its pending changes in order."""
         broker = self.brokers[broker_id]
-        held, broker.held = broker.held, []
+        pending_changes, broker.pending_changes = broker.pending_changes, []
         self.restart_broker(broker_id)
-        for change in held:
+        for change in pending_changes:
             change()
 
     def restart_broker(self, broker_id: int) -> None:
-        """It is back, with its data and configs; what it missed it copies as time passes."""
+        """Start a broker with its data and configs; it copies what it missed as time passes."""
         broker = self.brokers[broker_id]
-        broker.is_up, broker.is_frozen, broker.is_fenced, broker.fenced_at = (
-            True,
-            False,
-            False,
-            None,
-        )
-        broker.held.clear()
+        broker.is_up = True
+        broker.is_frozen = False
+        broker.is_fenced = False
+        broker.fenced_at = None
+        broker.pending_changes.clear()
         for partition in self.partitions.values():
             partition.regain(broker_id, self.live_broker_ids)
 
     @property
     def live_broker_ids(self) -> frozenset[int]:
-        """Those that the cluster takes for live."""
+        """Return the brokers that are not fenced."""
         return frozenset(b for b, broker in self.brokers.items() if not broker.is_fenced)
 
-    def _notice_the_dead(self) -> bool:
-        noticed = False
+    def _fence_dead_brokers(self) -> bool:
+        """Fence brokers whose session has ended; return whether there was one."""
+        has_fenced = False
         for broker_id, broker in self.brokers.items():
             if broker.fenced_at is not None and broker.fenced_at <= self.now:
-                broker.is_fenced, broker.fenced_at, noticed = True, None, True
+                broker.is_fenced = has_fenced = True
+                broker.fenced_at = None
                 for partition in self.partitions.values():
                     partition.lose(broker_id, self.live_broker_ids)
-        return noticed
+        return has_fenced
 
-    def answers(self, broker_id: int) -> bool:
-        """Whether it is up, and not frozen."""
+    def is_responding(self, broker_id: int) -> bool:
+        """Return whether a broker is up and not frozen."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_up and not broker.is_frozen
 
-    def quorum_now(self) -> Quorum:
-        """What the quorum's leader tells: `quorum`, or that of brokers, of which the first three
-        vote.
-        """
+    def current_quorum(self) -> Quorum:
+        """Return `quorum`; without one that of the brokers, of which the first three vote."""
         if self.quorum is not None:
             return self.quorum
-        now_ms, voters = int(self.now * 1000), sorted(self.brokers)[:3]
-        leader = min(self.live_broker_ids)
-        nodes = [
-            QuorumVoter(b, b in voters or b == leader, now_ms, seen, seen)
-            for b in sorted(self.brokers)
-            for seen in (now_ms if self.answers(b) else None,)
-        ]
-        return Quorum(leader, 1, now_ms, tuple(sorted(nodes, key=lambda node: not node.is_voter)))
+        now_ms = int(self.now * 1000)
+        voter_ids = sorted(self.brokers)[:3]
+        leader_id = min(self.live_broker_ids)
+        nodes = []
+        for broker_id in sorted(self.brokers):
+            is_voter = broker_id in voter_ids or broker_id == leader_id
+            seen_ms = now_ms if self.is_responding(broker_id) else None
+            nodes.append(QuorumNode(broker_id, is_voter, now_ms, seen_ms, seen_ms))
+        voters_first = tuple(sorted(nodes, key=lambda node: not node.is_voter))
+        return Quorum(leader_id, 1, now_ms, voters_first)
 
     # -- time
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: copies grow, and each reassignment ends at the instant its last copy is
-        whole.
+        """Let time pass.
+
+        It passes in steps: each ends when a replica has caught up or a broker is fenced, so that a
+        reassignment completes at the instant its last replica is complete.
         """
         end = self.now + seconds
         growing = [p for p in self.partitions.values() if p.bytes_in_per_second]
         unsettled = self._unsettled()
         self._settle(unsettled)
         while self.now < end:
-            copying = list(transfers(unsettled, self.configs, self._up()))
-            paces = speeds(copying, self.configs, self.full_speed_bytes_per_second)
-            step = min([end - self.now, *self._seconds_to_events(paces)])
+            transfers = list(find_transfers(unsettled, self.configs, self._responding_ids()))
+            rates = transfer_rates(transfers, self.configs, self.full_speed_bytes_per_second)
+            step_seconds = min([end - self.now, *self._seconds_to_events(rates)])
             for partition in growing:
-                partition.size_bytes += (
-                    0.0 if partition.leader is None else partition.bytes_in_per_second * step
-                )
-            for transfer, speed in paces:
-                partition, at = self.partitions[transfer.key], transfer.destination
-                partition.copied[at] = min(
-                    partition.size_bytes, partition.copied.get(at, 0.0) + speed * step
-                )
-            self.now = end if step >= end - self.now else self.now + step
-            if self._notice_the_dead():
+                if partition.leader is not None:
+                    partition.size_bytes += partition.bytes_in_per_second * step_seconds
+            for transfer, bytes_per_second in rates:
+                self._copy(transfer, bytes_per_second * step_seconds)
+            self.now = end if step_seconds >= end - self.now else self.now + step_seconds
+            if self._fence_dead_brokers():
                 unsettled = self._unsettled()
             self._settle(unsettled)
 
-    def _up(self) -> frozenset[int]:
-        return frozenset(broker_id for broker_id in self.brokers if self.answers(broker_id))
+    def _copy(self, transfer: Transfer, size_bytes: float) -> None:
+        partition = self.partitions[transfer.key]
+        copied_bytes = partition.copied.get(transfer.destination, 0.0) + size_bytes
+        partition.copied[transfer.destination] = min(partition.size_bytes, copied_bytes)
+
+    def _responding_ids(self) -> frozenset[int]:
+        return frozenset(broker_id for broker_id in self.brokers if self.is_responding(broker_id))
 
     def _unsettled(self) -> dict[TopicPartition, SimulatedPartition]:
-        """Partitions with something to do; only these can change as time passes."""
+        """Return the partitions that can change as time passes: moving, or out of sync."""
         return {
-            key: p
-            for key, p in self.partitions.items()
-            if p.is_moving or len(p.isr) < len(p.replicas)
+            key: partition
+            for key, partition in self.partitions.items()
+            if partition.is_moving or len(partition.isr) < len(partition.replicas)
         }
 
     def _settle(self, partitions: Mapping[TopicPartition, SimulatedPartition]) -> None:
-        up = self._up()
+        """Add complete replicas to the ISR, and complete reassignments that are ready."""
+        responding_ids = self._responding_ids()
         for partition in partitions.values():
-            for broker_id in partition.behind(up) if partition.leader in up else ():
-                # Half a byte of tolerance: the sums are of floats.
+            has_leader = partition.leader in responding_ids
+            for broker_id in partition.behind(responding_ids) if has_leader else ():
+                # Half a byte of tolerance, since the sums are floats.
                 if partition.copied.get(broker_id, 0.0) >= partition.size_bytes - 0.5:
                     partition.isr.add(broker_id)
                     partition.copied.pop(broker_id, None)
             partition.complete_if_ready(self.live_broker_ids)
 
-    def _seconds_to_events(self, paces: Iterable[tuple[Transfer, float]]) -> Iterator[float]:
-        for transfer, speed in paces:
+    def _seconds_to_events(self, rates: Iterable[tuple[Transfer, float]]) -> Iterator[float]:
+        """Yield the seconds until each replica has caught up, and each dead broker is fenced."""
+        for transfer, bytes_per_second in rates:
             partition = self.partitions[transfer.key]
-            closing_in = speed - partition.bytes_in_per_second
-            if closing_in > 0:
-                left = partition.size_bytes - partition.copied.get(transfer.destination, 0.0)
-                yield max(left / closing_in, 1e-6)
+            closing_rate = bytes_per_second - partition.bytes_in_per_second
+            if closing_rate > 0:
+                copied_bytes = partition.copied.get(transfer.destination, 0.0)
+                yield max((partition.size_bytes - copied_bytes) / closing_rate, 1e-6)
         for broker in self.brokers.values():
             if broker.fenced_at is not None:
                 yield max(broker.fenced_at - self.now, 0.0)
+
+
+def _partition_like(row: Mapping[str, Any], live_ids: Collection[int]) -> SimulatedPartition:
+    adding = tuple(row["adding_replicas"])
+    isr = row["isr"]
+    if isr is None:
+        isr = [b for b in row["replicas"] if b in live_ids and b not in adding]
+        isr = isr or row["replicas"][:1]
+    return SimulatedPartition(
+        replicas=tuple(row["replicas"]),
+        isr=set(isr),
+        leader=row["leader"],
+        size_bytes=float(row["size_bytes"] or 0),
+        bytes_in_per_second=float(row["bytes_in_per_second"] or 0),
+        leader_epoch=row["leader_epoch"] or 0,
+        adding=adding,
+        removing=tuple(row["removing_replicas"]),
+    )
+
+
+def find_transfers(
+    partitions: Mapping[TopicPartition, SimulatedPartition],
+    configs: SimulatedConfigs,
+    responding_ids: Collection[int],
+) -> Iterator[Transfer]:
+    """Yield the transfers from leaders to replicas that are behind, of brokers that respond."""
+    for key, partition in partitions.items():
+        source = partition.leader
+        if source is None or source not in responding_ids:
+            continue
+        for destination in partition.behind(responding_ids):
+            limits: list[Limit] = [("out", source), ("in", destination)]
+            if _is_throttled(configs, key, source, LEADER_REPLICAS, LEADER_RATE):
+                limits.append((LEADER_RATE, source))
+            if _is_throttled(configs, key, destination, FOLLOWER_REPLICAS, FOLLOWER_RATE):
+                limits.append((FOLLOWER_RATE, destination))
+            yield Transfer(key, destination, tuple(limits))
+
+
+def _is_throttled(
+    configs: SimulatedConfigs, key: TopicPartition, broker_id: int, list_key: str, rate_key: str
+) -> bool:
+    has_rate = configs.rate(broker_id, rate_key) is not None
+    return has_rate and configs.throttles(key.topic, key.partition, broker_id, list_key)
+
+
+def transfer_rates(
+    transfers: Sequence[Transfer], configs: SimulatedConfigs, full_speed: float
+) -> list[tuple[Transfer, float]]:
+    """Return each transfer with its bytes per second: the least of its shares."""
+    transfer_counts: dict[Limit, int] = {}
+    for transfer in transfers:
+        for limit in transfer.limits:
+            transfer_counts[limit] = transfer_counts.get(limit, 0) + 1
+
+    def share(limit: Limit) -> float:
+        kind, broker_id = limit
+        rate = configs.rate(broker_id, kind) if kind in RATE_KEYS else full_speed
+        return float(rate or 0) / transfer_counts[limit]
+
+    return [(transfer, min(map(share, transfer.limits))) for transfer in transfers]

@@ -1,7 +1,7 @@
-"""What a cluster answers and what it is asked to change: the words of the `ClusterAdmin` protocol.
+"""The values of the `ClusterAdmin` protocol: what a cluster reports, and changes to its configs.
 
-ConfigChange(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, ConfigOperation.SET,
-"20000000")
+broker = ConfigResource(ConfigResourceType.BROKER, "4")
+ConfigChange(broker, FOLLOWER_RATE, ConfigOperation.SET, "20000000")
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from counterpoise.model.cluster import TopicPartition
 Subject = TypeVar("Subject")
 
 # The keys of replication throttles (KIP-73): rates of brokers, in bytes per second, and lists of
-# topics.
+# replicas of topics.
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -25,7 +25,7 @@ LIST_KEYS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A registered broker, with the endpoint it advertises to clients that come the way we came."""
+    """A registered broker, with the endpoint that it advertises on the listener we connected to."""
 
     broker_id: int
     host: str
@@ -46,9 +46,9 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition as metadata shows it.
+    """A partition in the metadata.
 
-    While a reassignment runs, `replicas` is the union of old and new.
+    During a reassignment `replicas` is the union of old and new.
     """
 
     partition: int
@@ -76,8 +76,9 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replica set it ends at; Kafka lists the union target-first, so the order is the
-        target's.
+        """Return the target replicas, in order: Kafka lists them first in the union.
+
+        Of replicas (4, 2, 3, 1), removing (1,), it is (4, 2, 3).
         """
         return tuple(b for b in self.replicas if b not in self.removing)
 
@@ -87,21 +88,18 @@ class LogDirDescription:
     broker_id: int
     path: str
     error: str | None
-    total_bytes: (
-        int | None
-    )  # of the file system (KIP-827); two dirs on one file system tell the same
+    total_bytes: int | None  # of the file system (KIP-827), which other dirs may share
     usable_bytes: int | None
     sizes: Mapping[TopicPartition, int] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersion:
-    """What a broker speaks, as it tells itself (ApiVersions): two brokers of one release and
-    configuration are equal.
+    """What a broker supports (ApiVersions); equal for brokers of one release and configuration.
 
-    `api_ranges` is a short digest of its sorted (api key, lowest version, highest version) table;
-    `metadata_version` the finalized level of the feature `metadata.version` (KIP-584) as this
-    broker knows it, None before KRaft.
+    `api_ranges` is a short digest of its sorted table of (api key, lowest version, highest
+    version); `metadata_version` the finalized level of the feature `metadata.version` (KIP-584) in
+    its view, None before KRaft.
     """
 
     api_ranges: str
@@ -114,7 +112,7 @@ class ConfigResourceType(StrEnum):
 
 
 class ConfigSource(StrEnum):
-    """Where a value comes from; only the first two are ours to write or to restore."""
+    """The level of a value; only values of the first two levels are written or restored."""
 
     DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
@@ -138,17 +136,13 @@ class ConfigResource:
         return self.type is ConfigResourceType.BROKER
 
 
-EVERY_BROKER: Final = ConfigResource(
-    ConfigResourceType.BROKER, ""
-)  # their dynamic default; never written
+# The dynamic default of all brokers; never written.
+EVERY_BROKER: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A value with its level.
-
-    A key that a resource does not tell at all is absent from the answer.
-    """
+    """A value with its level; a key without any value is absent from a response."""
 
     value: str | None
     source: ConfigSource
@@ -173,8 +167,9 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class CallResults(Generic[Subject]):
-    """What a changing call did to each of its subjects: `errors` has those that were refused, with
-    the reason.
+    """The result of a changing call for each of its subjects.
+
+    `errors` has the reason of each that was refused.
     """
 
     accepted: tuple[Subject, ...]
