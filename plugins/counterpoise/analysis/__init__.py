@@ -3,9 +3,9 @@ which plan would help.
 
     balance = leader_balance(series, topics, cluster="demo")
     load = cluster_load(series, topic_load, partition_load, log_dir_load, cluster="demo")
-    wanted = wanted_goal(balance, policy.balance)                    # None: nothing needs doing
-    snapshot = with_inflow(later, observed_inflow(earlier, later))   # bytes_in_per_second by offsets
-    round = next_round(manifests, analysed)                          # what the Spark jobs analyse next
+    wanted = wanted_goal(balance, policy.balance)                   # None: nothing needs doing
+    snapshot = with_inflow(later, observed_inflow(earlier, later))
+    round = next_round(manifests, analysed)                         # what the Spark jobs analyse
 
 `__init__.pyi` lists the names and their modules; a module is imported when it is first used.
 """

@@ -3,7 +3,7 @@ from .fleets import fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .rounds import Round, next_round
-from .series import merged, series_rows
+from .series import latest_snapshot_id, merged, series_rows
 
 __all__ = [
     "TOPICS_SHOWN",
@@ -11,6 +11,7 @@ __all__ = [
     "broker_loads",
     "cluster_load",
     "fleet",
+    "latest_snapshot_id",
     "leader_balance",
     "merged",
     "next_round",

@@ -1,19 +1,19 @@
 """What happened in a series of snapshots, and when: brokers that came and went, moves, failovers,
 gaps.
 
-    found = breaks(columns)
-    events = find_events(columns, found)
+    breaks_found = breaks(columns)
+    events = find_events(columns, breaks_found)
 
-Two snapshots are compared only where nothing breaks the series between them, but for brokers: who
-came and went over a gap is told by the first snapshot after it. Nothing at all is compared with
+Two snapshots are compared only where no gap and no rebuild lies between them. Brokers are compared
+over gaps too: the first snapshot after it shows who came and who went. Nothing is compared with
 another cluster of the same name.
 
-Limits: photographs show what changed, not why, and nothing that came and went between two of them.
+Limits: snapshots show what changed, not why, and nothing that came and went between two of them.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -26,24 +26,22 @@ from counterpoise.model.events import Churn, ClusterEvent, EventKind, SnapshotCh
 
 SHARE_REACHED: Final = 0.9  # of the mean replicas
 GAP: Final = 2.5  # times the usual interval
-FEWEST_ELECTIONS: Final = 5  # at once, that are an event
+MIN_ELECTIONS: Final = 5  # at once, for an event
 ELECTIONS_PER_MILLE: Final = 2  # of the partitions
-FEWEST_TOPICS: Final = 5  # deleted or recreated at once, that are an event
-_NEAR: Final = (
-    5  # intervals to either side that say what is usual there: old snapshots may be thinned out
-)
+MIN_TOPICS: Final = 5  # deleted or recreated at once, for an event
+# Intervals to either side that define what is usual there: old snapshots may be thinned out.
+_NEIGHBOURS: Final = 5
 
 Count = Callable[[SnapshotChanges], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """Snapshots by their position: those after a gap, and the first ones of another cluster."""
+    """Snapshots by index: those after a gap, and the first ones of another cluster."""
 
     after_gap: tuple[int, ...]
-    rebuilt: tuple[
-        int, ...
-    ]  # may name the first snapshot, which followed one that is not in the period
+    # May have the first snapshot: it followed one that is not in the period.
+    rebuilt: tuple[int, ...]
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -52,72 +50,66 @@ class Breaks:
 
 
 def breaks(columns: SeriesColumns) -> Breaks:
-    """Where the series cannot be joined."""
-    rebuilt = [at for at in range(columns.snapshot_count) if _is_rebuilt(columns, at)]
+    """Return where the series cannot be joined."""
+    rebuilt = [index for index in range(columns.snapshot_count) if _is_rebuilt(columns, index)]
     seconds = _intervals(columns.times)
     usual = _usual(seconds)
-    gaps = [at + 1 for at, length in enumerate(seconds) if length > GAP * usual[at]]
+    gaps = [index + 1 for index, length in enumerate(seconds) if length > GAP * usual[index]]
     return Breaks(tuple(gaps), tuple(rebuilt))
 
 
-def find_events(columns: SeriesColumns, found: Breaks) -> tuple[ClusterEvent, ...]:
-    """All events of the period, by time."""
-    events = [
-        *_gaps(columns, found),
-        *_rebuilds(columns, found),
-        *_broker_events(columns, found),
-        *_rack_events(columns, found),
-        *_runs_of(columns, found, EventKind.FAILOVER, lambda changes: changes.failovers),
-        *_runs_of(columns, found, EventKind.ELECTION, _many_elections),
-        *_runs_of(
-            columns, found, EventKind.TOPICS_DELETED, lambda c: _many_topics(c.topics_deleted)
-        ),
-        *_runs_of(
-            columns, found, EventKind.TOPICS_RECREATED, lambda c: _many_topics(c.topics_recreated)
-        ),
-        *_reassignments(columns, found),
-    ]
-    kinds = list(EventKind)
-    return tuple(
-        sorted(events, key=lambda e: (e.first_at, e.last_at, kinds.index(e.kind), e.broker_ids))
+def find_events(columns: SeriesColumns, breaks_found: Breaks) -> tuple[ClusterEvent, ...]:
+    """Return all events of the period, by time."""
+    counts: tuple[tuple[EventKind, Count], ...] = (
+        (EventKind.FAILOVER, lambda changes: changes.failovers),
+        (EventKind.ELECTION, _elections),
+        (EventKind.TOPICS_DELETED, lambda changes: _topics(changes.topics_deleted)),
+        (EventKind.TOPICS_RECREATED, lambda changes: _topics(changes.topics_recreated)),
     )
+    events = [
+        *_gaps(columns, breaks_found),
+        *_rebuilds(columns, breaks_found),
+        *_broker_events(columns, breaks_found),
+        *_rack_events(columns, breaks_found),
+        *_reassignments(columns, breaks_found),
+    ]
+    for kind, count in counts:
+        events += _counted_events(columns, breaks_found, kind, count)
+    kinds = list(EventKind)
+
+    def order(event: ClusterEvent) -> tuple[object, ...]:
+        return event.first_at, event.last_at, kinds.index(event.kind), event.broker_ids
+
+    return tuple(sorted(events, key=order))
 
 
 def churn(columns: SeriesColumns) -> Churn:
-    """The changes of the period.
+    """Return the changes of the period, summed.
 
     The first snapshot counts too, where it was compared with the one before it.
     """
-    kept = set(columns.snapshot_ids)
+    kept_ids = set(columns.snapshot_ids)
     known: list[SnapshotChanges] = []
-    for at, changes in enumerate(columns.changes):
-        previous = columns.previous_ids[at]
-        if changes is not None and not changes.is_rebuilt and previous is not None:
+    not_known = 0
+    for index, changes in enumerate(columns.changes):
+        previous_id = columns.previous_ids[index]
+        if changes is not None and not changes.is_rebuilt and previous_id is not None:
             known.append(changes)
-    lost = sum(
-        changes is None or (columns.previous_ids[at] not in kept and not changes.is_rebuilt)
-        for at, changes in enumerate(columns.changes)
-        if at > 0
-    )
-    return Churn(
-        snapshots=len(known),
-        snapshots_not_known=lost,
-        leaders_changed=sum(one.leaders_changed for one in known),
-        failovers=sum(one.failovers for one in known),
-        preferred_elections=sum(one.preferred_elections for one in known),
-        epochs_unseen=sum(one.epochs_unseen for one in known),
-        replica_sets_changed=sum(one.replica_sets_changed for one in known),
-        topics_created=sum(one.topics_created for one in known),
-        topics_deleted=sum(one.topics_deleted for one in known),
-        topics_recreated=sum(one.topics_recreated for one in known),
-    )
+        is_rebuilt = changes is not None and changes.is_rebuilt
+        is_comparable = changes is not None and (previous_id in kept_ids or is_rebuilt)
+        if index > 0 and not is_comparable:
+            not_known += 1
+    summed = [f.name for f in fields(Churn) if f.name not in ("snapshots", "snapshots_not_known")]
+    sums = {name: sum(getattr(changes, name) for changes in known) for name in summed}
+    return Churn(snapshots=len(known), snapshots_not_known=not_known, **sums)
 
 
-def _is_rebuilt(columns: SeriesColumns, at: int) -> bool:
-    changes = columns.changes[at]
+def _is_rebuilt(columns: SeriesColumns, index: int) -> bool:
+    changes = columns.changes[index]
     if changes is not None and changes.is_rebuilt:
         return True
-    before, now = (columns.cluster_ids[at - 1] if at else None), columns.cluster_ids[at]
+    before = columns.cluster_ids[index - 1] if index else None
+    now = columns.cluster_ids[index]
     return before is not None and now is not None and before != now
 
 
@@ -126,107 +118,107 @@ def _intervals(times: Sequence[datetime]) -> list[float]:
 
 
 def _usual(seconds: Sequence[float]) -> list[float]:
-    """The usual interval around each one, in seconds: the median of all, or of those next to it
-    where it is larger.
+    """Return the usual interval for each one, in seconds: the median of all, or that of the
+    neighbours before or after it where it is larger.
 
-    So that thinned snapshots (one a day among those of last year) are no gaps, though those of
-    today come by the hour.
+    So snapshots that were thinned out (one a day for last year) are no gaps, although those of
+    today come by the hour: of ten intervals of 24 hours and then twenty of 1 hour the median is 1,
+    but for each of the first ten the usual interval is 24.
     """
     if not seconds:
         return []
     overall = median(seconds)
-    return [
-        max(
-            overall,
-            median(seconds[max(0, at - _NEAR) : at] or [0.0]),
-            median(seconds[at + 1 : at + 1 + _NEAR] or [0.0]),
-        )
-        for at in range(len(seconds))
-    ]
+    usual = []
+    for index in range(len(seconds)):
+        earlier = seconds[max(0, index - _NEIGHBOURS) : index]
+        later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
+        usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0])))
+    return usual
 
 
-def _gaps(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
+def _gaps(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
     usual = _usual(_intervals(columns.times))
-    for at in found.after_gap:
-        first, last = columns.times[at - 1], columns.times[at]
+    for index in breaks_found.after_gap:
+        first, last = columns.times[index - 1], columns.times[index]
         seconds = (last - first).total_seconds()
-        missing = max(1, round(seconds / usual[at - 1]) - 1)
-        yield ClusterEvent(
-            EventKind.GAP, first, last, columns.snapshot_ids[at], missing, seconds=seconds
-        )
+        missing = max(1, round(seconds / usual[index - 1]) - 1)
+        snapshot_id = columns.snapshot_ids[index]
+        yield ClusterEvent(EventKind.GAP, first, last, snapshot_id, missing, seconds=seconds)
 
 
-def _rebuilds(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
-    for at in found.rebuilt:
-        count = len(columns.broker_ids[columns.rows(at)])
-        yield ClusterEvent(
-            EventKind.REBUILT, columns.times[at], columns.times[at], columns.snapshot_ids[at], count
-        )
+def _rebuilds(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+    for index in breaks_found.rebuilt:
+        time = columns.times[index]
+        broker_count = len(columns.broker_ids[columns.rows(index)])
+        yield ClusterEvent(EventKind.REBUILT, time, time, columns.snapshot_ids[index], broker_count)
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownBrokers:
     """What the snapshots so far say about one cluster's brokers."""
 
     registered: set[int] = field(default_factory=set)
     live: set[int] = field(default_factory=set)
     ever_live: set[int] = field(default_factory=set)
     new: set[int] = field(default_factory=set)  # registered since the first snapshot
-    short: dict[int, datetime] = field(
-        default_factory=dict
-    )  # joined then, and still without its share
+    # Those that joined and still have less than their share, with the time of joining.
+    below_share: dict[int, datetime] = field(default_factory=dict)
 
 
-def _broker_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
-    known = _Known()
-    for at in range(columns.snapshot_count):
-        rows = columns.rows(at)
-        ids = columns.broker_ids[rows]
-        registered, live = set(ids.tolist()), set(ids[columns.is_live[rows]].tolist())
-        if at == 0 or at in found.rebuilt:
-            known = _Known(registered, live, set(live))
+def _broker_events(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+    known = _KnownBrokers()
+    for index in range(columns.snapshot_count):
+        rows = columns.rows(index)
+        broker_ids = columns.broker_ids[rows]
+        registered = set(broker_ids.tolist())
+        live = set(broker_ids[columns.is_live[rows]].tolist())
+        if index == 0 or index in breaks_found.rebuilt:
+            known = _KnownBrokers(registered, live, set(live))
             continue
         known.new |= registered - known.registered - known.ever_live
-        came = live - known.live
-        joined = came & known.new - known.ever_live
-        fallen = known.live - live
-        for kind, brokers in (
+        now_live = live - known.live
+        joined = now_live & known.new - known.ever_live
+        no_longer_live = known.live - live
+        events = (
             (EventKind.JOINED, joined),
-            (EventKind.RETURNED, came - joined),
-            (EventKind.DIED, fallen & registered),
+            (EventKind.RETURNED, now_live - joined),
+            (EventKind.DIED, no_longer_live & registered),
             (EventKind.LEFT, known.registered - registered),
-        ):
-            if brokers:
-                yield _of_brokers(columns, at, kind, brokers)
-        known.short |= dict.fromkeys(sorted(joined), columns.times[at])
+        )
+        for kind, broker_ids_of_kind in events:
+            if broker_ids_of_kind:
+                yield _of_brokers(columns, index, kind, broker_ids_of_kind)
+        known.below_share |= dict.fromkeys(sorted(joined), columns.times[index])
         known.registered, known.live = registered, live
         known.ever_live |= live
-        yield from _shares_reached(columns, at, known)
+        yield from _shares_reached(columns, index, known)
 
 
 def _of_brokers(
     columns: SeriesColumns,
-    at: int,
+    index: int,
     kind: EventKind,
-    brokers: Iterable[int],
+    broker_ids: Iterable[int],
     *,
     seconds: float | None = None,
 ) -> ClusterEvent:
-    ids, now = tuple(sorted(brokers)), columns.times[at]
-    return ClusterEvent(
-        kind, now, now, columns.snapshot_ids[at], len(ids), broker_ids=ids, seconds=seconds
-    )
+    ids = tuple(sorted(broker_ids))
+    time = columns.times[index]
+    snapshot_id = columns.snapshot_ids[index]
+    return ClusterEvent(kind, time, time, snapshot_id, len(ids), broker_ids=ids, seconds=seconds)
 
 
-def _shares_reached(columns: SeriesColumns, at: int, known: _Known) -> Iterator[ClusterEvent]:
-    """Of the brokers that joined and live, those that now hold nearly their share; one event per
-    moment of joining.
+def _shares_reached(
+    columns: SeriesColumns, index: int, known: _KnownBrokers
+) -> Iterator[ClusterEvent]:
+    """Yield an event for live brokers that joined and now hold nearly their share, one per time of
+    joining.
     """
-    for broker in [broker for broker in known.short if broker not in known.live]:
-        del known.short[broker]
-    if not known.short:
+    for broker_id in [b for b in known.below_share if b not in known.live]:
+        del known.below_share[broker_id]
+    if not known.below_share:
         return
-    rows = columns.rows(at)
+    rows = columns.rows(index)
     is_live = columns.is_live[rows]
     replicas = columns.replicas[rows][is_live]
     enough = SHARE_REACHED * replicas.mean()
@@ -234,86 +226,86 @@ def _shares_reached(columns: SeriesColumns, at: int, known: _Known) -> Iterator[
         return
     has_share = set(columns.broker_ids[rows][is_live][replicas >= enough].tolist())
     reached: dict[datetime, list[int]] = defaultdict(list)
-    for broker in [broker for broker in known.short if broker in has_share]:
-        reached[known.short.pop(broker)].append(broker)
-    for joined_at, brokers in reached.items():
-        seconds = (columns.times[at] - joined_at).total_seconds()
-        yield _of_brokers(columns, at, EventKind.REACHED_SHARE, brokers, seconds=seconds)
+    for broker_id in [b for b in known.below_share if b in has_share]:
+        reached[known.below_share.pop(broker_id)].append(broker_id)
+    for joined_at, broker_ids in reached.items():
+        seconds = (columns.times[index] - joined_at).total_seconds()
+        yield _of_brokers(columns, index, EventKind.REACHED_SHARE, broker_ids, seconds=seconds)
 
 
-def _rack_events(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
-    """Brokers that were there before and name another rack now, together where the names are the
-    same.
-    """
+def _rack_events(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+    """Yield an event for brokers that name another rack than before, one per pair of racks."""
     before: dict[int, int] = {}
-    for at in range(columns.snapshot_count):
-        if at and at not in found.rebuilt and _has_same_racks(columns, at):
+    for index in range(columns.snapshot_count):
+        is_rebuilt = index in breaks_found.rebuilt
+        if index and not is_rebuilt and _has_same_racks(columns, index):
             continue
-        rows = columns.rows(at)
-        now = dict(
-            zip(columns.broker_ids[rows].tolist(), columns.racks[rows].tolist(), strict=True)
-        )
-        if at in found.rebuilt:
+        rows = columns.rows(index)
+        broker_ids, racks = columns.broker_ids[rows].tolist(), columns.racks[rows].tolist()
+        now = dict(zip(broker_ids, racks, strict=True))
+        if is_rebuilt:
             before = {}
         changed: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for broker, rack in now.items():
-            if before.get(broker, rack) != rack:
-                changed[before[broker], rack].append(broker)
-        for (old, new), brokers in sorted(changed.items()):
+        for broker_id, rack in now.items():
+            if before.get(broker_id, rack) != rack:
+                changed[before[broker_id], rack].append(broker_id)
+        for (old_rack, new_rack), moved_ids in sorted(changed.items()):
             yield ClusterEvent(
                 EventKind.RACK,
-                columns.times[at],
-                columns.times[at],
-                columns.snapshot_ids[at],
-                len(brokers),
-                broker_ids=tuple(sorted(brokers)),
-                rack_before=columns.rack_name(old),
-                rack=columns.rack_name(new),
+                columns.times[index],
+                columns.times[index],
+                columns.snapshot_ids[index],
+                len(moved_ids),
+                broker_ids=tuple(sorted(moved_ids)),
+                rack_before=columns.rack_name(old_rack),
+                rack=columns.rack_name(new_rack),
             )
         before |= now
 
 
-def _has_same_racks(columns: SeriesColumns, at: int) -> bool:
-    """The same brokers in the same racks as in the snapshot before."""
-    rows, before = columns.rows(at), columns.rows(at - 1)
-    return all(
-        np.array_equal(column[rows], column[before])
-        for column in (columns.broker_ids, columns.racks)
-    )
+def _has_same_racks(columns: SeriesColumns, index: int) -> bool:
+    """Return whether the snapshot has the same brokers in the same racks as the one before."""
+    now, before = columns.rows(index), columns.rows(index - 1)
+    has_same_brokers = np.array_equal(columns.broker_ids[now], columns.broker_ids[before])
+    return has_same_brokers and np.array_equal(columns.racks[now], columns.racks[before])
 
 
-def _many_elections(changes: SnapshotChanges) -> int:
-    fewest = max(FEWEST_ELECTIONS, changes.partitions * ELECTIONS_PER_MILLE / 1000)
-    return changes.preferred_elections if changes.preferred_elections >= fewest else 0
+def _elections(changes: SnapshotChanges) -> int:
+    """Return the preferred leader elections, 0 where they are too few for an event."""
+    enough = max(MIN_ELECTIONS, changes.partitions * ELECTIONS_PER_MILLE / 1000)
+    return changes.preferred_elections if changes.preferred_elections >= enough else 0
 
 
-def _many_topics(count: int) -> int:
-    return count if count >= FEWEST_TOPICS else 0
+def _topics(count: int) -> int:
+    """Return the count, 0 where it is too small for an event."""
+    return count if count >= MIN_TOPICS else 0
 
 
-def _runs_of(
-    columns: SeriesColumns, found: Breaks, kind: EventKind, count: Count
+def _counted_events(
+    columns: SeriesColumns, breaks_found: Breaks, kind: EventKind, count: Count
 ) -> Iterator[ClusterEvent]:
-    """Neighbouring snapshots that count some are one event; a break of the series ends it."""
+    """Yield an event for neighbouring snapshots with a count above 0; a break ends it."""
     counts = [
         0 if changes is None or changes.is_rebuilt else count(changes)
         for changes in columns.changes
     ]
-    for first, last in _runs([counted > 0 for counted in counts], found):
+    for first, last in _runs([counted > 0 for counted in counts], breaks_found):
         yield _over(columns, kind, first, last, sum(counts[first : last + 1]))
 
 
-def _reassignments(columns: SeriesColumns, found: Breaks) -> Iterator[ClusterEvent]:
-    """As `_runs_of`, and on through snapshots that only see replicas being copied."""
-    changes = [None if one is None or one.is_rebuilt else one for one in columns.changes]
-    moved = [one.replica_sets_changed if one else 0 for one in changes]
-    is_moving = [one is not None and one.reassigning_partitions > 0 for one in changes]
-    active = [bool(count) or moving for count, moving in zip(moved, is_moving, strict=True)]
-    for first, last in _runs(active, found):
+def _reassignments(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+    """Yield an event for neighbouring snapshots in which replicas moved, or are being copied."""
+    moved: list[int] = []
+    is_moving: list[bool] = []
+    for changes in columns.changes:
+        is_known = changes is not None and not changes.is_rebuilt
+        moved.append(changes.replica_sets_changed if changes and is_known else 0)
+        is_moving.append(bool(changes and is_known and changes.reassigning_partitions))
+    active = [count > 0 or moving for count, moving in zip(moved, is_moving, strict=True)]
+    for first, last in _runs(active, breaks_found):
         is_under_way = last == columns.snapshot_count - 1 and is_moving[last]
-        yield _over(
-            columns, EventKind.REASSIGNMENT, first, last, sum(moved[first : last + 1]), is_under_way
-        )
+        count = sum(moved[first : last + 1])
+        yield _over(columns, EventKind.REASSIGNMENT, first, last, count, is_under_way)
 
 
 def _over(
@@ -324,23 +316,24 @@ def _over(
     count: int,
     is_under_way: bool = False,
 ) -> ClusterEvent:
+    """Return the event that lasted from the snapshot `first` until `last`."""
     start, end = columns.times[first], columns.times[last]
-    return ClusterEvent(
-        kind, start, end, columns.snapshot_ids[first], count, is_under_way=is_under_way
-    )
+    snapshot_id = columns.snapshot_ids[first]
+    return ClusterEvent(kind, start, end, snapshot_id, count, is_under_way=is_under_way)
 
 
-def _runs(is_active: Sequence[bool], found: Breaks) -> Iterator[tuple[int, int]]:
-    """The first and last position of each run; none reaches over a break."""
-    flags = np.array(is_active, dtype=np.bool_)
-    begins = flags.copy()
-    begins[1:] &= ~flags[:-1]
-    broken = [at for at in found.positions if flags[at]]
-    begins[broken] = True
-    starts = np.flatnonzero(begins)
-    inactive = np.append(np.flatnonzero(~flags), len(flags))
-    for index, start in enumerate(starts.tolist()):
-        end = int(inactive[np.searchsorted(inactive, start)])
-        if index + 1 < len(starts):
-            end = min(end, int(starts[index + 1]))
-        yield start, end - 1
+def _runs(is_active: Sequence[bool], breaks_found: Breaks) -> Iterator[tuple[int, int]]:
+    """Yield the first and last index of each run of active snapshots; a break ends a run.
+
+    Active are 1, 2, 3 and 5, and there is a break before 3: the runs are 1-2, 3-3 and 5-5.
+    """
+    start: int | None = None
+    break_positions = frozenset(breaks_found.positions)
+    for index, active in enumerate(is_active):
+        if start is not None and (not active or index in break_positions):
+            yield start, index - 1
+            start = None
+        if active and start is None:
+            start = index
+    if start is not None:
+        yield start, len(is_active) - 1

@@ -1,10 +1,11 @@
-"""Brokers over time, small enough to be looked at: at most 60 rows and some 200 columns.
+"""Brokers over time for heat maps: at most 60 rows and some 200 columns.
 
     maps = heat_maps(columns, breaks)       # of leaders; of bytes-in where they are known
 
 A value is a broker's part of the mean over the live brokers of the same snapshot: 1.0 is the fair
-share. More snapshots than columns become means over buckets of equal length, counted from 1970 so
-that a day's bucket is a day (UTC).
+share. Example: brokers with 30, 20 and 10 leaders have the mean 20, so the values are 1.5, 1.0 and
+0.5. More snapshots than columns become means over buckets of equal length, counted from 1970 so that
+a day's bucket is a day (UTC).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -18,25 +19,27 @@ from counterpoise.model.balance import HeatMap
 
 ROWS_SHOWN: Final = 60
 COLUMNS_SHOWN: Final = 200
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400  # in seconds
 _BUCKETS: Final = (
-    *(_MINUTE * n for n in (1, 2, 5, 10, 15, 20, 30)),
-    *(_HOUR * n for n in (1, 2, 3, 4, 6, 8, 12)),
-    *(_DAY * n for n in (1, 2, 3, 7, 14, 28, 56, 112)),
+    *(_MINUTE * count for count in (1, 2, 5, 10, 15, 20, 30)),
+    *(_HOUR * count for count in (1, 2, 3, 4, 6, 8, 12)),
+    *(_DAY * count for count in (1, 2, 3, 7, 14, 28, 56, 112)),
 )
 
-Columns = tuple[tuple[datetime, datetime], ...]
+Periods = tuple[tuple[datetime, datetime], ...]  # from, until
 
 
 def heat_maps(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[HeatMap, ...]:
-    """Of leaders, and of bytes-in where a snapshot tells them. None with a single snapshot."""
+    """Return maps of leaders, and of bytes-in where a snapshot knows them; none with a single
+    snapshot.
+    """
     if columns.snapshot_count < 2:
         return ()
-    inflow = np.where(columns.is_live, columns.bytes_in, np.nan)
     leaders = np.where(columns.is_live, columns.leaders.astype(np.float64), np.nan)
+    bytes_in = np.where(columns.is_live, columns.bytes_in, np.nan)
     maps = [_heat_map("leaders", columns, breaks, leaders)]
-    if np.nansum(inflow) > 0:
-        maps.append(_heat_map("bytes_in", columns, breaks, inflow))
+    if np.nansum(bytes_in) > 0:
+        maps.append(_heat_map("bytes_in", columns, breaks, bytes_in))
     return tuple(maps)
 
 
@@ -44,81 +47,86 @@ def _heat_map(
     measure: str, columns: SeriesColumns, breaks: tuple[int, ...], values: Floats
 ) -> HeatMap:
     broker_ids, shares = _shares(columns, values)
-    bucket_seconds, of_column, spans = _columns(columns, breaks)
-    means = _means(shares, of_column, len(spans))
-    shown = _farthest(means)
+    bucket_seconds, column_of_snapshot, periods = _periods(columns, breaks)
+    means = _means(shares, column_of_snapshot, len(periods))
+    shown = _farthest_from_share(means)
     rows = tuple(
-        tuple(None if np.isnan(v) else round(float(v), 4) for v in means[row]) for row in shown
+        tuple(None if np.isnan(value) else round(value, 4) for value in row)
+        for row in means[shown].tolist()
     )
-    ids = tuple(broker_ids[shown].tolist())
-    return HeatMap(measure, ids, spans, rows, bucket_seconds, len(broker_ids))
+    shown_ids = tuple(broker_ids[shown].tolist())
+    return HeatMap(measure, shown_ids, periods, rows, bucket_seconds, len(broker_ids))
 
 
 def _shares(columns: SeriesColumns, values: Floats) -> tuple[Ints, Floats]:
-    """The brokers by id, and a row for each: its part of the mean in every snapshot, NaN where that
-    is not known.
+    """Return the brokers by id, and their part of the mean, brokers x snapshots; NaN where that is
+    not known.
     """
-    broker_ids, rows = np.unique(columns.broker_ids, return_inverse=True)
+    broker_ids, broker_rows = np.unique(columns.broker_ids, return_inverse=True)
     snapshots = np.repeat(np.arange(columns.snapshot_count), np.diff(columns.starts))
     is_known = ~np.isnan(values)
-    known = np.bincount(snapshots[is_known], minlength=columns.snapshot_count)
-    sums = np.bincount(
-        snapshots[is_known], weights=values[is_known], minlength=columns.snapshot_count
-    )
+    known_snapshots = snapshots[is_known]
+    counts = np.bincount(known_snapshots, minlength=columns.snapshot_count)
+    sums = np.bincount(known_snapshots, weights=values[is_known], minlength=columns.snapshot_count)
     with np.errstate(divide="ignore", invalid="ignore"):
-        fair = np.where(sums > 0, sums / known, np.nan)
+        fair_shares = np.where(sums > 0, sums / counts, np.nan)
     shares = np.full((len(broker_ids), columns.snapshot_count), np.nan)
-    shares[rows, snapshots] = values / fair[snapshots]
+    shares[broker_rows, snapshots] = values / fair_shares[snapshots]
     return broker_ids, shares
 
 
-def _columns(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[int | None, Ints, Columns]:
-    """The length of a bucket in seconds, the column of each snapshot, and from when until when each
-    column is.
+def _periods(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[int | None, Ints, Periods]:
+    """Return the length of a bucket in seconds (None: a column is a snapshot), the column of each
+    snapshot, and the period of each column.
     """
     if columns.snapshot_count <= COLUMNS_SHOWN:
-        return None, np.arange(columns.snapshot_count), _one_each(columns.times, breaks)
-    seconds = np.array([at.timestamp() for at in columns.times])
-    span = seconds[-1] - seconds[0]
-    fitting = (length for length in _BUCKETS if span / length <= COLUMNS_SHOWN - 1)
-    length = next(fitting, int(-(-span // (COLUMNS_SHOWN - 1))))
-    buckets, of_column = np.unique(seconds // length, return_inverse=True)
+        one_each = np.arange(columns.snapshot_count)
+        return None, one_each, _snapshot_periods(columns.times, breaks)
+    seconds = np.array([time.timestamp() for time in columns.times])
+    total = seconds[-1] - seconds[0]
+    fitting = (length for length in _BUCKETS if total / length <= COLUMNS_SHOWN - 1)
+    length = next(fitting, int(-(-total // (COLUMNS_SHOWN - 1))))
+    buckets, column_of_snapshot = np.unique(seconds // length, return_inverse=True)
     starts = [datetime.fromtimestamp(bucket * length, UTC) for bucket in buckets.tolist()]
-    return length, of_column, tuple((start, start + timedelta(seconds=length)) for start in starts)
+    periods = tuple((start, start + timedelta(seconds=length)) for start in starts)
+    return length, column_of_snapshot, periods
 
 
-def _one_each(times: tuple[datetime, ...], breaks: tuple[int, ...]) -> Columns:
-    """Each snapshot stands until the next one; before a break, and at the end, no longer than is
-    usual.
+def _snapshot_periods(times: tuple[datetime, ...], breaks: tuple[int, ...]) -> Periods:
+    """Return the period of each snapshot: until the next one; before a break, and at the end, no
+    longer than the usual interval.
     """
-    steps = [after - before for before, after in pairwise(times)]
-    whole = [step for at, step in enumerate(steps, 1) if at not in breaks] or steps
-    usual = sorted(whole)[len(whole) // 2] or timedelta(seconds=_MINUTE)
+    intervals = [after - before for before, after in pairwise(times)]
+    unbroken = [length for index, length in enumerate(intervals, 1) if index not in breaks]
+    ordered = sorted(unbroken or intervals)
+    usual = ordered[len(ordered) // 2] or timedelta(seconds=_MINUTE)
     ends = [
-        after if at not in breaks else min(after, before + usual)
-        for at, (before, after) in enumerate(pairwise(times), 1)
+        min(after, before + usual) if index in breaks else after
+        for index, (before, after) in enumerate(pairwise(times), 1)
     ]
     return tuple(zip(times, [*ends, times[-1] + usual], strict=True))
 
 
-def _means(shares: Floats, of_column: Ints, column_count: int) -> Floats:
-    """The mean of what is known in each column; NaN where nothing is."""
-    known = np.zeros((len(shares), column_count))
-    sums = np.zeros_like(known)
+def _means(shares: Floats, column_of_snapshot: Ints, column_count: int) -> Floats:
+    """Return the mean of what is known in each column; NaN where nothing is.
+
+    Shares [[1.0, NaN, 0.5]] in the columns [0, 0, 1] become [[1.0, 0.5]].
+    """
+    counts = np.zeros((len(shares), column_count))
+    sums = np.zeros_like(counts)
     is_known = ~np.isnan(shares)
-    np.add.at(known.T, of_column, is_known.T)
-    np.add.at(sums.T, of_column, np.where(is_known, shares, 0.0).T)
+    np.add.at(counts.T, column_of_snapshot, is_known.T)
+    np.add.at(sums.T, column_of_snapshot, np.where(is_known, shares, 0.0).T)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means: Floats = sums / known
+        means: Floats = sums / counts
     return means
 
 
-def _farthest(means: Floats) -> Ints:
-    """The rows to show, in order: all, or those that are farthest from their share on average."""
+def _farthest_from_share(means: Floats) -> Ints:
+    """Return the rows to show, in order: all, or those farthest from the fair share on average."""
     if len(means) <= ROWS_SHOWN:
         return np.arange(len(means))
     is_known = ~np.isnan(means)
-    distance = np.where(is_known, np.abs(means - 1.0), 0.0).sum(axis=1) / np.maximum(
-        1, is_known.sum(axis=1)
-    )
-    return np.sort(np.argsort(-distance, kind="stable")[:ROWS_SHOWN])
+    distances = np.where(is_known, np.abs(means - 1.0), 0.0).sum(axis=1)
+    mean_distances = distances / np.maximum(1, is_known.sum(axis=1))
+    return np.sort(np.argsort(-mean_distances, kind="stable")[:ROWS_SHOWN])

@@ -7,6 +7,7 @@ instead of hundreds.
 """
 
 from collections.abc import Collection
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +41,14 @@ def merged(series: pa.Table, newer: pa.Table, known_ids: Collection[str] | None 
         ids = pa.array(sorted(known_ids), pa.string())
         both = both.filter(pc.is_in(both["snapshot_id"], value_set=ids))
     return both.sort_by(_ORDER)
+
+
+def latest_snapshot_id(series: pa.Table, until: datetime | None = None) -> str | None:
+    """Return the newest snapshot of a series, or the newest before `until`; None without any."""
+    if until is not None:
+        end = pa.scalar(until, series.schema.field("observed_at").type)
+        series = series.filter(pc.less(series["observed_at"], end))
+    return str(series["snapshot_id"][-1].as_py()) if series.num_rows else None
 
 
 def _without_shared_columns(table: pa.Table, keys: list[str]) -> pa.Table:
