@@ -4,8 +4,8 @@
     ill = healthy(racks="1=a 2=b 3")
     assert seen("racks-missing", facts(ill))[0].subject == "broker 3"
 
-`facts` photographs and inspects a simulated cluster, so that a test may do to it what happens to
-clusters (`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords are fields of
+`facts` makes a snapshot of a simulated cluster and inspects it, so that a test may do to it what
+happens to clusters (`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords are fields of
 AuditFacts, put in last.
 """
 
@@ -30,7 +30,7 @@ from counterpoise.model.connectivity import (
     StageResult,
 )
 from counterpoise.model.finding import Finding
-from counterpoise.model.inspection import Quorum, QuorumVoter
+from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
@@ -111,10 +111,10 @@ def quorum(
     """
     late = seconds_behind or {}
 
-    def node(node_id: int, is_voter: bool) -> QuorumVoter:
+    def node(node_id: int, is_voter: bool) -> QuorumNode:
         behind = late.get(node_id, 0.0)
         at = None if behind is None else NOW_MS - int(behind * 1000)
-        return QuorumVoter(node_id, is_voter, 5000, at, at, directory_id if is_voter else None)
+        return QuorumNode(node_id, is_voter, 5000, at, at, directory_id if is_voter else None)
 
     nodes = [*(node(one, True) for one in voters), *(node(one, False) for one in observers)]
     return Quorum(voters[0], 7, 5000, tuple(nodes))
@@ -126,7 +126,7 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
     Keywords replace fields; `audit` is that part of the policy.
     """
     cluster = healthy() if cluster is None else cluster
-    snapshot = changes.get("snapshot") or photograph(cluster)
+    snapshot = changes.get("snapshot") or snapshot_of(cluster)
     audit = changes.pop("audit", None) or AuditPolicy(
         controller_racks={101: "a", 102: "b", 103: "c"}
     )
@@ -144,7 +144,7 @@ def facts(cluster: SimulatedCluster | None = None, **changes: Any) -> AuditFacts
     return replace(usual, **changes)
 
 
-def photograph(
+def snapshot_of(
     cluster: SimulatedCluster, *, snapshot_id: str = "demo-now", observed_at: datetime = NOW
 ) -> ClusterSnapshot:
     """As `take_snapshot`, with the rates that the simulated cluster knows."""
@@ -174,7 +174,9 @@ def endpoint(
             break
     is_resolved = failed is not ConnectionStage.RESOLVE
     ips = (ip or _ip(address),) if is_resolved else ()
-    return EndpointCheck(address, tuple(stages), ips, metadata=None if failed else metadata, **changes)
+    return EndpointCheck(
+        address, tuple(stages), ips, metadata=None if failed else metadata, **changes
+    )
 
 
 def _ip(address: str) -> str:
@@ -204,7 +206,7 @@ def connectivity(snapshot: ClusterSnapshot, **changes: Any) -> ConnectivityCheck
 
 
 def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
-    """A photograph each hour, the newest right now, all of them like `snapshot`: nothing grows."""
+    """A snapshot each hour, the newest right now, all of them like `snapshot`: nothing grows."""
     times = [NOW - INTERVAL * ago for ago in range(hours, -1, -1)]
     manifests = [
         {

@@ -8,9 +8,9 @@ import pytest
 from counterpoise import installation
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.connectivity import ConnectivityCheck
-from tests.support.audits import HEALTHY, healthy, photograph, walk
+from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
+from tests.support.audits import HEALTHY, connectivity, healthy, snapshot_of
 from tests.support.command_line import CommandLine
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -24,10 +24,10 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
 
     def walked(_installation: object, _name: str) -> ConnectivityCheck:
-        return walk(photograph(kafka))
+        return connectivity(snapshot_of(kafka))
 
     monkeypatch.setattr(installation, "connect_by_discovery", lambda _settings: kafka)
-    monkeypatch.setattr(installation.Installation, "walk", walked)
+    monkeypatch.setattr(installation.Installation, "check_connectivity", walked)
     return kafka
 
 

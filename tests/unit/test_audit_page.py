@@ -14,8 +14,8 @@ from counterpoise.model.finding import (
     AuditReport,
     Evidence,
     Finding,
-    RuleText,
     ReportedFinding,
+    RuleText,
     WantedPlan,
 )
 from counterpoise.model.request import Goal

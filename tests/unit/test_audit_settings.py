@@ -30,7 +30,10 @@ def test_everything_that_can_be_said() -> None:
         thresholds:
           leaders-uneven: {most_percent_of_mean: 120}
         waivers:
-          - {rule: replication-factor-1, subjects: ["topic scratch-*"], reason: scratch data, until: 2027-01-31}
+          - rule: replication-factor-1
+            subjects: ["topic scratch-*"]
+            reason: scratch data
+            until: 2027-01-31
           - {rule: quorum-static, reason: no time}
 """
     assert audit_of(lines) == AuditPolicy(

@@ -13,21 +13,22 @@ import pytest
 
 from counterpoise import pipeline, queries
 from counterpoise.errors import ClusterUnreachableError, InputError
+from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.severity import Severity
-from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.pipeline.auditing import past_facts
 from counterpoise.pipeline.snapshots import keep
-from counterpoise.pipeline.remembering import past_facts, usual_interval
 from counterpoise.snapshot import take_snapshot
-from tests.support.audits import HEALTHY, NOW, healthy, photograph, connectivity
+from tests.support.audits import HEALTHY, NOW, connectivity, healthy, snapshot_of
 from tests.support.installations import DEMO, site_over
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -63,7 +64,7 @@ class Place:
         return self.kafka
 
     def connectivity(self) -> ConnectivityCheck:
-        return connectivity(photograph(self.kafka))
+        return connectivity(snapshot_of(self.kafka))
 
     def audit(self, hours: float = 0) -> AuditReport:
         self.now = NOW + hours * HOUR
@@ -106,7 +107,8 @@ def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_w
 def test_new_still_there_and_gone(place: Place) -> None:
     place.audit()
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
-    (throttle,) = [one for one in place.audit(1).findings if one.finding.rule == "leftover-throttle"]
+    first = place.audit(1).findings
+    (throttle,) = [one for one in first if one.finding.rule == "leftover-throttle"]
     assert (throttle.is_new, throttle.first_seen) == (True, NOW + HOUR)
     (still,) = [one for one in place.audit(2).findings if one.finding.rule == "leftover-throttle"]
     assert (still.is_new, still.first_seen) == (False, NOW + HOUR)
@@ -260,12 +262,13 @@ def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-90, -30, -25, -2, -0.3, -0.2, -0.1)
     with place.installation() as installation:
-        past = past_facts(installation, photograph(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka))
     assert past is not None
     # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48
     # ... hours old.
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 90 * HOUR}
-    assert [one.observed_at for one in past.recent_snapshots] == [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
+    expected = [NOW - hour * HOUR for hour in (2, 0.2, 0.1)]
+    assert [one.observed_at for one in past.recent_snapshots] == expected
 
 
 def test_a_move_to_another_place_began_later(place: Place) -> None:
@@ -276,7 +279,7 @@ def test_a_move_to_another_place_began_later(place: Place) -> None:
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-2)
     with place.installation() as installation:
-        past = past_facts(installation, photograph(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka))
     assert past is not None
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 2 * HOUR}
 
@@ -309,7 +312,7 @@ def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_on
     series = _series(lambda hour: {1: 9, 4: 3 if hour == -4 else 0}, range(-6, 0))
     with place.installation() as installation:
         installation.results.write_series("demo", series)
-        past = past_facts(installation, photograph(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka))
     assert past is not None
     assert past.idle_since == {4: NOW - 3 * HOUR}, (
         "broker 5 is in no snapshot: nothing is known of it"
@@ -319,9 +322,8 @@ def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_on
 def test_a_cluster_of_the_same_name_has_another_past(place: Place) -> None:
     place.remember(-1)
     with place.installation() as installation:
-        assert (
-            past_facts(installation, replace(photograph(place.kafka), cluster_id="another")) is None
-        )
+        other = replace(snapshot_of(place.kafka), cluster_id="another")
+        assert past_facts(installation, other) is None
 
 
 def test_a_snapshot_that_cannot_be_read_hides_no_other(
@@ -331,7 +333,7 @@ def test_a_snapshot_that_cannot_be_read_hides_no_other(
     (broken,) = (place.folder / "store/history/partitions").rglob("demo-20261122T110000Z.parquet")
     broken.write_bytes(b"PAR1")
     with place.installation() as installation:
-        past = past_facts(installation, photograph(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka))
     assert past is not None
     assert [one.snapshot_id for one in past.recent_snapshots] == ["demo-20261122T100000Z"]
     assert "demo-20261122T110000Z cannot be read" in caplog.text

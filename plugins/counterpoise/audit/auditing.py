@@ -18,6 +18,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain
+from typing import Final
 
 from counterpoise.audit import RULES
 from counterpoise.audit.facts import AuditFacts
@@ -30,10 +31,12 @@ from counterpoise.audit.unavailable_data import (
 )
 from counterpoise.errors import InputError
 from counterpoise.model import subjects
-from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
+from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.words import pluralize
+
+MAX_FINDINGS_NAMED: Final = 20  # in the message of a failed run
 
 # -- thresholds
 
@@ -256,3 +259,47 @@ def _waives(waiver: Waiver, finding: Finding, now: datetime) -> bool:
     patterns = (pattern.replace("[", "[[]") for pattern in waiver.subjects)
     is_named = any(fnmatchcase(finding.subject, pattern) for pattern in patterns)
     return is_in_force and waiver.rule == finding.rule and is_named
+
+
+# -- for people
+
+
+def failure_message(
+    report: AuditReport, fails_at: Severity | None, rules: Iterable[Rule] = RULES
+) -> str | None:
+    """Return why this audit fails a run, with the titles of the findings; None: it does not.
+
+    `fails_at` is the policy's severity; None lets every audit pass.
+    """
+    if fails_at is None:
+        return None
+    titles = {rule.id: rule.title for rule in rules}
+    found = [
+        f"{finding.severity}: {titles.get(finding.rule, finding.rule)} ({finding.subject})"
+        for finding in (reported.finding for reported in report.open_at(fails_at))
+    ]
+    if not found:
+        return None
+    count = pluralize(len(found), "finding")
+    shown = "; ".join(found[:MAX_FINDINGS_NAMED])
+    others = len(found) - MAX_FINDINGS_NAMED
+    more = f"; and {others} more" if others > 0 else ""
+    return f"{report.cluster}: {count} as bad as {fails_at} or worse: {shown}{more}"
+
+
+def rule_texts(
+    thresholds: Mapping[str, Mapping[str, int]], rules: Iterable[Rule] = RULES
+) -> dict[str, RuleText]:
+    """Return the texts of every rule by id, with the thresholds in force."""
+    return {
+        rule.id: RuleText(
+            id=rule.id,
+            area=rule.area,
+            title=rule.title,
+            why=rule.why,
+            how=rule.how,
+            source=rule.source,
+            thresholds=thresholds.get(rule.id, {}),
+        )
+        for rule in rules
+    }

@@ -87,7 +87,3 @@ class AuditFacts:
     @property
     def waivers(self) -> tuple[Waiver, ...]:
         return self.policy.audit.waivers
-
-    def threshold(self, rule_id: str, name: str) -> int:
-        """Return a threshold of another rule; a rule's own are arguments of its check."""
-        return self.thresholds[rule_id][name]

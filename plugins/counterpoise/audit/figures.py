@@ -6,14 +6,15 @@
 Columns in, numpy out: a million partitions take a moment. Nothing here judges.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
 
 
@@ -111,3 +112,56 @@ def bytes_per_broker(
     unknown = replicas.filter(pc.is_null(replicas["size_bytes"]))
     known_bytes = per_broker(replicas["broker_id"], broker_ids, replicas["size_bytes"])
     return known_bytes, per_broker(unknown["broker_id"], broker_ids)
+
+
+def idle_since(series: pa.Table, broker_ids: Sequence[int]) -> dict[int, datetime]:
+    """Return since when each of these brokers has held no replica, by rows of SERIES.
+
+    With 3, 0, 0 replicas at 10, 11 and 12 o'clock that is 11. Brokers that held some in the newest
+    snapshot are left out.
+    """
+    found: dict[int, datetime] = {}
+    for broker_id in broker_ids:
+        rows = series.filter(pc.equal(series["broker_id"], broker_id)).sort_by("observed_at")
+        times = rows["observed_at"].to_pylist()
+        replica_counts = rows["replicas"].to_pylist()
+        for observed_at, replicas in zip(reversed(times), reversed(replica_counts), strict=True):
+            if replicas:
+                break
+            found[broker_id] = observed_at
+    return found
+
+
+def moving_since(
+    partitions: pa.Table, earlier: Iterable[tuple[datetime, pa.Table]]
+) -> dict[TopicPartition, datetime]:
+    """Return since when each partition in a reassignment has had the same target.
+
+    `partitions` are those of the present snapshot, `earlier` those of some snapshots before it, the
+    newest first; no more of them are read than needed. A partition that none of them shows in the
+    same reassignment is left out.
+    """
+    present = _reassignments(partitions)
+    if not present:
+        return {}
+    since: dict[TopicPartition, datetime] = {}
+    unchanged = set(present)
+    for observed_at, earlier_partitions in earlier:
+        past = _reassignments(earlier_partitions)
+        unchanged = {name for name in unchanged if past.get(name) == present[name]}
+        since.update(dict.fromkeys(unchanged, observed_at))
+        if not unchanged:
+            break
+    return since
+
+
+def _reassignments(partitions: pa.Table) -> dict[TopicPartition, tuple[list[int], list[int]]]:
+    """Return adding and removing replicas by partition in a reassignment."""
+    columns = ["topic", "partition", "adding_replicas", "removing_replicas"]
+    return {
+        TopicPartition(row["topic"], row["partition"]): (
+            row["adding_replicas"],
+            row["removing_replicas"],
+        )
+        for row in moving(partitions).select(columns).to_pylist()
+    }

@@ -17,7 +17,7 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import LOG_DIRS
-from tests.support.audits import NOW, facts, healthy, past, photograph, findings_of
+from tests.support.audits import NOW, facts, findings_of, healthy, past, snapshot_of
 from tests.support.pictures import cluster as picture_of
 
 
@@ -85,12 +85,12 @@ def test_one_replica_that_is_there_is_enough_whatever_min_isr_asks_for() -> None
     """Brokers cap min.insync.replicas at the factor (tried on 4.3), although kafka-topics lists
     such a partition.
     """
-    cluster = healthy("orders-0: 1\nstock-0: 1 2")
+    cluster = healthy("orders-0: 1\nparcels-0: 1 2")
     cluster.configs.static[1]["min.insync.replicas"] = "3"
     assert findings_of("partitions-under-min-isr", facts(cluster)) == ()
-    cluster.partitions[TopicPartition("stock", 0)].isr = {1}
+    cluster.partitions[TopicPartition("parcels", 0)].isr = {1}
     assert subjects("partitions-under-min-isr", facts(cluster)) == [
-        ("topic stock", Severity.CRITICAL)
+        ("topic parcels", Severity.CRITICAL)
     ]
 
 
@@ -146,17 +146,17 @@ def test_offline_log_dirs_are_told_by_broker_and_silent_brokers_are_unknown() ->
 def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
     """Broker 2 is out of sync in orders-0 now, and in those snapshots before that say so."""
     partition = cluster.partitions[TopicPartition("orders", 0)]
-    taken = []
+    earlier = []
     for hours, was_out in zip(range(len(before), 0, -1), before, strict=True):
         partition.isr = {1, 3} if was_out else {1, 2, 3}
-        taken.append(
-            photograph(
+        earlier.append(
+            snapshot_of(
                 cluster, snapshot_id=f"demo-{hours}", observed_at=NOW - timedelta(hours=hours)
             )
         )
     partition.isr, partition.copied = {1, 3}, {2: 40_000_000.0}
     found = facts(cluster)
-    return replace(found, past=replace(past(found.snapshot), recent_snapshots=tuple(taken)))
+    return replace(found, past=replace(past(found.snapshot), recent_snapshots=tuple(earlier)))
 
 
 def test_a_replica_that_lags_through_snapshots_is_told_with_what_it_has() -> None:

@@ -1,4 +1,4 @@
-"""Rules about the metadata quorum: its size, its racks, and who keeps up by the leader's own clock."""
+"""Rules about the metadata quorum: its size, its racks, and who keeps up by the leader's clock."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from counterpoise.errors import ClusterError
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity
-from tests.support.audits import HEALTHY, facts, healthy, photograph, quorum, findings_of
+from tests.support.audits import HEALTHY, facts, findings_of, healthy, quorum, snapshot_of
 
 RULES = (
     "quorum-size",
@@ -148,7 +148,7 @@ def test_combined_roles_matter_in_a_large_cluster() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_quorum_that_could_not_be_asked_is_unknown(rule: str) -> None:
     cluster = healthy()
-    snapshot = photograph(cluster)
+    snapshot = snapshot_of(cluster)
     cluster.fail_next("describe_quorum", ClusterError("the metadata quorum: not allowed"))
     finding = findings_of(rule, facts(cluster, snapshot=snapshot))[0]
     assert finding.severity is Severity.UNKNOWN

@@ -10,16 +10,25 @@ import pytest
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.kafka import BrokerDescription
-from counterpoise.model.severity import Severity
 from counterpoise.model.connectivity import (
     Certificate,
-    EndpointCheck,
-    MetadataResponse,
     ConnectionStage,
     ConnectivityCheck,
+    EndpointCheck,
+    MetadataResponse,
 )
-from tests.support.audits import NOW, endpoint, facts, healthy, past, photograph, findings_of, connectivity
+from counterpoise.model.kafka import BrokerDescription
+from counterpoise.model.severity import Severity
+from tests.support.audits import (
+    NOW,
+    connectivity,
+    endpoint,
+    facts,
+    findings_of,
+    healthy,
+    past,
+    snapshot_of,
+)
 
 
 def with_bootstrap(*entries: EndpointCheck, cluster: SimulatedCluster | None = None) -> AuditFacts:
@@ -34,7 +43,9 @@ def with_advertised(broker_id: int, one: EndpointCheck | None) -> AuditFacts:
     advertised = {**found.connectivity.advertised, broker_id: one}
     return replace(
         found,
-        connectivity=replace(found.connectivity, advertised={b: w for b, w in advertised.items() if w is not None}),
+        connectivity=replace(
+            found.connectivity, advertised={b: w for b, w in advertised.items() if w is not None}
+        ),
     )
 
 
@@ -84,7 +95,8 @@ def test_the_line_to_paste_names_brokers_of_different_racks() -> None:
     given = facts(healthy("orders-0: 1 2 3", racks="1=a 2=a 3=b 4=c"))
     assert given.connectivity is not None
     finding = findings_of(
-        "bootstrap-few-addresses", replace(given, connectivity=replace(given.connectivity, bootstrap=(A,)))
+        "bootstrap-few-addresses",
+        replace(given, connectivity=replace(given.connectivity, bootstrap=(A,))),
     )[0]
     assert finding.fix == ("bootstrap.servers=broker-1:9092,broker-3:9092,broker-4:9092",)
 
@@ -110,7 +122,7 @@ def test_a_dead_entry_is_told_with_the_step_that_failed_and_the_list_without_it(
 def test_an_address_of_a_removed_broker_is_told_as_that_and_not_as_dead() -> None:
     """What tells it is the history: the address was a broker's that is not registered any more."""
     given = with_bootstrap(A, endpoint("broker-4:9092", failed=ConnectionStage.TCP), DEAD)
-    was_larger = photograph(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
+    was_larger = snapshot_of(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
     given = replace(given, past=replace(past(given.snapshot), recent_snapshots=(was_larger,)))
     assert subjects("bootstrap-removed-broker", given) == [
         ("bootstrap address broker-4:9092", Severity.WARNING)
@@ -140,16 +152,16 @@ def test_a_list_within_one_rack_is_told_and_one_that_cannot_be_placed_is_unknown
 
 
 def test_an_address_of_another_cluster_is_critical() -> None:
-    stranger = endpoint(
+    other_cluster = endpoint(
         "stage:9092",
         metadata=MetadataResponse(
             "another-id", (BrokerDescription(1, "stage", 9092, None, False),)
         ),
     )
-    assert subjects("bootstrap-other-cluster", with_bootstrap(A, stranger)) == [
+    assert subjects("bootstrap-other-cluster", with_bootstrap(A, other_cluster)) == [
         ("bootstrap address stage:9092", Severity.CRITICAL)
     ]
-    assert findings_of("metadata-differs", with_bootstrap(A, stranger)) == ()
+    assert findings_of("metadata-differs", with_bootstrap(A, other_cluster)) == ()
 
 
 def test_brokers_that_tell_different_things_of_one_cluster_are_named() -> None:
@@ -184,7 +196,7 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
 def test_another_broker_at_the_endpoint_is_told() -> None:
     rule = "advertised-wrong-broker"
     other = endpoint("broker-3:9092", is_expected_broker=False, actual_broker_id=2)
-    assert "where broker 2 answers" in findings_of(rule, with_advertised(3, other))[0].summary
+    assert "where broker 2 responds" in findings_of(rule, with_advertised(3, other))[0].summary
     assert subjects(rule, with_advertised(3, endpoint("broker-3:9092"))) == [
         ("broker 3", Severity.UNKNOWN)
     ]

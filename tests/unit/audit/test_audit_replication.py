@@ -16,7 +16,7 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from tests.support.audits import HEALTHY, facts, healthy, findings_of
+from tests.support.audits import HEALTHY, facts, findings_of, healthy
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

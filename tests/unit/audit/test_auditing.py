@@ -12,7 +12,7 @@ import pytest
 from counterpoise.audit import RULES
 from counterpoise.audit.auditing import PreviousAudit, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, Need, Rule, CheckResult, evidence, unknown
+from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
@@ -20,9 +20,9 @@ from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from tests.support.audits import NOW, facts, fired, healthy, photograph, findings_of
+from tests.support.audits import NOW, facts, findings_of, fired, healthy, snapshot_of
 
-ILL = "orders-0: 1\nstock-0: 2\npayments-0: 1 2 3"
+ILL = "orders-0: 1\nparcels-0: 2\npayments-0: 1 2 3"
 
 
 def report(given: AuditFacts, before: PreviousAudit | None = None) -> AuditReport:
@@ -104,7 +104,7 @@ def test_names_that_no_rule_has_are_all_told() -> None:
     [
         pytest.param(
             Waiver("replication-factor-1", "legacy"),
-            ["topic orders", "topic stock"],
+            ["topic orders", "topic parcels"],
             id="all of a rule",
         ),
         pytest.param(
@@ -113,8 +113,8 @@ def test_names_that_no_rule_has_are_all_told() -> None:
             id="a pattern",
         ),
         pytest.param(
-            Waiver("replication-factor-1", "legacy", ("topic stoc?",)),
-            ["topic stock"],
+            Waiver("replication-factor-1", "legacy", ("topic parcel?",)),
+            ["topic parcels"],
             id="one character",
         ),
         pytest.param(
@@ -123,7 +123,7 @@ def test_names_that_no_rule_has_are_all_told() -> None:
         pytest.param(Waiver("replication-factor-low", "legacy"), [], id="another rule"),
         pytest.param(
             Waiver("replication-factor-1", "legacy", until=NOW + timedelta(seconds=1)),
-            ["topic orders", "topic stock"],
+            ["topic orders", "topic parcels"],
             id="until later",
         ),
         pytest.param(Waiver("replication-factor-1", "legacy", until=NOW), [], id="until now"),
@@ -136,7 +136,7 @@ def test_a_waiver_in_force_waives_what_it_names(waiver: Waiver, subjects: list[s
     open_subjects = {
         one.finding.subject for one in found.open if one.finding.rule == "replication-factor-1"
     }
-    assert open_subjects == {"topic orders", "topic stock"} - set(subjects)
+    assert open_subjects == {"topic orders", "topic parcels"} - set(subjects)
     assert (found.worst is Severity.CRITICAL) is bool(open_subjects)
 
 
@@ -178,14 +178,16 @@ def test_what_is_new_still_there_and_gone() -> None:
     first = report(facts(healthy(ILL), now=NOW - timedelta(days=1)))
     assert {one.is_new for one in first.findings} == {True}
     assert first.previous_at is None
-    second = report(facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), PreviousAudit.of(first))
+    second = report(
+        facts(healthy("orders-0: 1\nshop-0: 3\npayments-0: 1 2 3")), PreviousAudit.of(first)
+    )
     known = {
         one.finding.subject: (one.is_new, one.first_seen)
         for one in second.findings
         if "factor-1" in one.finding.rule
     }
     assert known == {"topic orders": (False, NOW - timedelta(days=1)), "topic shop": (True, NOW)}
-    assert ("replication-factor-1", "topic stock") in {finding.key for finding in second.resolved}
+    assert ("replication-factor-1", "topic parcels") in {finding.key for finding in second.resolved}
     assert ("replication-factor-1", "topic orders") not in {
         finding.key for finding in second.resolved
     }
@@ -204,7 +206,7 @@ def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
     cluster.quorum = None  # the three brokers vote, and are static
     first = report(facts(cluster))
     assert ("quorum-static", "quorum") in {one.finding.key for one in first.findings}
-    snapshot = photograph(cluster)
+    snapshot = snapshot_of(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
     second = report(facts(cluster, snapshot=snapshot), PreviousAudit.of(first))
     assert "quorum-static" not in {finding.rule for finding in second.resolved}
@@ -253,7 +255,7 @@ def silent(broker_id: int, **changes: object) -> AuditFacts:
     """A healthy cluster of which one broker told nothing but its metadata."""
     given = facts(**changes)
     asked, dirs = given.inspection, given.snapshot.log_dirs
-    heard = {
+    reported = {
         name: {b: told for b, told in getattr(asked, name).items() if b != broker_id}
         for name in ("broker_configs", "versions", "features")
     }
@@ -263,7 +265,7 @@ def silent(broker_id: int, **changes: object) -> AuditFacts:
     )
     return replace(
         given,
-        inspection=replace(asked, unavailable=why, **heard),
+        inspection=replace(asked, unavailable=why, **reported),
         snapshot=with_log_dirs(given, dirs.filter(pc.not_equal(dirs["broker_id"], broker_id))),
     )
 
@@ -284,7 +286,8 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
     assert unknowns(found) == [("not-answered", "broker 2")]
     (one,) = [one.finding for one in found.findings if one.finding.rule == "not-answered"]
     assert one.summary == (
-        f"not known: broker configs, versions, features, log dirs of broker 2; {len(blind)} rules could not run"
+        "not known: broker configs, versions, features, log dirs of broker 2; "
+        f"{len(blind)} rules could not run"
     )
     assert one.evidence is not None
     assert [rule_id for rule_id, _ in one.evidence.rows] == blind
@@ -297,7 +300,7 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
 
 def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
     cluster = healthy()
-    snapshot = photograph(cluster)
+    snapshot = snapshot_of(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
     found = report(facts(cluster, snapshot=snapshot, connectivity=None))
     assert unknowns(found) == [("not-answered", "metadata quorum"), ("not-answered", "walk")]

@@ -13,7 +13,7 @@ import pytest
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import Finding
-from counterpoise.model.inspection import GroupMembers
+from counterpoise.model.inspection import ConsumerGroup
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
@@ -24,10 +24,10 @@ from tests.support.audits import (
     INTERVAL,
     NOW,
     facts,
+    findings_of,
     healthy,
     past,
-    photograph,
-    findings_of,
+    snapshot_of,
 )
 
 GB = 10**9
@@ -56,7 +56,7 @@ def with_table(name: str, schema: pa.Schema, where: dict[str, Any], **values: An
     """Healthy facts with other values in the rows of one table of the snapshot that `where`
     matches.
     """
-    snapshot = photograph(healthy())
+    snapshot = snapshot_of(healthy())
     rows = [
         row | values if all(row[key] == value for key, value in where.items()) else row
         for row in snapshot.tables[name].to_pylist()
@@ -127,7 +127,8 @@ def test_leaders_that_are_not_preferred_are_counted_as_kafka_counts_them() -> No
     assert finding.evidence is not None
     assert finding.evidence.rows == (("1", "10", "2", "20.0 %"),)
     assert finding.fix == (
-        'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" --election-type preferred --all-topic-partitions',
+        'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" '
+        "--election-type preferred --all-topic-partitions",
     )
     exactly = "\n".join(f"a-{n}: 1 2 3 @2" if n < 1 else f"a-{n}: 1 2 3" for n in range(10))
     assert findings_of("leaders-not-preferred", of(exactly)) == (), (
@@ -144,12 +145,12 @@ def test_a_dead_broker_cannot_lead_what_names_it_first() -> None:
     )
 
 
-def test_topics_that_lean_are_rows_of_one_finding() -> None:
-    leaning = lines("lean", *["1 2 3"] * 3) + "\n" + lines("other", *["2 3 1"] * 3, *["3 1 2"] * 3)
-    finding = the_only("topic-leaders-uneven", of(f"{HEALTHY}\n{leaning}"))
+def test_topics_with_skewed_leaders_are_rows_of_one_finding() -> None:
+    skewed = lines("skewed", *["1 2 3"] * 3) + "\n" + lines("other", *["2 3 1"] * 3, *["3 1 2"] * 3)
+    finding = the_only("topic-leaders-uneven", of(f"{HEALTHY}\n{skewed}"))
     assert finding.subject == "cluster"
     assert finding.evidence is not None
-    assert finding.evidence.rows == (("lean", "3", "3", "0", "3"), ("other", "6", "3", "0", "3"))
+    assert finding.evidence.rows == (("other", "6", "3", "0", "3"), ("skewed", "3", "3", "0", "3"))
     assert findings_of("topic-leaders-uneven", of(lines("a", *["1 2 3", "2 3 1"] * 2))) == (), (
         "one above the best"
     )
@@ -181,7 +182,7 @@ def test_bytes_are_compared_where_there_are_some() -> None:
 
 
 def test_sizes_that_were_not_told_make_bytes_unknown() -> None:
-    snapshot = photograph(healthy())
+    snapshot = snapshot_of(healthy())
     replicas = snapshot.replicas.set_column(
         snapshot.replicas.schema.get_field_index("size_bytes"),
         snapshot.replicas.schema.field("size_bytes"),
@@ -200,7 +201,7 @@ def _rates(snapshot: ClusterSnapshot, rates: dict[int, int | None]) -> AuditFact
 
 
 def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
-    snapshot = photograph(healthy())
+    snapshot = snapshot_of(healthy())
     finding = the_only(
         "bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000})
     )
@@ -285,8 +286,8 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     finding = the_only("hot-topic-few-partitions", given)
     assert finding.subject == "topic clicks"
     assert "(77 % of the cluster) on 2 partitions; brokers 3 lead none" in finding.summary
-    caution, command = finding.fix
-    assert caution.startswith("# adding partitions changes which partition a key maps to")
+    warning, command = finding.fix
+    assert warning.startswith("# adding partitions changes which partition a key maps to")
     assert command.endswith("--alter --topic clicks --partitions 3")
     assert (
         findings_of("hot-topic-few-partitions", _topic_rates(of(two), ("clicks", 3, 30_000_000)))
@@ -311,9 +312,9 @@ def test_whoever_advises_more_partitions_says_what_that_does_to_keys(rule: str) 
 def test_members_without_a_partition() -> None:
     cluster = healthy()
     cluster.groups = [
-        GroupMembers("it's busy", "Stable", 8, 2, ("orders",)),
-        GroupMembers("settling", "PreparingRebalance", 8, 8, ("orders",)),
-        GroupMembers("well", "Stable", 6, 0, ("orders",)),
+        ConsumerGroup("it's busy", "Stable", 8, 2, ("orders",)),
+        ConsumerGroup("settling", "PreparingRebalance", 8, 8, ("orders",)),
+        ConsumerGroup("well", "Stable", 6, 0, ("orders",)),
     ]
     finding = the_only("group-idle-members", facts(cluster))
     assert finding.subject == "group it's busy"
@@ -401,7 +402,9 @@ def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
 
 
 def test_where_every_disk_fills_no_plan_helps() -> None:
-    full = with_past(facts(), disk_forecasts=tuple(_disk(broker_id, 3.0) for broker_id in (1, 2, 3)))
+    full = with_past(
+        facts(), disk_forecasts=tuple(_disk(broker_id, 3.0) for broker_id in (1, 2, 3))
+    )
     assert [finding.plan for finding in findings_of("disk-full-soon", full)] == [None, None, None]
 
 
@@ -410,7 +413,10 @@ def test_a_disk_without_a_trend_is_unknown_beside_those_that_fill() -> None:
     found = {finding.subject: finding for finding in findings_of("disk-full-soon", given)}
     assert found["broker 2"].severity is Severity.CRITICAL
     assert "no trend of 1 disk: broker 1 /data/1" in found["cluster"].summary
-    assert the_only("disk-full-soon", with_past(facts(), disk_forecasts=())).severity is Severity.UNKNOWN
+    assert (
+        the_only("disk-full-soon", with_past(facts(), disk_forecasts=())).severity
+        is Severity.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
@@ -436,7 +442,7 @@ def test_a_disk_of_which_nothing_is_told_is_unknown() -> None:
 
 
 def _two_dirs(usable: int) -> AuditFacts:
-    snapshot = photograph(healthy())
+    snapshot = snapshot_of(healthy())
     second = {
         "broker_id": 1,
         "log_dir": "/second",
@@ -466,7 +472,7 @@ def _kept(
     """Topic orders, six partitions on each of three brokers, with this retention and rate; the
     others keep little.
     """
-    snapshot = photograph(healthy())
+    snapshot = snapshot_of(healthy())
     topics = [
         row
         | (

@@ -27,7 +27,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from counterpoise.model.severity import Severity
-from tests.support.audits import HEALTHY, NOW, facts, healthy, photograph, findings_of
+from tests.support.audits import HEALTHY, NOW, facts, findings_of, healthy, snapshot_of
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_2 = ConfigResource(ConfigResourceType.BROKER, "2")
@@ -79,7 +79,8 @@ def test_a_throttle_without_a_reassignment_and_the_line_that_takes_it_away() -> 
     broker, topic = findings_of("leftover-throttle", facts(cluster))
     assert (broker.subject, topic.subject) == ("broker 2", "topic orders")
     assert broker.fix == (
-        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type brokers --entity-name 2 '
+        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter '
+        "--entity-type brokers --entity-name 2 "
         "--delete-config follower.replication.throttled.rate,leader.replication.throttled.rate",
     )
     assert (
@@ -160,10 +161,10 @@ def test_since_when_something_moves_may_be_unknown() -> None:
 
 
 def _between(seconds: float, *, minutes: float = 30, before_the_move: bool = False) -> AuditFacts:
-    """A look at a move, then `seconds` of copying, then the audit."""
+    """An observation of a move, then `seconds` of copying, then the audit."""
     cluster = moving(size=100_000_000_000)
     at = NOW - timedelta(minutes=minutes)
-    earlier = photograph(
+    earlier = snapshot_of(
         healthy() if before_the_move else cluster, snapshot_id="demo-then", observed_at=at
     )
     cluster.advance(seconds)
@@ -226,7 +227,8 @@ def test_static_configs_name_who_is_not_like_most() -> None:
     finding = the_only("static-configs-differ", facts(with_static(3, "min.insync.replicas", "1")))
     assert finding.summary == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
     assert finding.fix == (
-        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe --entity-type brokers --entity-name 3',
+        'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe '
+        "--entity-type brokers --entity-name 3",
     )
     assert (
         findings_of("static-configs-differ", facts(with_static(3, "num.network.threads", "5")))
@@ -390,7 +392,7 @@ def test_configs_of_others_are_traces(
 
 def test_a_topic_that_is_written_to_belongs_to_somebody_at_work() -> None:
     picture = f"{HEALTHY}\n__CruiseControlMetrics-0: 1 2 3 size="
-    then = photograph(healthy(f"{picture}1000"), observed_at=HOURS_AGO)
+    then = snapshot_of(healthy(f"{picture}1000"), observed_at=HOURS_AGO)
 
     def now(size: str) -> AuditFacts:
         given = facts(healthy(picture + size))

@@ -1,12 +1,12 @@
-"""The bootstrap list: enough addresses, all of them alive, spread over racks, all of one cluster.
+"""The bootstrap list: enough addresses, all of them reachable, in several racks, of one cluster.
 
-    of 3 bootstrap addresses, old-kafka:9092 does not answer          # bootstrap-dead-address
+    of 3 bootstrap addresses, old-kafka:9092 does not respond         # bootstrap-dead-address
 
-Addresses are counted as a client meets them: one name that resolves to many counts as many, two
+Addresses are counted as a client uses them: one name that resolves to many counts as many, two
 entries that lead to one socket count as one, and the IPv4 and IPv6 address of a host are one.
 
 Limits: which broker an address leads to is known by its name, or by where the advertised names
-resolve to; behind a load balancer it is not.
+resolve to; behind a load balancer it is not known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,274 +14,283 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence, unknown
+from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.model import subjects
 from counterpoise.model.connectivity import ConnectivityCheck, EndpointCheck, MetadataResponse
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 
-_CLUSTER: Final = "cluster"
-_NEEDS: Final = frozenset({Need.CONNECTIVITY})
-_STEPS: Final = ("address", "step", "outcome", "said")
-_LIST: Final = "https://kafka.apache.org/documentation/#producerconfigs_bootstrap.servers"
+_BOOTSTRAP_LIST: Final = "https://kafka.apache.org/documentation/#producerconfigs_bootstrap.servers"
+_KIP_631: Final = (
+    "https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller"
+)
+_ADDRESSES_PROPOSED: Final = 3
+_METADATA_ROW: Final = ("address", "cluster id", "brokers")
 
 
-def _few(facts: AuditFacts) -> Iterator[CheckResult]:
-    connectivity = _connectivity(facts)
-    found = sockets(connectivity.bootstrap)
-    least = facts.threshold("bootstrap-few-addresses", "least")
-    if len(found) >= min(least, len(facts.snapshot.registered_broker_ids)):
+@rule(
+    "bootstrap-few-addresses",
+    Area.BOOTSTRAP,
+    Severity.WARNING,
+    title="Few addresses in the bootstrap list",
+    why="A client that starts while the only broker it knows is down does not start, although the "
+    "cluster works.",
+    how="List three brokers of different racks, or one name that resolves to all of them.",
+    source=_BOOTSTRAP_LIST,
+    needs={Need.CONNECTIVITY},
+    thresholds={"least": 3},
+)
+def bootstrap_few_addresses(facts: AuditFacts, *, least: int) -> Iterator[CheckResult]:
+    checks = _connectivity(facts).bootstrap
+    count = len(sockets(checks))
+    if count >= min(least, len(facts.snapshot.registered_broker_ids)):
         return
+    rows = [(check.address, join_ids(check.ips) or "nothing") for check in checks]
+    addresses = pluralize(count, "address", "addresses")
     yield CheckResult(
-        _CLUSTER,
-        f"the bootstrap list leads to {pluralize(len(found), 'address', 'addresses')}, fewer than {least}",
-        evidence(
-            ("entry", "resolves to"),
-            [(one.address, join_ids(one.ips) or "nothing") for one in connectivity.bootstrap],
-        ),
-        fix=(f"bootstrap.servers={','.join(_wanted(facts))}",),
-        severity=Severity.WARNING if len(found) < 2 else Severity.INFO,
+        subjects.CLUSTER,
+        f"the bootstrap list leads to {addresses}, fewer than {least}",
+        evidence(("entry", "resolves to"), rows),
+        fix=(_proposed_list(facts),),
+        severity=Severity.WARNING if count < 2 else Severity.INFO,
     )
 
 
-def _wanted(facts: AuditFacts) -> list[str]:
-    """Up to three live brokers, of different racks as far as there are."""
-    rows = sorted(facts.snapshot.brokers.to_pylist(), key=lambda row: int(row["broker_id"]))
-    live = [row for row in rows if not row["is_fenced"] and row["host"]]
-    first_of_rack = list({row["rack"]: row for row in reversed(live)}.values())[::-1]
-    rest = [row for row in live if row not in first_of_rack]
-    return [f"{row['host']}:{row['port']}" for row in [*first_of_rack, *rest][:3]]
+def sockets(checks: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
+    """Return (address, port) of what the entries lead to, of one address family only.
 
-
-def sockets(entries: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
-    """What the entries lead to: address and port, of one family only; the name where it does not
-    resolve.
+    An entry that does not resolve counts with its name.
     """
     found = set()
-    for one in entries:
-        host, _, port = one.address.rpartition(":")
-        by_family = [ip for ip in one.ips if ":" not in ip] or list(one.ips)
-        found |= {(ip, port) for ip in by_family or [host]}
+    for check in checks:
+        host, _, port = check.address.rpartition(":")
+        ipv4 = [ip for ip in check.ips if ":" not in ip]
+        hosts = ipv4 or list(check.ips) or [host]
+        found |= {(address, port) for address in hosts}
     return frozenset(found)
 
 
-def _dead(facts: AuditFacts) -> Iterator[CheckResult]:
+def _proposed_list(facts: AuditFacts) -> str:
+    """Return `bootstrap.servers=` of up to three live brokers, of different racks if there are."""
+    brokers = sorted(facts.snapshot.brokers.to_pylist(), key=lambda row: int(row["broker_id"]))
+    live = [broker for broker in brokers if not broker["is_fenced"] and broker["host"]]
+    first_by_rack = {broker["rack"]: broker for broker in reversed(live)}
+    first_of_racks = list(reversed(first_by_rack.values()))
+    others = [broker for broker in live if broker not in first_of_racks]
+    chosen = [*first_of_racks, *others][:_ADDRESSES_PROPOSED]
+    return f"bootstrap.servers={','.join(_address_of(broker) for broker in chosen)}"
+
+
+def _address_of(broker: dict[str, object]) -> str:
+    return f"{broker['host']}:{broker['port']}"
+
+
+@rule(
+    "bootstrap-dead-address",
+    Area.BOOTSTRAP,
+    Severity.WARNING,
+    title="Bootstrap addresses that do not respond",
+    why="A list with dead entries works until its last live entry is restarted; until then clients "
+    "start slowly, since they try the dead ones first.",
+    how="Repair what the failed step names, or remove the address from the list of every client.",
+    source=_BOOTSTRAP_LIST,
+    needs={Need.CONNECTIVITY},
+)
+def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
     connectivity = _connectivity(facts)
-    removed = _removed_brokers(facts)
-    for one in connectivity.unreachable:
-        if one.address not in removed:
-            yield CheckResult(
-                f"bootstrap address {one.address}",
-                f"of {len(connectivity.bootstrap)} bootstrap addresses, {one.address} does not answer: {one.failure}",
-                stages(one),
-                fix=_without(facts, one.address),
-                severity=None if connectivity.answered_by else Severity.CRITICAL,
-            )
-
-
-def _removed(facts: AuditFacts) -> Iterator[CheckResult]:
-    for address, broker_id in _removed_brokers(facts).items():
+    removed = _addresses_of_removed_brokers(facts)
+    for check in connectivity.unreachable:
+        if check.address in removed:
+            continue
+        count = pluralize(len(connectivity.bootstrap), "bootstrap address", "bootstrap addresses")
         yield CheckResult(
-            f"bootstrap address {address}",
-            f"{address} was broker {broker_id}, which is not part of the cluster any more",
-            fix=_without(facts, address),
+            subjects.bootstrap_address(check.address),
+            f"of {count}, {check.address} does not respond: {check.failure}",
+            stage_table(check),
+            fix=_list_without(facts, check.address),
+            severity=None if connectivity.answered_by else Severity.CRITICAL,
         )
 
 
-def _removed_brokers(facts: AuditFacts) -> dict[str, int]:
-    """Silent addresses that a broker had once, which is not registered any more."""
+@rule(
+    "bootstrap-removed-broker",
+    Area.BOOTSTRAP,
+    Severity.WARNING,
+    title="Bootstrap addresses of removed brokers",
+    why="The address may be given to another machine one day, even to another cluster, and clients "
+    "would follow.",
+    how="Remove the address from the list of every client.",
+    source=_BOOTSTRAP_LIST,
+    needs={Need.CONNECTIVITY, Need.HISTORY},
+)
+def bootstrap_removed_broker(facts: AuditFacts) -> Iterator[CheckResult]:
+    for address, broker_id in _addresses_of_removed_brokers(facts).items():
+        yield CheckResult(
+            subjects.bootstrap_address(address),
+            f"{address} was broker {broker_id}, which is not part of the cluster any more",
+            fix=_list_without(facts, address),
+        )
+
+
+def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
+    """Return unreachable addresses that belonged to a broker which is not registered any more."""
+    broker_by_address: dict[str, int] = {}
+    for snapshot in facts.recent_snapshots:
+        for broker in snapshot.brokers.to_pylist():
+            broker_by_address[_address_of(broker)] = broker["broker_id"]
     registered = set(facts.snapshot.registered_broker_ids)
-    had: dict[str, int] = {}
-    for snapshot in facts.past.recent_snapshots if facts.past else ():
-        had |= {
-            f"{row['host']}:{row['port']}": row["broker_id"] for row in snapshot.brokers.to_pylist()
-        }
-    unreachable = [one.address for one in _connectivity(facts).unreachable]
+    unreachable = [check.address for check in _connectivity(facts).unreachable]
     return {
-        address: had[address]
+        address: broker_by_address[address]
         for address in unreachable
-        if had.get(address, None) not in (None, *registered)
+        if address in broker_by_address and broker_by_address[address] not in registered
     }
 
 
-def _without(facts: AuditFacts, address: str) -> tuple[str, ...]:
-    rest = [one.address for one in _connectivity(facts).bootstrap if one.address != address]
-    return (f"bootstrap.servers={','.join(rest)}",) if rest else ()
+def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
+    addresses = [check.address for check in _connectivity(facts).bootstrap]
+    others = [other for other in addresses if other != address]
+    return (f"bootstrap.servers={','.join(others)}",) if others else ()
 
 
-def _one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
-    racks = set(facts.snapshot.racks.values()) - {None}
-    entries = [one for one in _connectivity(facts).bootstrap if one.is_reachable]
-    if len(racks) < 2 or not entries:
+@rule(
+    "bootstrap-one-rack",
+    Area.BOOTSTRAP,
+    Severity.WARNING,
+    title="Bootstrap list within one rack",
+    why="When that rack is down no client can start, while the brokers of the other racks serve "
+    "those that are running.",
+    how="List brokers of different racks.",
+    source=_BOOTSTRAP_LIST,
+    needs={Need.CONNECTIVITY},
+)
+def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
+    connectivity = _connectivity(facts)
+    rack_of = facts.snapshot.racks
+    cluster_racks = set(rack_of.values()) - {None}
+    reachable = [check for check in connectivity.bootstrap if check.is_reachable]
+    if len(cluster_racks) < 2 or not reachable:
         return
-    led = {one.address: leads_to(one, facts) for one in entries}
-    lost = [address for address, brokers in led.items() if not brokers]
-    met = {facts.snapshot.racks.get(broker_id) for brokers in led.values() for broker_id in brokers}
-    if len(met - {None}) > 1:
+    brokers_by_address = {check.address: leads_to(check, facts) for check in reachable}
+    racks = {
+        rack_of.get(broker_id)
+        for broker_ids in brokers_by_address.values()
+        for broker_id in broker_ids
+    }
+    if len(racks - {None}) > 1:
         return
-    if lost or None in met:
-        why = (
-            f"to which broker {join_ids(lost)} leads"
-            if lost
-            else "the rack of a broker that the list leads to"
+    unmatched = [address for address, brokers in brokers_by_address.items() if not brokers]
+    if unmatched:
+        causes = tuple(
+            subjects.broker(broker_id)
+            for broker_id, check in sorted(connectivity.advertised.items())
+            if not check.is_reachable
         )
-        endpoints = [
-            f"broker {broker_id}"
-            for broker_id, one in sorted(_connectivity(facts).advertised.items())
-            if not one.is_reachable
-        ]
-        yield unknown(_CLUSTER, why, tuple(endpoints) if lost else ())
+        yield unknown(subjects.CLUSTER, f"to which broker {join_ids(unmatched)} leads", causes)
+        return
+    if None in racks:
+        yield unknown(subjects.CLUSTER, "the rack of a broker that the list leads to")
         return
     rows = [
-        (address, join_ids(brokers), facts.snapshot.racks[brokers[0]])
-        for address, brokers in led.items()
+        (address, join_ids(broker_ids), rack_of[broker_ids[0]])
+        for address, broker_ids in brokers_by_address.items()
     ]
+    (rack,) = racks
     yield CheckResult(
-        _CLUSTER,
-        f"every bootstrap address that answers is in rack {rows[0][2]}, of {len(racks)} racks",
+        subjects.CLUSTER,
+        f"every reachable bootstrap address is in rack {rack}, of {len(cluster_racks)} racks",
         evidence(("address", "broker", "rack"), rows),
-        fix=(f"bootstrap.servers={','.join(_wanted(facts))}",),
+        fix=(_proposed_list(facts),),
     )
 
 
-def leads_to(one: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
-    """The brokers behind an address, as far as that can be told."""
-    named = [
-        r["broker_id"]
-        for r in facts.snapshot.brokers.to_pylist()
-        if f"{r['host']}:{r['port']}" == one.address
+def leads_to(check: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
+    """Return the brokers behind an address, as far as that is known."""
+    by_name = [
+        broker["broker_id"]
+        for broker in facts.snapshot.brokers.to_pylist()
+        if _address_of(broker) == check.address
     ]
-    if named:
-        return tuple(named)
-    met = sockets([one])
-    advertised = _connectivity(facts).advertised
-    return tuple(
-        sorted(
-            broker_id for broker_id, its in advertised.items() if its.ips and sockets([its]) & met
-        )
-    )
+    if by_name:
+        return tuple(by_name)
+    own_sockets = sockets([check])
+    by_socket = [
+        broker_id
+        for broker_id, advertised in _connectivity(facts).advertised.items()
+        if advertised.ips and sockets([advertised]) & own_sockets
+    ]
+    return tuple(sorted(by_socket))
 
 
-def _other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
-    ours = facts.snapshot.cluster_id
-    for one in _connectivity(facts).bootstrap:
-        if one.metadata is not None and one.metadata.cluster_id != ours:
+@rule(
+    "bootstrap-other-cluster",
+    Area.BOOTSTRAP,
+    Severity.CRITICAL,
+    title="Bootstrap addresses of another cluster",
+    why="A client uses the first address that responds: some clients will produce to one cluster "
+    "and some to the other.",
+    how="Remove the address from the list of every client, or replace it with the right one.",
+    source=_BOOTSTRAP_LIST,
+    needs={Need.CONNECTIVITY},
+)
+def bootstrap_other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
+    own_id = facts.snapshot.cluster_id
+    for check in _connectivity(facts).bootstrap:
+        metadata = check.metadata
+        if metadata is not None and metadata.cluster_id != own_id:
             yield CheckResult(
-                f"bootstrap address {one.address}",
-                f"{one.address} belongs to the cluster {one.metadata.cluster_id}, not to {ours}",
-                evidence(
-                    ("address", "cluster id", "brokers"), [_told_row(one.address, one.metadata)]
-                ),
-                fix=_without(facts, one.address),
+                subjects.bootstrap_address(check.address),
+                f"{check.address} belongs to the cluster {metadata.cluster_id}, not to {own_id}",
+                evidence(_METADATA_ROW, [_metadata_row(check.address, metadata)]),
+                fix=_list_without(facts, check.address),
             )
 
 
-def _disagree(facts: AuditFacts) -> Iterator[CheckResult]:
-    """Of those that belong to the cluster: addresses that list other live brokers than most do."""
-    metadata = _connectivity(facts).metadata_of(facts.snapshot.cluster_id)
-    answers = {
-        tuple((b.broker_id, b.host, b.port) for b in answer.brokers) for _, answer in metadata
+@rule(
+    "metadata-differs",
+    Area.BOOTSTRAP,
+    Severity.WARNING,
+    title="Brokers that report different brokers of the cluster",
+    why="A broker that is cut off from the controllers serves old metadata: its clients go to "
+    "brokers that lead no more. For a moment after a broker joined or left this is normal.",
+    how="Run the audit again; if it stays, find out why that broker does not follow the metadata "
+    "log (its lag, its log).",
+    source=_KIP_631,
+    needs={Need.CONNECTIVITY},
+)
+def metadata_differs(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield a result if endpoints of this cluster list different live brokers."""
+    responses = _connectivity(facts).metadata_of(facts.snapshot.cluster_id)
+    broker_lists = {
+        tuple((broker.broker_id, broker.host, broker.port) for broker in metadata.brokers)
+        for _, metadata in responses
     }
-    if len(answers) > 1:
-        rows = sorted({_told_row(address, answer) for address, answer in metadata})
+    if len(broker_lists) > 1:
+        rows = sorted({_metadata_row(address, metadata) for address, metadata in responses})
         yield CheckResult(
-            _CLUSTER,
-            f"brokers were asked for the live brokers within one walk and gave {len(answers)} different answers",
-            evidence(("address", "cluster id", "brokers"), rows),
+            subjects.CLUSTER,
+            f"within one connectivity check, brokers reported {len(broker_lists)} different lists "
+            "of live brokers",
+            evidence(_METADATA_ROW, rows),
             fix=(counterpoise("doctor", "--cluster", facts.snapshot.cluster),),
         )
 
 
-def _told_row(address: str, metadata: MetadataResponse) -> tuple[str, str, str]:
-    return (
-        address,
-        metadata.cluster_id,
-        join_ids([f"{b.broker_id} at {b.host}:{b.port}" for b in metadata.brokers]),
-    )
+def _metadata_row(address: str, metadata: MetadataResponse) -> tuple[str, str, str]:
+    brokers = [f"{broker.broker_id} at {broker.host}:{broker.port}" for broker in metadata.brokers]
+    return address, metadata.cluster_id, join_ids(brokers)
 
 
-def stages(one: EndpointCheck) -> Evidence:
-    """The steps of a walk, as rows."""
+def stage_table(check: EndpointCheck) -> Evidence:
+    """Return the stages of an endpoint check, one row for each."""
     rows = [
-        (one.address, stage.stage, "ok" if stage.is_ok else "failed", stage.detail)
-        for stage in one.stages
+        (check.address, stage.stage, "ok" if stage.is_ok else "failed", stage.detail)
+        for stage in check.stages
     ]
-    return evidence(_STEPS, rows)
+    return evidence(("address", "step", "outcome", "detail"), rows)
 
 
 def _connectivity(facts: AuditFacts) -> ConnectivityCheck:
-    """There is one, or the rule would not have been asked."""
+    """Return the check; without one, rules that need it are not run."""
     return facts.connectivity or ConnectivityCheck("", ())
-
-
-RULES: Final = (
-    Rule(
-        "bootstrap-few-addresses",
-        Area.BOOTSTRAP,
-        Severity.WARNING,
-        title="Few addresses in the bootstrap list",
-        why="A client that starts while the only broker it knows is down does not start, although the cluster is well.",
-        how="List three brokers of different racks, or one name that resolves to all of them.",
-        source=_LIST,
-        check=_few,
-        needs=_NEEDS,
-        thresholds={"least": 3},
-    ),
-    Rule(
-        "bootstrap-dead-address",
-        Area.BOOTSTRAP,
-        Severity.WARNING,
-        title="Bootstrap addresses that do not answer",
-        why="A half-dead list works until its last live entry is restarted; until then clients start late, since they "
-        "wait for the dead ones first.",
-        how="Mend what the failed step names, or take the address out of the list of every client.",
-        source=_LIST,
-        check=_dead,
-        needs=_NEEDS,
-    ),
-    Rule(
-        "bootstrap-removed-broker",
-        Area.BOOTSTRAP,
-        Severity.WARNING,
-        title="Bootstrap addresses of brokers that are gone",
-        why="The address may be given to another machine one day, even to another cluster, and clients would follow.",
-        how="Take the address out of the list of every client.",
-        source=_LIST,
-        check=_removed,
-        needs=_NEEDS | {Need.HISTORY},
-    ),
-    Rule(
-        "bootstrap-one-rack",
-        Area.BOOTSTRAP,
-        Severity.WARNING,
-        title="Bootstrap list within one rack",
-        why="When that rack is down no client can start, while the brokers of the other racks serve those that run.",
-        how="List brokers of different racks.",
-        source=_LIST,
-        check=_one_rack,
-        needs=_NEEDS,
-    ),
-    Rule(
-        "bootstrap-other-cluster",
-        Area.BOOTSTRAP,
-        Severity.CRITICAL,
-        title="Bootstrap addresses of another cluster",
-        why="A client takes the first address that answers: some will produce to one cluster and some to the other.",
-        how="Take the address out of the list of every client, or put the right one in its place.",
-        source=_LIST,
-        check=_other_cluster,
-        needs=_NEEDS,
-    ),
-    Rule(
-        "metadata-differs",
-        Area.BOOTSTRAP,
-        Severity.WARNING,
-        title="Brokers that tell different things of the cluster",
-        why="A broker cut off from the controllers serves old metadata: its clients go to leaders that lead no more. "
-        "For a moment after a broker joined or left this is ordinary.",
-        how="Look again; if it stays, see why that broker does not follow the metadata log (its lag, its log).",
-        source="https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller",
-        check=_disagree,
-        needs=_NEEDS,
-    ),
-)

@@ -18,7 +18,7 @@ from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unk
 from counterpoise.audit.unavailable_data import reason_for
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
-from counterpoise.model.inspection import InspectionItem, Quorum, QuorumVoter
+from counterpoise.model.inspection import InspectionItem, Quorum, QuorumNode
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_seconds
@@ -49,7 +49,7 @@ def _times_unavailable(facts: AuditFacts) -> CheckResult:
     )
 
 
-def _ids_of(voters: Sequence[QuorumVoter]) -> str:
+def _ids_of(voters: Sequence[QuorumNode]) -> str:
     return join_ids([voter.node_id for voter in voters])
 
 
@@ -134,7 +134,7 @@ def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
-def _rack_of(voter: QuorumVoter, facts: AuditFacts) -> str:
+def _rack_of(voter: QuorumNode, facts: AuditFacts) -> str:
     """Return the rack from the policy, else that of the broker with this id; "" if not known."""
     broker_rack = facts.snapshot.racks.get(voter.node_id) or ""
     return facts.policy.audit.controller_racks.get(voter.node_id, broker_rack)
@@ -169,7 +169,7 @@ def quorum_static(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
-def is_static(voter: QuorumVoter) -> bool:
+def is_static(voter: QuorumNode) -> bool:
     """Return whether the voter has no directory id (KIP-853)."""
     return not voter.directory_id or set(voter.directory_id) <= _UNSET_DIRECTORY_ID
 
@@ -277,7 +277,7 @@ def quorum_observer_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckRe
             yield _lag(subjects.broker(observer.node_id), observer, quorum)
 
 
-def is_behind(node: QuorumVoter, quorum: Quorum, seconds: int) -> bool:
+def is_behind(node: QuorumNode, quorum: Quorum, seconds: int) -> bool:
     """Return whether the node caught up with the leader longer ago than `seconds`, or never."""
     if node.node_id == quorum.leader_id or quorum.now_ms is None:
         return False
@@ -286,7 +286,7 @@ def is_behind(node: QuorumVoter, quorum: Quorum, seconds: int) -> bool:
     return quorum.now_ms - node.last_caught_up_ms > seconds * 1000
 
 
-def _lag(subject: str, node: QuorumVoter, quorum: Quorum) -> CheckResult:
+def _lag(subject: str, node: QuorumNode, quorum: Quorum) -> CheckResult:
     missing_records = max(0, quorum.high_watermark - node.log_end_offset)
     leader = f"the leader ({quorum.leader_id})"
     if node.last_caught_up_ms is None or quorum.now_ms is None:
@@ -310,13 +310,13 @@ def _lag_table(quorum: Quorum) -> Evidence:
     return evidence(("node", "role", "log end offset", "ms behind"), rows)
 
 
-def _role(node: QuorumVoter, quorum: Quorum) -> str:
+def _role(node: QuorumNode, quorum: Quorum) -> str:
     if node.node_id == quorum.leader_id:
         return "leader"
     return "voter" if node.is_voter else "observer"
 
 
-def _behind_ms(node: QuorumVoter, quorum: Quorum) -> str:
+def _behind_ms(node: QuorumNode, quorum: Quorum) -> str:
     if node.last_caught_up_ms is None or quorum.now_ms is None:
         return "not known"
     return f"{quorum.now_ms - node.last_caught_up_ms:,}"

@@ -1,4 +1,4 @@
-"""Photographs that were set aside: the rule, and what the store tells it."""
+"""Snapshots that are quarantined: the rule, and what the store knows of them."""
 
 import json
 from dataclasses import replace
@@ -10,9 +10,9 @@ import pytest
 from counterpoise.archive import Archive
 from counterpoise.audit.facts import QuarantinedSnapshot
 from counterpoise.installation import FileConnections, Installation
-from counterpoise.pipeline.remembering import past_facts, quarantine
+from counterpoise.pipeline.auditing import past_facts, quarantined_since
 from counterpoise.settings import Locations
-from tests.support.audits import INTERVAL, NOW, facts, healthy, photograph, findings_of
+from tests.support.audits import INTERVAL, NOW, facts, findings_of, healthy, snapshot_of
 
 CLUSTER = healthy()
 LOSS = "topics: has at least 50 % of the rows before: 9 now, 20 in demo-1"
@@ -77,37 +77,37 @@ def installation(tmp_path: Path) -> Installation:
     return Installation(places, FileConnections(places.connections, {}))
 
 
-def keep_aside(
+def keep_quarantined(
     archive: Archive, at: datetime, *reasons: str, cluster_id: str = "picture-id"
 ) -> None:
-    taken = photograph(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
+    taken = snapshot_of(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
     told = {"compared_with": None, "counts_alone": True, "reasons": list(reasons), "warnings": []}
     archive.quarantine(replace(taken, cluster_id=cluster_id), told)
 
 
 def remembered(installation: Installation) -> list[tuple[datetime, tuple[str, ...]]]:
-    taken = photograph(CLUSTER)
+    taken = snapshot_of(CLUSTER)
     return [
         (one.observed_at, one.reasons)
-        for one in quarantine(installation, taken, past_facts(installation, taken))
+        for one in quarantined_since(installation, taken, past_facts(installation, taken))
     ]
 
 
 def test_only_what_was_set_aside_since_the_newest_good_snapshot_counts(
     installation: Installation,
 ) -> None:
-    keep_aside(installation.archive, NOW - 3 * INTERVAL, TWICE)
-    keep_aside(installation.archive, NOW - INTERVAL, LOSS)
-    keep_aside(installation.archive, NOW - INTERVAL / 2, LOSS, cluster_id="another")
+    keep_quarantined(installation.archive, NOW - 3 * INTERVAL, TWICE)
+    keep_quarantined(installation.archive, NOW - INTERVAL, LOSS)
+    keep_quarantined(installation.archive, NOW - INTERVAL / 2, LOSS, cluster_id="another")
     assert remembered(installation) == [(NOW - 3 * INTERVAL, (TWICE,)), (NOW - INTERVAL, (LOSS,))]
     good = NOW - 2 * INTERVAL
     installation.archive.write_snapshot(
-        photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
+        snapshot_of(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
     )
     assert remembered(installation) == [(NOW - INTERVAL, (LOSS,))]
     good = NOW - INTERVAL / 4
     installation.archive.write_snapshot(
-        photograph(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
+        snapshot_of(CLUSTER, snapshot_id=f"demo-{good:%Y%m%dT%H%M%S}Z", observed_at=good)
     )
     assert remembered(installation) == []
 
@@ -118,11 +118,11 @@ def test_only_what_was_set_aside_since_the_newest_good_snapshot_counts(
 def test_a_reason_that_cannot_be_read_hides_no_other(
     installation: Installation, harm: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    keep_aside(installation.archive, NOW - INTERVAL, LOSS)
-    keep_aside(installation.archive, NOW - 2 * INTERVAL, TWICE)
+    keep_quarantined(installation.archive, NOW - INTERVAL, LOSS)
+    keep_quarantined(installation.archive, NOW - 2 * INTERVAL, TWICE)
     path = f"aside/demo/demo-{NOW - 2 * INTERVAL:%Y%m%dT%H%M%S}Z/reason.json"
     whole = json.loads(installation.archive.store.read_text(path))
     text = json.dumps(whole | harm if harm and "x" not in harm else harm)
     installation.archive.store.write_text(path, text)
     assert remembered(installation) == [(NOW - INTERVAL, (LOSS,))]
-    assert "not counted" in caplog.text
+    assert "left out" in caplog.text or "not counted" in caplog.text

@@ -1,0 +1,120 @@
+"""What the live brokers will hold once every topic is as long as its retention allows.
+
+    full = bytes_at_full_retention(facts)
+    full.of_broker(0).sum()        # bytes on the first live broker
+
+A partition with 1,000 B/s and retention.ms=3,600,000 will hold 3.6 MB; with retention.bytes=2000000
+as well it will hold 2 MB.
+
+Limits: rates are those of the newest analysed snapshot. Compacted topics, and topics without a
+limit or without a known rate, count with what they hold now.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.figures import positions, topic_codes
+from counterpoise.model.columns import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FullRetention:
+    """Bytes of each partition at full retention, and which partitions are on each live broker.
+
+    `partition_rows` lists the partitions broker by broker; those of the live broker with index i
+    are partition_rows[starts[i]:starts[i + 1]].
+    """
+
+    partition_bytes: NDArray[np.float64]  # of one replica of each partition
+    topics: tuple[str, ...]
+    topic_of: Ints  # of each partition, the index of its topic
+    partition_rows: Ints
+    starts: Ints
+
+    def of_broker(self, index: int) -> NDArray[np.float64]:
+        """Return the bytes of each topic on one live broker."""
+        rows = self.partition_rows[self.starts[index] : self.starts[index + 1]]
+        weights = self.partition_bytes[rows]
+        return np.bincount(self.topic_of[rows], weights=weights, minlength=len(self.topics))
+
+
+def bytes_at_full_retention(facts: AuditFacts) -> FullRetention:
+    """Return what the live brokers hold at full retention.
+
+    Partitions 0 and 1 with the replicas (1, 2) and (2, 1), live brokers 1 and 2: the flat list of
+    replicas has the brokers [1, 2, 2, 1] and the partitions [0, 0, 1, 1]; sorted by broker these
+    are the partitions [0, 1, 0, 1], with the starts [0, 2, 4].
+    """
+    partitions = facts.snapshot.partitions
+    broker_count = len(facts.snapshot.live_broker_ids)
+    replica_counts = np.asarray(pc.list_value_length(partitions["replicas"]).to_numpy(), np.int64)
+    flat_partitions = np.repeat(np.arange(partitions.num_rows), replica_counts)
+    flat_replicas = pc.list_flatten(partitions["replicas"])
+    flat_brokers = positions(flat_replicas, facts.snapshot.live_broker_ids)
+    by_broker = np.argsort(flat_brokers, kind="stable")
+    topics, topic_of = topic_codes(partitions["topic"])
+    return FullRetention(
+        partition_bytes=_partition_bytes(facts),
+        topics=topics,
+        topic_of=topic_of,
+        partition_rows=flat_partitions[by_broker],
+        starts=np.searchsorted(flat_brokers[by_broker], np.arange(broker_count + 1)),
+    )
+
+
+def _partition_bytes(facts: AuditFacts) -> NDArray[np.float64]:
+    """Return the bytes of one replica of each partition at full retention.
+
+    bytes by time = rate * retention.ms / 1000; unlimited where one of them is not known
+    bytes by size = retention.bytes; unlimited where it is not set
+    result        = the smaller of both, but no less than now; what it holds now if both are
+                    unlimited, or if the topic is compacted
+
+    1,000 B/s and retention.ms=3,600,000 make 3.6 MB; with retention.bytes=2,000,000 that is 2 MB.
+    """
+    held = pc.fill_null(facts.snapshot.partitions["size_bytes"], 0)
+    held_bytes = np.asarray(held.to_numpy(), np.float64)
+    with np.errstate(invalid="ignore"):  # a rate of 0 times no limit is not a number
+        bytes_by_time = _partition_rates(facts) * _limits(facts, "retention_ms") / 1000
+    bytes_by_size = _limits(facts, "retention_bytes")
+    is_limited_by_time = np.isfinite(bytes_by_time)
+    smaller = np.minimum(bytes_by_size, bytes_by_time)
+    limit = np.where(is_limited_by_time, smaller, bytes_by_size)
+    expected = np.where(np.isfinite(limit), limit, held_bytes)
+    return np.asarray(np.maximum(held_bytes, expected))
+
+
+def _limits(facts: AuditFacts, config: str) -> NDArray[np.float64]:
+    """Return a retention limit of each partition's topic; infinity where there is none."""
+    partitions, topics = facts.snapshot.partitions, facts.snapshot.topics
+    topic_row = pc.index_in(partitions["topic"], value_set=topics["topic"].combine_chunks())
+    topic_rows = np.asarray(pc.fill_null(topic_row, 0).to_numpy(), np.int64)
+    values = np.asarray(pc.fill_null(topics[config], -1).to_numpy(), np.float64)
+    compacted = pc.fill_null(pc.match_substring(topics["cleanup_policy"], "compact"), False)
+    is_compacted = np.asarray(compacted.to_numpy(), np.bool_)
+    has_limit = (values >= 0) & ~is_compacted
+    limits: NDArray[np.float64] = np.where(has_limit, values, np.inf)[topic_rows]
+    return limits
+
+
+def _partition_rates(facts: AuditFacts) -> NDArray[np.float64]:
+    """Return bytes in per second of each partition, by row of `partitions`; NaN: not known."""
+    partitions = facts.snapshot.partitions
+    rates = np.full(partitions.num_rows, np.nan)
+    if facts.past is None or not facts.past.partition_load.num_rows:
+        return rates
+    load = facts.past.partition_load
+    newest = load.filter(pc.equal(load["observed_at"], pc.max(load["observed_at"])))
+    keys = ["topic", "partition"]
+    row_numbers = pa.array(np.arange(partitions.num_rows))
+    numbered = partitions.select(keys).append_column("row", row_numbers)
+    joined = numbered.join(newest.select([*keys, "bytes_in_per_second"]), keys, join_type="inner")
+    known = joined.filter(pc.is_valid(joined["bytes_in_per_second"]))
+    known_rows = np.asarray(known["row"].to_numpy(), np.int64)
+    rates[known_rows] = known["bytes_in_per_second"].to_numpy()
+    return rates
