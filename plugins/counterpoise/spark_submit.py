@@ -1,11 +1,11 @@
-"""Run a Spark job with the `spark-submit` of the installed pyspark, as a child process that never
-outlives the caller.
+"""Runs a Spark job with the `spark-submit` of the installed pyspark, as a child process.
 
-    run_job(Path("spark_jobs/leader_balance.py"), ["--store", uri, "--round", "r1", "--snapshots", "s.json"], log=print)
+    script = Path("spark_jobs/leader_balance.py")
+    run_job(script, ["--store", uri, "--round", "r1", "--snapshots", "s.json"], log=print)
 
-What the job prints goes to `log` line by line, without Spark's own chatter. Whatever ends this
-function (also Ctrl-C, SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing is
-written to the current directory.
+What the job prints goes to `log` line by line, without Spark's own start-up messages. Whatever ends
+this function (also Ctrl-C, SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing
+is written to the current directory.
 
 Limits: POSIX only. Client mode: the driver runs on this machine.
 """
@@ -28,12 +28,11 @@ from typing import Final
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import spark_java_home
 
-# For jobs that are mostly Spark's start: compiling well takes longer than running what was compiled
-# quickly.
+# For short jobs, which are mostly Spark's start: optimizing compilation takes longer than it saves.
 START_FAST: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _STOP_SECONDS: Final = 10.0
-_LINES_KEPT: Final = 400
-_LINES_TOLD: Final = 15
+_MAX_LINES_KEPT: Final = 400
+_MAX_LINES_SHOWN: Final = 15
 
 _LOG4J2: Final = """\
 rootLogger.level = error
@@ -45,17 +44,18 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark %p %c{1}: %m%n%ex{0}
 """
 
-# Told by the JVM and the launcher before any logging is set up.
+# Printed by the JVM and the launcher before any logging is set up.
 _NOISE: Final = re.compile(
-    r"WARNING: (Using incubator|A restricted method|A terminally deprecated|java\.lang|sun\.misc|Use --|Please)"
+    r"WARNING: (Using incubator|A restricted method|A terminally deprecated|java\.lang|sun\.misc|"
+    r"Use --|Please)"
     r"|OpenJDK 64-Bit Server VM warning|SLF4J|Using Spark's|Picked up |:: |\s*$"
 )
 _STACK: Final = re.compile(
     r"\s+at |\s+File \"|\s+\.\.\. |\s*Traceback |at (org|java|scala|py4j|jdk)\.|\s*\^+\s*$"
 )
 
-# The kernel sends SIGTERM to the child when the parent dies, however it dies; exec keeps that
-# (prctl(2)).
+# PR_SET_PDEATHSIG: the kernel sends SIGTERM to the child when the parent dies, and exec keeps that
+# setting (prctl(2)).
 _LAUNCH: Final = (
     "import ctypes, os, sys\n"
     "sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)\n"
@@ -65,8 +65,9 @@ _LAUNCH: Final = (
 
 
 class SparkJobError(CounterpoiseError):
-    """A Spark job failed; the message ends with its last telling lines, `exit_status` is that of
-    spark-submit.
+    """A Spark job failed; the message ends with its last lines.
+
+    `exit_status` is that of spark-submit.
     """
 
     retryable = True
@@ -84,35 +85,37 @@ def run_job(
     conf: Mapping[str, str] | None = None,
     log: Callable[[str], None],
 ) -> None:
-    """Run `script` to its end. `conf` wins over the settings given here; driver memory is
-    `spark.driver.memory` in it.
+    """Run `script` to its end.
 
-    Raises SparkJobError when the job does not end with 0, NoJavaError when there is no Java for
-    Spark.
+    `conf` overrides the settings made here, such as `spark.driver.memory`. Raises SparkJobError
+    when the job does not end with 0, NoJavaError when there is no Java for Spark.
     """
     if not script.is_file():
-        raise SparkJobError(f"{script} is not there", 2)
+        raise SparkJobError(f"the Spark job {script} does not exist", 2)
     with tempfile.TemporaryDirectory(prefix="counterpoise-spark-") as scratch:
         command = _command(script.resolve(), arguments, master, conf or {}, Path(scratch))
-        told: deque[str] = deque(maxlen=_LINES_KEPT)
+        lines: deque[str] = deque(maxlen=_MAX_LINES_KEPT)
         with _child(command, _environment(master)) as child:
             assert child.stdout is not None, "the child is started with a pipe"
-            for line in child.stdout:
-                text = line.rstrip()
-                if _NOISE.match(text):
+            for raw_line in child.stdout:
+                line = raw_line.rstrip()
+                if _NOISE.match(line):
                     continue
-                told.append(text)
-                if not _STACK.match(text):
-                    log(text)
-            status = child.wait()
-    if status:
-        raise SparkJobError(_failure(script, status, told), status)
+                lines.append(line)
+                if not _STACK.match(line):
+                    log(line)
+            exit_status = child.wait()
+    if exit_status:
+        raise SparkJobError(_failure(script, exit_status, lines), exit_status)
 
 
-def _failure(script: Path, status: int, told: Sequence[str]) -> str:
-    telling = [line for line in told if not _STACK.match(line)][-_LINES_TOLD:]
-    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
-    return "\n".join([f"the Spark job {script.name} {how}", *(f"  {line}" for line in telling)])
+def _failure(script: Path, exit_status: int, lines: Sequence[str]) -> str:
+    messages = [line for line in lines if not _STACK.match(line)]
+    how = f"ended with exit status {exit_status}"
+    if exit_status < 0:
+        how = f"was ended by signal {-exit_status}"
+    shown = [f"  {line}" for line in messages[-_MAX_LINES_SHOWN:]]
+    return "\n".join([f"the Spark job {script.name} {how}", *shown])
 
 
 def _command(
@@ -121,33 +124,32 @@ def _command(
     log4j2 = scratch / "log4j2.properties"
     log4j2.write_text(_LOG4J2, encoding="utf-8")
     settings = _defaults(master, scratch) | dict(conf)
-    options = f"-Dlog4j2.configurationFile={log4j2.as_uri()} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"
+    options = " ".join(
+        [
+            f"-Dlog4j2.configurationFile={log4j2.as_uri()}",
+            f"-Djava.io.tmpdir={scratch}",
+            f"-Dderby.system.home={scratch}",
+        ]
+    )
     key = "spark.driver.extraJavaOptions"
     settings[key] = f"{options} {conf[key]}" if key in conf else options
-    configured = [
-        word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")
-    ]
-    return [
-        str(_spark_home() / "bin" / "spark-submit"),
-        "--master",
-        master,
-        *configured,
-        str(script),
-        *arguments,
-    ]
+    command = [str(_spark_home() / "bin" / "spark-submit"), "--master", master]
+    for name, value in sorted(settings.items()):
+        command += ["--conf", f"{name}={value}"]
+    return [*command, str(script), *arguments]
 
 
 def _defaults(master: str, scratch: Path) -> dict[str, str]:
-    """Settings for small clusters' histories on one machine.
+    """Return settings for small histories on one machine.
 
-    A driver for a remote master must be reachable from it.
+    With a remote master the driver must be reachable from it, so its address is not set.
     """
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        # What a task counts or joins by begins with a page. Those of 32 MiB that Spark would take
-        # are nearly empty.
+        # Every aggregation and join of a task allocates a memory page first. Spark's default of
+        # 32 MiB would be nearly empty.
         "spark.buffer.pageSize": "1m",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
@@ -162,10 +164,13 @@ def _defaults(master: str, scratch: Path) -> dict[str, str]:
 
 
 def _environment(master: str) -> dict[str, str]:
-    """Our package on the job's path, and the Python that runs this on both sides of it."""
+    """Return this environment with our package on the job's path.
+
+    Driver and workers run the Python that runs this.
+    """
     plugins = str(Path(__file__).resolve().parents[1])
     existing = os.environ.get("PYTHONPATH")
-    ours = {
+    variables = {
         "JAVA_HOME": str(spark_java_home()),
         "SPARK_HOME": str(_spark_home()),
         "PYSPARK_PYTHON": sys.executable,
@@ -174,8 +179,8 @@ def _environment(master: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
     }
     if master.startswith("local"):
-        ours["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return {**os.environ, **ours}
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return {**os.environ, **variables}
 
 
 def _spark_home() -> Path:
@@ -189,9 +194,7 @@ def _spark_home() -> Path:
 def _child(
     command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """The child in a process group of its own; the whole group is gone when the block is left,
-    however it is left.
-    """
+    """Yield the child, in its own process group; the whole group is ended after the block."""
     launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command]
     with _sigterm_as_exit():
         child = subprocess.Popen(
@@ -211,7 +214,7 @@ def _child(
 
 
 def _end_group(child: subprocess.Popen[str]) -> None:
-    """TERM, time for shutdown hooks, then KILL for whatever of the group is left."""
+    """Send SIGTERM, wait for shutdown hooks, then send SIGKILL to the rest of the group."""
     if child.poll() is None:
         _signal_group(child.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -222,20 +225,18 @@ def _end_group(child: subprocess.Popen[str]) -> None:
         child.stdout.close()
 
 
-def _signal_group(group: int, number: signal.Signals) -> None:
+def _signal_group(group_id: int, number: signal.Signals) -> None:
     try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # nobody is left in it (macOS says so with EPERM)
+        os.killpg(group_id, number)
+    except (ProcessLookupError, PermissionError):  # the group is empty (EPERM on macOS)
         return
 
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """Where SIGTERM would kill this process on the spot, let it leave through the `finally` blocks
-    instead.
-    """
-    on_main_thread = threading.current_thread() is threading.main_thread()
-    if not on_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    """Make SIGTERM run the `finally` blocks where it would end this process at once."""
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 

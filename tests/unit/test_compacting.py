@@ -71,7 +71,7 @@ def test_what_could_not_be_done_is_told_and_the_rest_is_done(
     out, err = capsys.readouterr()
     demo, other = json.loads(out)["clusters"]
     assert (demo["snapshots_dropped"], demo["problem"]) == (1, None)
-    assert "broken.parquet is no whole Parquet file" in other["problem"]
+    assert "broken.parquet is not a complete Parquet file" in other["problem"]
     assert "counterpoise compact: other: " in err
 
 

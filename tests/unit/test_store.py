@@ -39,13 +39,13 @@ def test_what_is_missing_or_broken_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="the store has no"):
         store.read_text("plans/none.json")
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
-    with pytest.raises(StoreError, match="no whole Parquet file"):
+    with pytest.raises(StoreError, match="not a complete Parquet file"):
         store.read_table("cut.parquet")
 
 
 def test_paths_stay_inside(tmp_path: Path) -> None:
     for path in ("/etc/passwd", "../x", "a/../../x"):
-        with pytest.raises(InputError, match="no path inside the store"):
+        with pytest.raises(InputError, match="not a path inside the store"):
             Store(str(tmp_path)).read_text(path)
 
 
@@ -99,7 +99,7 @@ def test_what_is_missing_says_so_in_every_store(store: Store) -> None:
             ask("plans/none")
     store.write_bytes("cut.parquet", b"PAR1")
     for look in (store.read_table, store.parquet_shape):
-        with pytest.raises(StoreError, match=r"cut\.parquet is no whole Parquet file"):
+        with pytest.raises(StoreError, match=r"cut\.parquet is not a complete Parquet file"):
             look("cut.parquet")
 
 

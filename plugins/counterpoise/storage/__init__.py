@@ -1,4 +1,4 @@
-"""Files: the store for history, results, plans and reports, and where Spark finds them."""
+"""The store for history, results, plans and reports, and the directory that Spark jobs use."""
 
 from counterpoise.storage.staging import working_root
 from counterpoise.storage.store import Store

@@ -1,11 +1,11 @@
-"""Which file system a store's URI means: a directory, what Arrow knows by itself, or what fsspec
-has a package for.
+"""Opens the file system of a store's URI: a directory, or what Arrow or an fsspec package supports.
 
     opened = open_uri("s3://bucket/prefix?endpoint_override=minio:9000&scheme=http&region=eu-1")
     opened.file_system, opened.root, opened.uri       # the URI without its options, safe to show
 
-Options after the `?` are Arrow's (S3, GCS, Azure). Credentials come from the usual variables of
-each service and are refused in a URI: URIs stand in logs, reports and the ledger.
+Options after the `?` are Arrow's (S3, GCS, Azure). Credentials come from the usual environment
+variables of each service and are refused in a URI, since URIs are written to logs, reports and the
+ledger.
 """
 
 import os
@@ -19,58 +19,63 @@ from pyarrow import fs
 
 from counterpoise.errors import InputError
 
-# An object is there when it is whole; elsewhere a file is written beside its place and renamed.
-_SHOWN_WHOLE: Final = frozenset(
+# Object stores show an object only when it is complete. Elsewhere a file is written under another
+# name and renamed.
+_ATOMIC_SCHEMES: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"}
 )
-_BUCKETS: Final = _SHOWN_WHOLE - {"memory"}
-_TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
+_BUCKET_SCHEMES: Final = _ATOMIC_SCHEMES - {"memory"}
+_TIME_NAMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedUri:
     file_system: fs.FileSystem
     root: str
     uri: str  # of the root, without options and slash at the end
     is_local: bool
-    shows_whole_files: bool
+    has_atomic_writes: bool
 
 
-def open_uri(uri: str) -> Opened:
-    """Raises InputError for a URI that cannot be used, without showing what may be secret in it."""
+def open_uri(uri: str) -> OpenedUri:
+    """Return the file system and the root of a URI.
+
+    Raises InputError for a URI that cannot be used; its message has no secrets.
+    """
     if "://" not in uri:
         root = os.path.abspath(os.path.expanduser(uri))  # noqa: PTH100, PTH111
-        return Opened(
-            fs.LocalFileSystem(), root, f"file://{root}", is_local=True, shows_whole_files=False
+        return OpenedUri(
+            fs.LocalFileSystem(), root, f"file://{root}", is_local=True, has_atomic_writes=False
         )
     shown = uri.partition("?")[0].rstrip("/")
     try:
         parts = urlsplit(uri)
     except ValueError as error:
         raise InputError(
-            f"store: not a URI that can be read ({error}); write it like s3://bucket/x"
+            f"store: this is not a valid URI ({error}); write it like s3://bucket/x"
         ) from None
     if parts.password is not None or (parts.username is not None and parts.scheme in ("s3", "s3a")):
         raise InputError(
-            f"store {parts.scheme}://...: leave user and password out of the URI; credentials come from the usual "
-            "variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"store {parts.scheme}://...: leave user and password out of the URI; set the usual "
+            "environment variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     try:
         file_system, root = _open(uri, parts.scheme)
-        if not root.strip("/") and parts.scheme in _BUCKETS:
+        if not root.strip("/") and parts.scheme in _BUCKET_SCHEMES:
             raise ValueError("it names no bucket")
     except (pa.ArrowException, OSError, ValueError, ImportError, TypeError) as error:
         reason = str(error).split("\n")[0].replace(uri, shown)
         raise InputError(
-            f"store {shown!r} cannot be opened: {reason}; give a directory or a URI like s3://bucket/x"
+            f"store {shown!r} cannot be opened: {reason}; "
+            "give a directory or a URI like s3://bucket/x"
         ) from None
     is_local = isinstance(file_system, fs.LocalFileSystem)
-    return Opened(
+    return OpenedUri(
         file_system=file_system,
         root=root.rstrip("/"),
         uri=f"file://{root}" if is_local else shown,
         is_local=is_local,
-        shows_whole_files=parts.scheme in _SHOWN_WHOLE,
+        has_atomic_writes=parts.scheme in _ATOMIC_SCHEMES,
     )
 
 
@@ -83,22 +88,23 @@ def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
         from fsspec.core import url_to_fs
 
         if "?" in uri:
-            raise ValueError(
-                f"Arrow knows no {scheme}, and options after ? are for what it knows"
-            ) from None
+            message = f"Arrow does not support {scheme}, and options after ? are only for Arrow"
+            raise ValueError(message) from None
         opened, root = url_to_fs(uri)
         return fs.PyFileSystem(_Handler(opened)), root
     return found
 
 
 class _Handler(fs.FSSpecHandler):  # type: ignore[misc] # Arrow ships no type information
-    """Arrow's own handler looks for the time of change under one name alone."""
+    """Finds a file's time of change, for which Arrow's own handler knows only one name."""
 
     @staticmethod
     def _create_file_info(path: str, info: dict[str, Any]) -> fs.FileInfo:
-        told = next((info[name] for name in _TIMES if info.get(name)), None)
-        if isinstance(told, str):
-            told = datetime.fromisoformat(told)
-        if isinstance(told, datetime):
-            told = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
-        return fs.FSSpecHandler._create_file_info(path, {**info, "mtime": told})
+        changed_at = next((info[name] for name in _TIME_NAMES if info.get(name)), None)
+        if isinstance(changed_at, str):
+            changed_at = datetime.fromisoformat(changed_at)
+        if isinstance(changed_at, datetime):
+            if changed_at.tzinfo is None:
+                changed_at = changed_at.replace(tzinfo=UTC)
+            changed_at = changed_at.timestamp()
+        return fs.FSSpecHandler._create_file_info(path, {**info, "mtime": changed_at})

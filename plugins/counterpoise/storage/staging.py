@@ -1,16 +1,15 @@
-"""Where a Spark job reads and writes: the store itself, or a directory of this machine that stands
-in for it.
+"""Provides the directory that a Spark job reads and writes: the store, or a local copy of it.
 
-    with working_root(store, master, inputs) as root:      # what to give the job as --store
+    with working_root(store, master, inputs) as root:      # the job's --store
         run_job(script, ["--store", root, ...])
     # what the job wrote is in the store now
 
-A Spark on this machine (`local[...]`) has no way into an object store without Hadoop's connector:
-the files that it is to read are copied to a temporary directory, and what it wrote there is copied
-back. Any other Spark gets the URI.
+A local Spark (`local[...]`) cannot read an object store without Hadoop's connector. So its inputs
+are copied to a temporary directory, and what it wrote there is copied back. Any other Spark gets
+the URI of the store.
 
-Limits: the directory needs room for the inputs. Folders that the job wrote to have nothing but its
-files afterwards.
+Limits: the directory needs room for the inputs. Afterwards a folder that the job wrote to contains
+only the job's files.
 """
 
 import tempfile
@@ -21,18 +20,18 @@ from typing import Final
 
 from counterpoise.storage.store import Store
 
-_HADOOP: Final = {"s3": "s3a"}  # what Hadoop calls it
+_HADOOP_SCHEMES: Final = {"s3": "s3a"}
 
 
 @contextmanager
 def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[str]:
-    """`inputs` are paths in the store.
+    """Yield the URI to read from and write to; `inputs` are paths in the store.
 
-    Nothing is copied back when the block is left by an exception.
+    Nothing is copied back after an exception.
     """
     if store.is_local or not master.startswith("local"):
         scheme, _, rest = store.root_uri.partition("://")
-        yield f"{_HADOOP.get(scheme, scheme)}://{rest}"
+        yield f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
         return
     with tempfile.TemporaryDirectory(prefix="counterpoise-store-") as folder:
         root = Path(folder)
@@ -44,20 +43,25 @@ def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[s
 
 
 def _copy_back(store: Store, root: Path, copied: frozenset[str]) -> None:
-    written = {
+    """Upload the new files, and delete others in their folders, from an earlier attempt."""
+    outputs = {
         file.relative_to(root).as_posix(): file
         for file in sorted(root.rglob("*"))
-        if _is_written(file)
+        if _is_data_file(file)
     }
-    made = {path: file for path, file in written.items() if path not in copied}
-    for path, file in made.items():
+    outputs = {path: file for path, file in outputs.items() if path not in copied}
+    for path, file in outputs.items():
         store.upload(file, path)
-    for folder in sorted({path.rpartition("/")[0] for path in made}):
+    for folder in sorted({_folder_of(path) for path in outputs}):
         for path in store.list(folder):
-            if path not in made and path.rpartition("/")[0] == folder:
-                store.delete(path)  # of an earlier try
+            if path not in outputs and _folder_of(path) == folder:
+                store.delete(path)
 
 
-def _is_written(file: Path) -> bool:
-    """Not the check sums and marks that Hadoop leaves."""
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_data_file(file: Path) -> bool:
+    """Return whether a file is none of Hadoop's checksums and markers."""
     return file.is_file() and not file.name.startswith((".", "_"))

@@ -101,18 +101,18 @@ STORES: Final = (
         for t in ("snapshots", "topics")
     ),
     *(
-        BrokenStore(f"{t} text", _content(t, b"hello\n" * 50), "no whole Parquet")
+        BrokenStore(f"{t} text", _content(t, b"hello\n" * 50), "not a complete Parquet")
         for t in ("snapshots", "topics")
     ),
     BrokenStore(
         "partitions with a head and a tail alone",
         _content("partitions", b"PAR1PAR1"),
-        "no whole Parquet",
+        "not a complete Parquet",
     ),
     BrokenStore(
         "partitions with a huge footer",
         _content("partitions", b"PAR1" + b"\xff" * 4 + b"PAR1"),
-        "no whole Parquet",
+        "not a complete Parquet",
     ),
     BrokenStore("partitions with bytes flipped", _flipped, "history/partitions/"),
     *(
@@ -155,12 +155,12 @@ STORES: Final = (
     BrokenStore(
         "a file outside",
         _manifest(files=[{**_NO_FILE, "path": "../../etc/passwd"}]),
-        "no path inside the store",
+        "not a path inside the store",
     ),
     BrokenStore(
         "a file by its root",
         _manifest(files=[{**_NO_FILE, "path": "/etc/passwd"}]),
-        "no path inside the store",
+        "not a path inside the store",
     ),
     BrokenStore(
         "another snapshot", _manifest(snapshot_id="demo-20261121T160000Z"), "the store has no"
