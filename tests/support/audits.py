@@ -1,12 +1,12 @@
 """Facts for the audit's rules: a healthy cluster on which no rule fires, and how to make it ill.
 
-    assert seen("racks-missing", facts()) == ()
+    assert findings_of("racks-missing", facts()) == ()
     ill = healthy(racks="1=a 2=b 3")
-    assert seen("racks-missing", facts(ill))[0].subject == "broker 3"
+    assert findings_of("racks-missing", facts(ill))[0].subject == "broker 3"
 
 `facts` makes a snapshot of a simulated cluster and inspects it, so that a test may do to it what
-happens to clusters (`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords are fields of
-AuditFacts, put in last.
+happens to clusters (`kill_broker`, `configs.static[1]["..."] = "..."`, `quorum = ...`). Keywords
+are fields of AuditFacts, put in last.
 """
 
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ def test_the_next_audit_says_what_changed(shell: CommandLine, kafka: SimulatedCl
     kafka.configs.dynamic.clear()
     kafka.add_broker(4, "a")
     out = shell.type("audit", "--cluster", "demo").out
-    assert "1 gone" in out
+    assert "1 resolved" in out
     assert "idle-broker" in out and "new" in out
     assert (
         "a plan would help: counterpoise plan --cluster demo --goal add-brokers --brokers 4" in out

@@ -91,7 +91,7 @@ def test_what_the_example_has_as_comments_is_sound_too() -> None:
         ("        waivers:\n          - {rule: a, reason: ' '}\n", "line 7: reason is empty"),
         (
             "        waivers:\n          - {rule: a, reason: b, until: soon}\n",
-            "line 7: until: 'soon' is no time",
+            "line 7: until: 'soon' is not a time",
         ),
         (
             "        waivers:\n          - {rule: a, reason: b, subjects: []}\n",

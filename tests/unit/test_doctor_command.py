@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from counterpoise.cli.walks import in_words, print_examination, summary
+from counterpoise.cli.connectivity import in_words, print_examination, summary
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.connectivity import (
     Certificate,
     ClusterMetadata,
+    ConnectionStage,
+    ConnectivityCheck,
     EndpointCheck,
     LeaderChange,
     MetadataResponse,
     StageResult,
-    ConnectionStage,
-    ConnectivityCheck,
 )
-from counterpoise.pipeline.doctoring import Examination, examine
+from counterpoise.model.kafka import BrokerDescription
+from counterpoise.pipeline.diagnosing import Examination, examine
 from counterpoise.settings import Locations, parse_settings
 from tests.support.command_line import CommandLine
 
@@ -93,9 +93,9 @@ def hostile_examination() -> Examination:
         "a:9092", (StageResult(ConnectionStage.METADATA, True, HOSTILE, 1),), ("::1",), certificate, metadata
     )
     broken = EndpointCheck(f"{HOSTILE}:9092", (StageResult(ConnectionStage.RESOLVE, False, HOSTILE, 1),))
-    walk = ConnectivityCheck("SSL", (fine,), {1: broken})
+    connectivity = ConnectivityCheck("SSL", (fine,), {1: broken})
     seen = ClusterMetadata(metadata.brokers, (), unavailable=(HOSTILE,))
-    return Examination(walk, seen, diagnose(walk, seen, topics=(HOSTILE,), now=NOW))
+    return Examination(connectivity, seen, diagnose(connectivity, seen, topics=(HOSTILE,), now=NOW))
 
 
 def test_text_from_outside_is_shown_as_text_only() -> None:
@@ -116,8 +116,8 @@ def test_a_change_is_told_in_one_sentence() -> None:
         )
 
     assert change(3, 1, True, 4.2) == (
-        "orders-1: leader 3 -> 1, an in-sync replica; 0.2 s after the last look with the old leader, "
-        "4.2 s after broker 3 last answered"
+        "orders-1: leader 3 -> 1, an in-sync replica; 0.2 s after the last observation of the old leader, "
+        "4.2 s after broker 3 last responded"
     )
     assert "NOT in sync: records may be lost" in change(3, 1, False)
     assert change(3, None, False).startswith(
@@ -131,7 +131,7 @@ def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
 
     def connectivity_checker(settings: ConnectionSettings) -> ConnectivityCheck:
         asked.append(settings.bootstrap_servers)
-        return hostile_examination().walk
+        return hostile_examination().connectivity
 
     class Connection:
         def settings_for(self, _: str) -> dict[str, object]:
@@ -142,7 +142,7 @@ def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:
     with Installation(
         locations, Connection(), known_clusters=known, connectivity_checker=connectivity_checker
     ) as installation:
-        assert installation.walk("demo").answered_by is not None
+        assert installation.check_connectivity("demo").answered_by is not None
         assert "endpoint-unreachable" in {
             finding.rule for finding in examine(installation, "demo").findings
         }

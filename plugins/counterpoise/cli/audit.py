@@ -1,4 +1,4 @@
-"""`audit`: what will bite, worst first, with the exact fix in the report that is written beside it."""
+"""`audit`: what is wrong, the worst first; the report that it writes has the commands to fix it."""
 
 import argparse
 import json
@@ -37,18 +37,20 @@ _SUFFIXES: Final = ("html", "md", "json")
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "audit",
-        help="what will bite this cluster, with evidence and the fix; reads only",
-        description="Photographs a cluster, walks to its endpoints, asks for configs, quorum, groups and rights, looks "
-        "into the history, and says what is wrong, the worst first. Changes nothing on the cluster. The report (HTML, "
-        "Markdown, JSON) goes to the store, with what is new since the last audit. docs/audit-rules.md has the rules.",
-        epilog="exit codes: 0 nothing so bad as --fail-at, but for what is waived; 1 findings; 2 usage, or a policy "
-        "that names unknown rules; 3 cluster trouble",
+        help="what is wrong with this cluster, with evidence and the fix; reads only",
+        description="Takes a snapshot of a cluster, checks that its endpoints can be reached, "
+        "reads configs, quorum, groups, rights and the history, and lists what is wrong, the worst "
+        "first. Changes nothing on the cluster. The report (HTML, Markdown, JSON) goes to the "
+        "store, with what is new since the last audit. docs/audit-rules.md has the rules.",
+        epilog="exit codes: 0 no finding as bad as --fail-at, except waived ones; 1 findings; "
+        "2 usage, or a policy that names unknown rules; 3 cluster trouble",
     )
     add_cluster_arguments(parser)
     parser.add_argument(
         "--fail-at",
         choices=[str(severity) for severity in _FAILING],
-        help="exit 1 for findings as bad as this (default: fails_at of the cluster's policy, else critical)",
+        help="exit 1 for findings as bad as this or worse (default: fails_at of the cluster's "
+        "policy, else critical)",
     )
     parser.add_argument(
         "--out",
@@ -75,15 +77,17 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
         print_json(json.loads(texts["json"]))
     else:
         _print(console, report, page)
-    return _FOUND if pipeline.open_at(report, fails_at) else 0
+    return _FOUND if report.open_at(fails_at) else 0
 
 
-def _fails_at(asked: str | None, policy: Severity | None) -> Severity:
-    return Severity(asked) if asked else policy or Severity.CRITICAL
+def _fails_at(option: str | None, policy: Severity | None) -> Severity:
+    if option:
+        return Severity(option)
+    return policy or Severity.CRITICAL
 
 
 def _write(folder: Path, texts: dict[str, str]) -> str:
-    """Where the page lies now."""
+    """Write the reports; return the path of the page."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -96,32 +100,29 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
 def _print(console: Console, report: AuditReport, page: str) -> None:
     waived = len(report.findings) - len(report.open)
     if report.open:
-        rows = tables.table("severity", "rule", "subject", "seen", "since")
-        for one in report.open:
-            rows.add_row(*_row(one, report))
+        rows = tables.table("severity", "rule", "subject", "finding", "since")
+        for reported in report.open:
+            rows.add_row(*_row(reported, report))
         console.print(rows)
     else:
-        console.print("nothing was found" + (" that nobody waived" if waived else ""))
-    for command in dict.fromkeys(
-        one.finding.plan.command(report.cluster) for one in report.open if one.finding.plan
-    ):
+        console.print("no findings" + (", except waived ones" if waived else ""))
+    plans = [reported.finding.plan for reported in report.open if reported.finding.plan]
+    for command in dict.fromkeys(plan.command(report.cluster) for plan in plans):
         console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
     if report.previous_at:
-        new = sum(one.is_new for one in report.open)
-        console.print(
-            f"since {format_moment(report.previous_at)}: {new} new, {len(report.resolved)} gone"
-        )
-    for words in report.unavailable_data:
-        console.print(printable(f"not asked: {words}"), markup=False, soft_wrap=True)
+        new = sum(reported.is_new for reported in report.open)
+        since = format_moment(report.previous_at)
+        console.print(f"since {since}: {new} new, {len(report.resolved)} resolved")
+    for reason in report.unavailable_data:
+        console.print(printable(f"not checked: {reason}"), markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
-    console.print(f"what to do, and the lines to paste: {page}", markup=False, soft_wrap=True)
+    console.print(f"what to do, and commands to paste: {page}", markup=False, soft_wrap=True)
 
 
-def _row(one: ReportedFinding, report: AuditReport) -> list[Text]:
-    finding = one.finding
-    since = "new" if one.is_new and report.previous_at else f"{one.first_seen:%Y-%m-%d}"
+def _row(reported: ReportedFinding, report: AuditReport) -> list[Text]:
+    finding = reported.finding
+    is_new = reported.is_new and report.previous_at is not None
+    since = "new" if is_new else f"{reported.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
-    return [
-        severity,
-        *(Text(printable(words)) for words in (finding.rule, finding.subject, finding.summary, since)),
-    ]
+    cells = (finding.rule, finding.subject, finding.summary, since)
+    return [severity, *(Text(printable(cell)) for cell in cells)]

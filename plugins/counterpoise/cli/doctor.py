@@ -1,10 +1,9 @@
-"""`doctor`: the way that every client takes, step by step, and what is wrong on it."""
+"""`doctor`: checks the connection of a client step by step, and says what is wrong with it."""
 
 import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
 from typing import Any, Final
@@ -13,25 +12,35 @@ from rich.console import Console
 
 from counterpoise import pipeline
 from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json
-from counterpoise.cli.walks import in_words, print_examination, shown, summary
+from counterpoise.cli.connectivity import (
+    in_words,
+    leader_change_summary,
+    print_examination,
+    shown,
+    summary,
+)
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
 from counterpoise.units import parse_duration
 
-_FOUND, _NOTHING_ANSWERED = 1, 3
-_LOOK_SECONDS: Final = 0.25
-_LOOK_AT_ALL_SECONDS: Final = 1.0
+_FINDINGS, _UNREACHABLE = 1, 3  # exit codes
+_INTERVAL_SECONDS: Final = 0.25  # between two observations of the leaders of some topics
+_INTERVAL_OF_ALL_SECONDS: Final = 1.0
 _BOOTSTRAP: Final = "bootstrap"  # a cluster that no file names
+
+Report = Callable[[LeaderChange | str], None]  # of a change, or of trouble
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "doctor",
-        help="walk from bootstrap to leaders as a client does, and say what is wrong; reads only",
-        description="Walks to every bootstrap address and to every endpoint that the brokers advertise, as a client "
-        "does: name, TCP, TLS, SASL, ApiVersions, Metadata. Reads only, and creates no topic.",
-        epilog="exit codes: 0 healthy; 1 findings; 2 usage; 3 no bootstrap address answered",
+        help="connect from bootstrap to leaders as a client does, and say what is wrong; reads "
+        "only",
+        description="Connects to every bootstrap address and to every endpoint that the brokers "
+        "advertise, as a client does: name, TCP, TLS, SASL, ApiVersions, Metadata. Reads only, and "
+        "creates no topic.",
+        epilog="exit codes: 0 healthy; 1 findings; 2 usage; 3 no bootstrap address responded",
     )
     add_cluster_arguments(parser)
     parser.add_argument(
@@ -42,17 +51,21 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="say what is wrong for this topic; may be repeated",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="then follow its leaders (or all), until Ctrl-C"
+        "--watch",
+        action="store_true",
+        help="then print changes of its leaders (or of all), until Ctrl-C",
     )
-    parser.add_argument("--for", dest="watch_for", metavar="60s", help="end --watch after so long")
+    parser.add_argument(
+        "--for", dest="watch_for", metavar="60s", help="end --watch after this time"
+    )
     add_json_argument(parser)
     parser.set_defaults(run=_doctor)
 
 
 def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.watch_for and not arguments.watch:
-        raise InputError("--for: only --watch takes time; add --watch")
-    lasts = parse_duration(arguments.watch_for, where="--for") if arguments.watch_for else None
+        raise InputError("--for is the time of --watch: add --watch")
+    watch_time = parse_duration(arguments.watch_for, where="--for") if arguments.watch_for else None
     topics = tuple(dict.fromkeys(arguments.topic))
     installation, name = _installation(arguments)
     with installation:
@@ -64,11 +77,11 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
         else:
             print_examination(console, examined)
         if examined.connectivity.answered_by is None:
-            return _NOTHING_ANSWERED
+            return _UNREACHABLE
         if arguments.watch:
-            tell = _tell_as_json if arguments.json else _teller(console)
-            _watch(installation, name, examined.connectivity, topics, lasts, tell)
-    return _FOUND if examined.findings else 0
+            report = _report_json if arguments.json else _text_report(console)
+            _watch(installation, name, examined.connectivity, topics, watch_time, report)
+    return _FINDINGS if examined.findings else 0
 
 
 def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
@@ -87,51 +100,47 @@ def _watch(
     name: str,
     connectivity: ConnectivityCheck,
     topics: tuple[str, ...],
-    lasts: timedelta | None,
-    tell: Callable[[LeaderChange | str], None],
+    watch_time: timedelta | None,
+    report: Report,
 ) -> None:
-    """Until Ctrl-C, or for as long as `lasts`; a cluster that does not answer for a while is waited
-    for.
+    """Report changes of leaders until Ctrl-C, or for `watch_time`.
+
+    A cluster that stops responding is waited for; the reason is reported once.
     """
-    until = None if lasts is None else monotonic() + lasts.total_seconds()
-    pause = _LOOK_SECONDS if topics else _LOOK_AT_ALL_SECONDS
-    said = ""
+    end = None if watch_time is None else monotonic() + watch_time.total_seconds()
+    interval = _INTERVAL_SECONDS if topics else _INTERVAL_OF_ALL_SECONDS
+    is_in_trouble = False
     try:
         with pipeline.leader_watch(installation, name, connectivity, topics=topics) as watch:
-            while until is None or monotonic() < until:
+            while end is None or monotonic() < end:
                 try:
                     for change in watch.observe():
-                        tell(change)
-                    said = ""
+                        report(change)
+                    is_in_trouble = False
                 except ClusterError as error:
-                    if not said:
-                        tell(str(error))
-                    said = str(error)
-                sleep(pause if until is None else max(0.0, min(pause, until - monotonic())))
+                    if not is_in_trouble:
+                        report(str(error))
+                    is_in_trouble = True
+                remaining = interval if end is None else max(0.0, end - monotonic())
+                sleep(min(interval, remaining))
     except KeyboardInterrupt:
         return
 
 
-def _teller(console: Console) -> Callable[[LeaderChange | str], None]:
-    console.print("following leaders; Ctrl-C ends it")
+def _text_report(console: Console) -> Report:
+    console.print("printing changes of leaders; Ctrl-C ends it")
 
-    def tell(change: LeaderChange | str) -> None:
+    def report(change: LeaderChange | str) -> None:
         text = change if isinstance(change, str) else in_words(change)
-        console.print(
-            shown(f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3] + f" UTC  {text}"), soft_wrap=True
-        )
+        milliseconds = f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3]
+        console.print(shown(f"{milliseconds} UTC  {text}"), soft_wrap=True)
 
-    return tell
+    return report
 
 
-def _tell_as_json(change: LeaderChange | str) -> None:
-    at = datetime.now(UTC).isoformat()
-    if isinstance(change, str):
-        _print_line({"at": at, "trouble": change})
-    else:
-        fields = asdict(change) | {"topic_partition": str(change.topic_partition)}
-        fields["silent_seconds"] = fields.pop("unresponsive_seconds")
-        _print_line({"at": at, **fields})
+def _report_json(change: LeaderChange | str) -> None:
+    values = {"trouble": change} if isinstance(change, str) else leader_change_summary(change)
+    _print_line({"at": datetime.now(UTC).isoformat(), **values})
 
 
 def _print_line(value: dict[str, Any]) -> None:

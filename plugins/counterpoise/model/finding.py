@@ -1,10 +1,10 @@
-"""What an audit says: findings, each with its rows, and what to do.
+"""What an audit found: findings, each with its evidence, and what to do.
 
-    Finding("replication-factor-1", Severity.CRITICAL, "topic orders", "12 partitions have one replica", ...)
+    Finding("racks-missing", Severity.WARNING, "broker 3", "broker 3 has no rack", ...)
 
-`rule` and `subject` together name a finding from one audit to the next: first seen, still there,
-gone. So `subject` is about what is wrong where (a topic, a broker, the cluster), never about how
-much.
+`rule` and `subject` together name a finding from one audit to the next: new, still there, resolved.
+So a subject says where the trouble is (a topic, a broker, the cluster), never how much of it there
+is; `model/subjects.py` builds it.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,16 @@ from counterpoise.model.severity import Severity, Waiver
 
 @dataclass(frozen=True, slots=True)
 class WantedPlan:
-    """The plan that would help: a link that starts `kafka_rebalance` with it, or the command."""
+    """A plan that would help: pages link to `kafka_rebalance` with it, or show the command."""
 
     goal: Goal
     broker_ids: tuple[int, ...] = ()
-
     topics: tuple[str, ...] = ()  # only these; empty: all
     replication_factor: int | None = None  # of the goal of that name
 
     @property
     def rebalance_request(self) -> Mapping[str, object]:
-        """As a form or an event names it: the fields of `model/rebalance_request.py` that are not
-        empty.
-        """
+        """Return the fields of `model/rebalance_request.py` that are not empty, as in the form."""
         values = {
             "goal": str(self.goal),
             "broker_ids": list(self.broker_ids),
@@ -40,7 +37,7 @@ class WantedPlan:
         return {name: value for name, value in values.items() if value}
 
     def command(self, cluster: str) -> str:
-        """The line that makes it, quoted for a shell."""
+        """Return the command that makes the plan, quoted for a shell."""
         words = ["counterpoise", "plan", "--cluster", cluster, "--goal", str(self.goal)]
         if self.broker_ids:
             words += ["--brokers", ",".join(map(str, self.broker_ids))]
@@ -53,7 +50,7 @@ class WantedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The rows that a finding was seen in: as many as are good to look at, and how many there are."""
+    """The first rows that show a finding, and the number of all of them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]  # text from the cluster; escaped where it is shown
@@ -62,7 +59,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """A rule's words for people, as pages print them."""
+    """A rule's texts, as pages print them."""
 
     id: str
     area: str
@@ -70,11 +67,17 @@ class RuleText:
     why: str
     how: str
     source: str
-    thresholds: Mapping[str, int] = field(default_factory=dict)  # as they are in force
+    thresholds: Mapping[str, int] = field(default_factory=dict)  # in force
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """What one rule found about one subject.
+
+    `causes` say why a rule could not run: subjects of the rule `not-answered`, which names them
+    once for all rules of a stored audit.
+    """
+
     rule: str
     severity: Severity
     subject: str
@@ -82,9 +85,7 @@ class Finding:
     evidence: Evidence | None = None
     fix: tuple[str, ...] = ()  # commands or config lines to paste, in order
     plan: WantedPlan | None = None
-    causes: tuple[
-        str, ...
-    ] = ()  # what kept the rule from looking; an audit that is kept says so in one finding
+    causes: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -97,7 +98,7 @@ class ReportedFinding:
 
     finding: Finding
     first_seen: datetime  # UTC
-    is_new: bool  # not in the audit before this one
+    is_new: bool  # not in the previous audit
     waived_by: Waiver | None = None
 
 
@@ -110,21 +111,22 @@ class AuditReport:
     audited_at: datetime  # UTC
     snapshot_id: str
     findings: tuple[ReportedFinding, ...]  # the worst first
-    resolved: tuple[Finding, ...] = ()  # of the audit before this one
-    passed: tuple[str, ...] = ()  # rules that looked and found nothing
+    resolved: tuple[Finding, ...] = ()  # in the previous audit, and not any more
+    passed: tuple[str, ...] = ()  # ids of rules that ran and found nothing
     previous_at: datetime | None = None
-    unavailable_data: tuple[str, ...] = field(default=())  # what could not be read, with its reason
+    unavailable_data: tuple[str, ...] = field(default=())  # each with its reason
 
     @property
     def open(self) -> tuple[ReportedFinding, ...]:
-        """Those that nobody waived."""
-        return tuple(one for one in self.findings if one.waived_by is None)
+        """Return the findings that nobody waived."""
+        return tuple(reported for reported in self.findings if reported.waived_by is None)
+
+    def open_at(self, severity: Severity) -> tuple[ReportedFinding, ...]:
+        """Return what nobody waived and is as bad as `severity`, or worse."""
+        return tuple(one for one in self.open if one.finding.severity.rank >= severity.rank)
 
     @property
     def worst(self) -> Severity | None:
-        """Of those that nobody waived."""
-        return max(
-            (one.finding.severity for one in self.open),
-            default=None,
-            key=lambda severity: severity.rank,
-        )
+        """Return the worst severity among the findings that nobody waived; None: no finding."""
+        severities = [reported.finding.severity for reported in self.open]
+        return max(severities, default=None, key=lambda severity: severity.rank)

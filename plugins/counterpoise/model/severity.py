@@ -1,4 +1,4 @@
-"""How bad a finding is, and a team's word that it knows of one.
+"""How bad a finding is, and the waiver of a team that knows of it.
 
 Severity.WARNING.rank > Severity.INFO.rank
 """
@@ -9,9 +9,10 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad.
+    """How bad a finding is.
 
-    `unknown` is neither well nor ill: what a rule needs could not be read; never shown as fine.
+    `unknown` is neither good nor bad: the data of the rule is unavailable. It is never shown as
+    healthy.
     """
 
     UNKNOWN = "unknown"
@@ -21,15 +22,15 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Higher is worse."""
+        """Return the position from `unknown` to `critical`; higher is worse."""
         return list(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A team's word that it knows of a finding.
+    """A team's statement that it knows of findings.
 
-    After `until` (or without a reason) it waives nothing.
+    It is not in force after `until`, nor without a reason.
     """
 
     rule: str

@@ -1,8 +1,12 @@
-"""What a team wants of audits, from the section `audit` of its policy: limits, what it knows
-already, what fails a run.
+"""What a team wants of audits: the section `audit` of its policy.
 
-Limits: whether a rule has the name that is given here, and such a threshold, is known where the
-rules are; the pipeline asks there.
+    audit:
+      fails_at: critical                                  # a finding that fails a run
+      thresholds: {leaders-uneven: {most_percent_of_mean: 120}}
+      waivers: [{rule: quorum-static, reason: planned for June}]
+
+Limits: whether there is a rule of this name with such a threshold is checked where the rules are,
+by `audit.auditing.resolve`.
 """
 
 from collections.abc import Mapping
@@ -17,87 +21,93 @@ from counterpoise.model.severity import Severity, Waiver
 from counterpoise.settings.sections import Section, choice, text, texts, whole
 from counterpoise.units import parse_moment
 
-_MOST: Final = 10**15
+_MAX_THRESHOLD: Final = 10**15
+_MAX_NODE_ID_DIGITS: Final = 10
+_EVERY_SUBJECT: Final[tuple[str, ...]] = ("*",)
 
 
 def read_audit(part: Section | None) -> AuditPolicy:
-    unset = AuditPolicy()
+    """Return the policy of audits; without the section, the defaults."""
+    defaults = AuditPolicy()
     if part is None:
-        return unset
+        return defaults
     policy = AuditPolicy(
         thresholds=_thresholds(part.section("thresholds")),
         waivers=_waivers(part),
         controller_racks=_controller_racks(part.section("controller_racks")),
-        fails_at=part.value("fails_at", _bad_enough, unset.fails_at),
+        fails_at=part.value("fails_at", _failing_severity, defaults.fails_at),
     )
     part.finish()
     return policy
 
 
 def _thresholds(part: Section | None) -> Mapping[str, Mapping[str, int]]:
-    """Rule -> name -> whole number."""
+    """Return whole numbers by rule and name."""
     if part is None:
         return {}
-    found: dict[str, dict[str, int]] = {}
+    thresholds: dict[str, dict[str, int]] = {}
     for rule in part.names():
         values = part.section(rule)
         if values is not None and values.is_mapping:
-            read = {name: values.value(name, whole(0, _MOST), None) for name in values.names()}
-            found[rule] = {name: value for name, value in read.items() if value is not None}
-    return found
+            parsed = {
+                name: values.value(name, whole(0, _MAX_THRESHOLD), None) for name in values.names()
+            }
+            thresholds[rule] = {name: value for name, value in parsed.items() if value is not None}
+    return thresholds
 
 
 def _waivers(part: Section) -> tuple[Waiver, ...]:
-    found = []
-    everything: tuple[str, ...] = ("*",)
+    waivers = []
     for entry in part.sections("waivers"):
-        rule, reason = entry.needed("rule", text), entry.needed("reason", _reason)
-        subjects = entry.value("subjects", _subjects, everything)
+        rule = entry.needed("rule", text)
+        reason = entry.needed("reason", _reason)
+        subjects = entry.value("subjects", _subjects, _EVERY_SUBJECT)
         until = entry.value("until", _moment, None)
         entry.finish()
         if rule is not None and reason is not None:
-            found.append(Waiver(rule, reason, subjects, until))
-    return tuple(found)
+            waivers.append(Waiver(rule, reason, subjects, until))
+    return tuple(waivers)
 
 
 def _controller_racks(part: Section | None) -> Mapping[int, str]:
     if part is None:
         return {}
-    found: dict[int, str] = {}
+    racks: dict[int, str] = {}
     for name in part.names():
         rack = part.value(name, text, None)
-        if not name.isdecimal() or len(name) > 10:
+        is_node_id = name.isdecimal() and len(name) <= _MAX_NODE_ID_DIGITS
+        if not is_node_id:
             part.complain(
                 name, f"controller_racks: {name!r} must be the node id of a controller, like 3001"
             )
         elif rack is not None:
-            found[int(name)] = rack
-    return found
+            racks[int(name)] = rack
+    return racks
 
 
-def _bad_enough(node: yaml.Node, name: str) -> Severity:
+def _failing_severity(node: yaml.Node, name: str) -> Severity:
     severity = choice(Severity)(node, name)
     if severity is Severity.UNKNOWN:
         raise InputError(
-            f"{name}: 'unknown' is not worse than anything; there are: info, warning, critical"
+            f"{name}: 'unknown' is not worse than anything; write info, warning or critical"
         )
     return severity
 
 
 def _reason(node: yaml.Node, name: str) -> str:
-    words = text(node, name).strip()
-    if not words:
+    reason = text(node, name).strip()
+    if not reason:
         raise InputError(f"{name} is empty; say why the finding may stay")
-    return words
+    return reason
 
 
 def _subjects(node: yaml.Node, name: str) -> tuple[str, ...]:
-    found = texts(node, name)
-    if not found or not all(subject.strip() for subject in found):
+    patterns = texts(node, name)
+    if not patterns or not all(pattern.strip() for pattern in patterns):
         raise InputError(
             f'{name}: write subjects as the report names them, or patterns like "topic audit-*"'
         )
-    return found
+    return patterns
 
 
 def _moment(node: yaml.Node, name: str) -> datetime:

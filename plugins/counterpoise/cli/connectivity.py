@@ -1,0 +1,308 @@
+"""How a connectivity check is shown: tables in the terminal, the same as values for --json.
+
+Text from outside is shown as text only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from counterpoise.cli.printable import printable
+from counterpoise.cli.tables import table
+from counterpoise.model.connectivity import (
+    ClusterMetadata,
+    ConnectionStage,
+    ConnectivityCheck,
+    EndpointCheck,
+    LeaderChange,
+    StageResult,
+)
+
+if TYPE_CHECKING:
+    from counterpoise.pipeline import Examination
+
+_MAX_ENDPOINTS_SHOWN: Final = 50  # with more of them only those with a problem
+_STAGES_WITH_DETAIL: Final = (ConnectionStage.SASL, ConnectionStage.METADATA)
+
+
+def shown(text: str) -> Text:
+    """Return text from outside without markup, and without characters that steer a terminal."""
+    return Text(printable(text))
+
+
+# -- tables
+
+
+def print_examination(console: Console, examined: "Examination") -> None:
+    connectivity = examined.connectivity
+    used = connectivity.answered_by
+    console.print(f"bootstrap ({connectivity.security_protocol})", markup=False)
+    bootstrap = [("*" if check is used else "", check) for check in connectivity.bootstrap]
+    console.print(_endpoint_table("", bootstrap))
+    if used is not None:
+        _print_cluster(console, used, examined.metadata)
+    if connectivity.advertised:
+        _print_advertised(console, connectivity)
+    _print_leaders(console, examined)
+    _print_certificates(console, connectivity)
+    _print_findings(console, examined)
+
+
+def _print_advertised(console: Console, connectivity: ConnectivityCheck) -> None:
+    console.print("\nadvertised endpoints")
+    checks = [(str(broker_id), check) for broker_id, check in connectivity.advertised.items()]
+    if len(checks) > _MAX_ENDPOINTS_SHOWN:
+        problems = [(name, check) for name, check in checks if not _is_as_expected(check)]
+        expected_count = len(checks) - len(problems)
+        console.print(f"{expected_count} of {len(checks)} respond as they should")
+        checks = problems
+    console.print(_endpoint_table("broker", checks))
+
+
+def _is_as_expected(check: EndpointCheck) -> bool:
+    return check.is_reachable and check.is_expected_broker is not False
+
+
+def _endpoint_table(first_column: str, checks: Sequence[tuple[str, EndpointCheck]]) -> Table:
+    rows = table(first_column, "address", "steps (milliseconds)", "result")
+    for name, check in checks:
+        steps = ", ".join(map(_stage_in_words, check.stages))
+        rows.add_row(name, shown(check.address), shown(steps), shown(_result(check)))
+    return rows
+
+
+def _stage_in_words(stage: StageResult) -> str:
+    return f"{stage.stage} {stage.milliseconds if stage.is_ok else 'FAILED'}"
+
+
+def _result(check: EndpointCheck) -> str:
+    if check.failed_stage is not None:
+        return check.failed_stage.detail
+    parts = [stage.detail for stage in check.stages if stage.stage in _STAGES_WITH_DETAIL]
+    if check.is_expected_broker is False:
+        parts.insert(0, "ANOTHER BROKER")
+    if len(check.ips) > 1:
+        parts.append(f"{len(check.ips)} IP addresses")
+    return "; ".join(parts)
+
+
+def _print_cluster(
+    console: Console, check: EndpointCheck, metadata: ClusterMetadata | None
+) -> None:
+    if check.metadata is None:
+        return
+    console.print()
+    console.print(shown(f"cluster {check.metadata.cluster_id}, reported by {check.address}"))
+    if metadata is None:
+        console.print("it stopped responding after the connectivity check: nothing else is known")
+        return
+    live_count = sum(not broker.is_fenced for broker in metadata.brokers)
+    fenced_count = len(metadata.brokers) - live_count
+    partition_count = sum(len(topic.partitions) for topic in metadata.topics)
+    controller = "not known" if metadata.controller_id is None else str(metadata.controller_id)
+    console.print(
+        f"active controller {controller}; brokers: {len(metadata.brokers)} registered, "
+        f"{live_count} live, {fenced_count} fenced; {len(metadata.topics)} topics, "
+        f"{partition_count} partitions"
+    )
+    for reason in metadata.unavailable:
+        console.print(shown(f"not known: {reason}"), soft_wrap=True)
+    console.print(_broker_table(metadata))
+
+
+def _broker_table(metadata: ClusterMetadata) -> Table:
+    rows = table("broker", "advertises", "rack", "state", ("leaders", "right"))
+    for broker in metadata.brokers:
+        leader_count = len(metadata.leaders.get(broker.broker_id, ()))
+        rows.add_row(
+            str(broker.broker_id),
+            shown(f"{broker.host}:{broker.port}"),
+            shown(broker.rack or "-"),
+            "fenced" if broker.is_fenced else "live",
+            str(leader_count),
+        )
+    return rows
+
+
+def _print_leaders(console: Console, examined: "Examination") -> None:
+    """Print, for each requested topic, which brokers lead it and whether clients reach them."""
+    for topic in examined.metadata.topics if examined.metadata else ():
+        if topic.topic not in examined.topics:
+            continue
+        partitions_by_leader: dict[int | None, list[str]] = {}
+        for partition in topic.partitions:
+            numbers = partitions_by_leader.setdefault(partition.leader, [])
+            numbers.append(str(partition.partition))
+        rows = table("leader", "its endpoint", "partitions")
+        for leader in sorted(
+            partitions_by_leader, key=lambda leader: -1 if leader is None else leader
+        ):
+            endpoint = _endpoint_state(examined.connectivity, leader)
+            rows.add_row(_id(leader), endpoint, ", ".join(partitions_by_leader[leader]))
+        console.print()
+        console.print(shown(f"leaders of {topic.topic}"))
+        console.print(rows)
+
+
+def _endpoint_state(connectivity: ConnectivityCheck, leader: int | None) -> str:
+    check = None if leader is None else connectivity.advertised.get(leader)
+    if check is None:
+        return "-"
+    if not check.is_reachable:
+        return "DOES NOT ANSWER"
+    return "ANOTHER BROKER" if check.is_expected_broker is False else "answers"
+
+
+def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> None:
+    if not connectivity.certificates:
+        return
+    rows = table("subject", "issuer", "names", "expires (UTC)", "for the host", "at")
+    for certificate, addresses in connectivity.certificates.items():
+        rows.add_row(
+            shown(certificate.subject),
+            shown(certificate.issuer),
+            shown(", ".join(certificate.names) or "-"),
+            f"{certificate.expires_at:%Y-%m-%d %H:%M}",
+            "yes" if certificate.matches_host else "NO",
+            shown(", ".join(addresses)),
+        )
+    console.print("\ncertificates")
+    console.print(rows)
+
+
+def _print_findings(console: Console, examined: "Examination") -> None:
+    console.print()
+    for finding in examined.findings:
+        style = "red" if finding.severity == "critical" else "yellow"
+        line = Text(f"{finding.severity}: ", style=style)
+        line.append_text(shown("; ".join((finding.summary, *finding.fix))))
+        console.print(line, soft_wrap=True)
+    if not examined.findings:
+        console.print("every address and every endpoint responds; no findings")
+
+
+# -- values; their keys are a contract
+
+
+def summary(examined: "Examination") -> dict[str, Any]:
+    """Return what `--json` prints."""
+    connectivity, metadata = examined.connectivity, examined.metadata
+    used = connectivity.answered_by
+    advertised = connectivity.advertised.items()
+    return {
+        "security_protocol": connectivity.security_protocol,
+        "answered_by": used.address if used else None,
+        "cluster_id": connectivity.cluster_id,
+        "bootstrap": [_endpoint_summary(check) for check in connectivity.bootstrap],
+        "advertised": {str(broker_id): _endpoint_summary(check) for broker_id, check in advertised},
+        "cluster": _cluster_summary(metadata) if metadata else None,
+        "leaders": _leaders_summary(examined),
+        "findings": [
+            {
+                "rule": finding.rule,
+                "severity": str(finding.severity),
+                "subject": finding.subject,
+                "seen": finding.summary,
+                "fix": list(finding.fix),
+            }
+            for finding in examined.findings
+        ],
+    }
+
+
+def _endpoint_summary(check: EndpointCheck) -> dict[str, Any]:
+    certificate = None
+    if check.certificate:
+        expires_at = check.certificate.expires_at.isoformat()
+        certificate = asdict(check.certificate) | {"expires_at": expires_at}
+    return {
+        "address": check.address,
+        "answered": check.is_reachable,
+        "ips": list(check.ips),
+        "steps": [_stage_summary(stage) for stage in check.stages],
+        "is_expected_broker": check.is_expected_broker,
+        "actual_broker_id": check.actual_broker_id,
+        "cluster_id": check.cluster_id,
+        "sees_brokers": sorted(check.metadata.broker_ids) if check.metadata else None,
+        "certificate": certificate,
+    }
+
+
+def _stage_summary(stage: StageResult) -> dict[str, Any]:
+    return {
+        "step": str(stage.stage),
+        "ok": stage.is_ok,
+        "said": stage.detail,
+        "milliseconds": stage.milliseconds,
+    }
+
+
+def _leaders_summary(examined: "Examination") -> dict[str, Any]:
+    """Return the partitions of the requested topics, by topic."""
+    topics = examined.metadata.topics if examined.metadata else ()
+    return {
+        topic.topic: [
+            {
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "isr": list(partition.isr),
+                "endpoint": _endpoint_state(examined.connectivity, partition.leader).lower(),
+            }
+            for partition in topic.partitions
+        ]
+        for topic in topics
+        if topic.topic in examined.topics
+    }
+
+
+def _cluster_summary(metadata: ClusterMetadata) -> dict[str, Any]:
+    leaders = metadata.leaders
+    return {
+        "controller_id": metadata.controller_id,
+        "not_told": list(metadata.unavailable),
+        "topics": len(metadata.topics),
+        "partitions": sum(len(topic.partitions) for topic in metadata.topics),
+        "brokers": [
+            asdict(broker) | {"leaders": len(leaders.get(broker.broker_id, ()))}
+            for broker in metadata.brokers
+        ],
+    }
+
+
+def leader_change_summary(change: LeaderChange) -> dict[str, Any]:
+    """Return what `--json --watch` prints of a change."""
+    values = asdict(change) | {"topic_partition": str(change.topic_partition)}
+    values["silent_seconds"] = values.pop("unresponsive_seconds")
+    return values
+
+
+# -- changes of leaders
+
+
+def in_words(change: LeaderChange) -> str:
+    """Return `orders-1: leader 3 -> 1, an in-sync replica; 4.2 s after broker 3 last responded`."""
+    parts = [f"{change.topic_partition}: leader {_id(change.before)} -> {_consequence(change)}"]
+    if change.before is not None:
+        parts.append(f"; {change.seconds:.1f} s after the last observation of the old leader")
+    if change.unresponsive_seconds is not None:
+        seconds = f"{change.unresponsive_seconds:.1f}"
+        parts.append(f", {seconds} s after broker {change.before} last responded")
+    return "".join(parts)
+
+
+def _consequence(change: LeaderChange) -> str:
+    if change.after is None:
+        return "none; it can be neither written nor read"
+    if change.before is None:
+        return f"{change.after}, where there was none"
+    if change.was_in_sync:
+        return f"{change.after}, an in-sync replica"
+    return f"{change.after}, which was NOT in sync: records may be lost"
+
+
+def _id(broker_id: int | None) -> str:
+    return "none" if broker_id is None else str(broker_id)
