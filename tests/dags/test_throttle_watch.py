@@ -24,7 +24,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, TouchedKey
-from counterpoise.orchestration.watching import watch_cluster
+from counterpoise.orchestration.installation import log_entries
 
 ROOT = Path(__file__).parents[2]
 BROKER = ConfigResource(ConfigResourceType.BROKER, "3")
@@ -79,7 +79,7 @@ def ended(installation: Installation, kafka: SimulatedCluster) -> pipeline.Plann
     return run
 
 
-def leave_a_debt(
+def leave_a_pending_restore(
     installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
 ) -> None:
     key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, ours="20000000")
@@ -96,15 +96,17 @@ def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.Plan
     journal = installation.ledger.journal(run["run_id"])
     run_progress = journal.run_progress()
     assert run_progress is not None
-    journal.update_progress(replace(run_progress, at=run_progress.at - timedelta(hours=1)))
+    journal.update_progress(
+        replace(run_progress, observed_at=run_progress.observed_at - timedelta(hours=1))
+    )
     return run
 
 
-def test_an_orphaned_run_is_settled_and_a_debt_is_paid(
+def test_an_orphaned_run_is_settled_and_a_pending_key_is_restored(
     installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
 ) -> None:
     orphaned = orphan(installation, kafka)
-    leave_a_debt(installation, kafka, ended)
+    leave_a_pending_restore(installation, kafka, ended)
     assert watch() == (
         "success",
         {"due_clusters": "success", "watch0": "success", "report": "success"},
@@ -115,7 +117,7 @@ def test_an_orphaned_run_is_settled_and_a_debt_is_paid(
     assert all(key.restored_at for key in installation.ledger.journal(ended["run_id"]).touched())
 
 
-def test_a_foreign_throttle_is_told_and_never_touched(
+def test_a_foreign_throttle_is_reported_and_never_touched(
     installation: Installation,
     kafka: SimulatedCluster,
     ended: pipeline.PlannedRun,
@@ -124,10 +126,9 @@ def test_a_foreign_throttle_is_told_and_never_touched(
     kafka.configs.dynamic[TOPIC] = {LEADER_REPLICAS: "0:1"}
     changes = [call.name for call in kafka.calls].count("alter_configs")
     with caplog.at_level(logging.WARNING):
-        assert (
-            watch_cluster(installation, "demo")["found"]
-            == "1 throttles that no run of ours has set"
-        )
+        report = pipeline.watch_throttles(installation, "demo", print)
+        log_entries(logging.getLogger("watch"), logging.WARNING, report.needs_attention)
+    assert report.summary == "1 throttles that no run of ours has set, left as they are"
     assert "topic orders: leader.replication.throttled.replicas = '0:1'" in caplog.text
     assert watch()[0] == "success"
     assert kafka.configs.dynamic[TOPIC] == {LEADER_REPLICAS: "0:1"}
@@ -138,7 +139,7 @@ def test_a_foreign_throttle_is_told_and_never_touched(
 def test_a_dead_cluster_fails_the_watch_and_keeps_no_other_from_its_turn(
     installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
 ) -> None:
-    leave_a_debt(installation, kafka, ended)
+    leave_a_pending_restore(installation, kafka, ended)
     state, tasks = watch()
     assert (state, tasks) == (
         "failed",

@@ -1,4 +1,4 @@
-"""What comes late: calls of brokers and of processes that were frozen, debts of dead brokers; and
+"""What comes late: calls of brokers and of processes that were frozen, pending restores of dead brokers; and
 the stop by hand.
 """
 
@@ -34,20 +34,20 @@ def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:
     assert run.end(driver) is RunState.HALTED
 
 
-def test_a_debt_is_paid_when_its_broker_returns_and_not_before(tmp_path: Path) -> None:
+def test_a_pending_restore_is_done_when_its_broker_returns_and_not_before(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     halted_by_the_death_of(4, run)
     journal = run.ledger.journal(run.run_id)
-    paid, owed = restore_pending(run.cluster, journal)
-    assert (len(paid), [t.resource for t in owed]) == (0, [at_broker(4)])
+    restored, pending = restore_pending(run.cluster, journal)
+    assert (len(restored), [t.resource for t in pending]) == (0, [at_broker(4)])
     run.cluster.restart_broker(4)
-    paid, owed = restore_pending(run.cluster, journal)
-    assert ([t.resource for t in paid], owed) == ([at_broker(4)], ())
+    restored, pending = restore_pending(run.cluster, journal)
+    assert ([t.resource for t in restored], pending) == ([at_broker(4)], ())
     assert own_configs(run.cluster) == {}
     assert restore_pending(run.cluster, journal) == ((), ())
 
 
-def test_a_debt_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_pending_restore_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     halted_by_the_death_of(4, run)
     run.cluster.restart_broker(4)
@@ -118,7 +118,7 @@ class FrozenBeforeACall:
         return self._cluster.alter_configs(changes)
 
 
-def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_a_debt_and_paid(
+def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)
@@ -151,7 +151,8 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
         run.cluster.alter_configs([ConfigChange(resource, key, ConfigOperation.SET, value)])
     before, placement = own_configs(run.cluster), run.placement()
     settings = tuple(
-        SettingBefore(resource, key, value) for (resource, key), value in sorted(theirs.items())
+        SettingBefore(resource.type, resource.name, key, value)
+        for (resource, key), value in sorted(theirs.items())
     )
     fields = {name: getattr(run.plan, name) for name in run.plan.__dataclass_fields__}
     plan = type(run.plan)(**{**fields, "settings_before": settings})
@@ -165,7 +166,7 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     assert not run.cluster.list_reassignments()
 
 
-def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_paid_like_a_debt(
+def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_restored_too(
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)

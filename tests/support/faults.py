@@ -68,10 +68,12 @@ SLOW: Final = "20kB/s"  # what is under way stays so
 FAST: Final = "5MB/s"  # and ends at once
 KB: Final = 1_000
 METADATA_LAG_SECONDS: Final = 10.0
-LONGEST_PAUSE_SECONDS: Final = 0.5  # between two looks of a test
+LONGEST_PAUSE_SECONDS: Final = 0.5  # between two steps of a test
 
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.support.faults", "counterpoise.ledger.database", "alembic.command"])
+_forks.set_forkserver_preload(
+    ["tests.support.faults", "counterpoise.ledger.database", "alembic.command"]
+)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class Ground:
         assignment = from_reassignment_json(json.dumps({"version": 1, "partitions": rows}))
         with self.installation() as installation:
             made = pipeline.plan_of_assignment(
-                pipeline.photograph(installation, "demo", installation.clock()),
+                pipeline.fresh_snapshot(installation, "demo", installation.clock()),
                 assignment,
                 installation.cluster("demo").policy.balance,
             )
@@ -226,10 +228,10 @@ class Ground:
         run_progress = self.ledger.journal(run["run_id"]).run_progress()
         return run_progress.progress.moves_in_flight if run_progress else 0
 
-    def saying(self, run: PlannedRun) -> str:
+    def waits_for(self, run: PlannedRun) -> str:
         """What the run waits for."""
         run_progress = self.ledger.journal(run["run_id"]).run_progress()
-        return run_progress.saying if run_progress else ""
+        return run_progress.waits_for if run_progress else ""
 
     def events(self, run: PlannedRun) -> list[str]:
         return [
@@ -253,18 +255,18 @@ class Ground:
         seconds: float = 90,
         tell: Tell | None = None,
     ) -> None:
-        """Drives the run look by look until something is true, and stops there, as a killed process
+        """Drives the run step by step until something is true, and stops there, as a killed process
         would.
         """
         give_up_at = time.monotonic() + seconds
         with self.installation(tell) as installation:
-            for _ in looks(installation, run, self.log.append):
+            for _ in steps(installation, run, self.log.append):
                 if until():
                     return
                 assert time.monotonic() < give_up_at, (
-                    f"waited in vain for: {what}\n{self.told(run)}"
+                    f"waited in vain for: {what}\n{self.diagnosis(run)}"
                 )
-        assert until(), f"the run ended before: {what}\n{self.told(run)}"
+        assert until(), f"the run ended before: {what}\n{self.diagnosis(run)}"
 
     def finish(self, run: PlannedRun, *, seconds: float = 150, tell: Tell | None = None) -> Run:
         """Drives the run to its end."""
@@ -277,11 +279,11 @@ class Ground:
         )
         return self.state(run)
 
-    def told(self, run: PlannedRun) -> str:
+    def diagnosis(self, run: PlannedRun) -> str:
         return "\n".join(
             [
                 str(self.state(run)),
-                f"saying: {self.saying(run)}",
+                f"waits for: {self.waits_for(run)}",
                 *self.events(run),
                 "log:",
                 *self.log[-20:],
@@ -350,8 +352,8 @@ def throttles(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if "throttled" in line]
 
 
-def looks(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[None]:
-    """Opens and drives a run to its end, as a retrying task does: yields after each look, whatever
+def steps(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[None]:
+    """Opens and drives a run to its end, as a retrying task does: yields after each step, whatever
     came of it.
     """
     with ExitStack() as stack:
@@ -368,7 +370,7 @@ def looks(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[No
                         pipeline.execution(installation, run["run_id"], run["fingerprint"], log)
                     )
                 else:
-                    wait = _one_look(driver, state)
+                    wait = _one_step(driver, state)
             except HaltedError as halted:
                 log(str(halted))
             except CounterpoiseError as error:
@@ -380,7 +382,7 @@ def looks(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[No
     yield
 
 
-def _one_look(driver: Driver, state: RunState) -> float | None:
+def _one_step(driver: Driver, state: RunState) -> float | None:
     if state is RunState.RUNNING and (wait := driver.step()) is not None:
         return wait
     return driver.settle_step()
@@ -442,5 +444,5 @@ def _carry_out(place: Place, run: PlannedRun, trap: Trap | None, log_path: Path)
         log_path.open("a", buffering=1) as log,
         place.installation(trap.tell if trap else lambda _: None) as installation,
     ):
-        for _ in looks(installation, run, lambda text: print(os.getpid(), text, file=log)):
+        for _ in steps(installation, run, lambda text: print(os.getpid(), text, file=log)):
             pass

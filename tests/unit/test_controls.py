@@ -130,7 +130,11 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         ),
         (["cancel", "state.json"], 2, "not a plan"),
         (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
-        (["freeze", "demo", "--until", "2020-01-01T00:00"], 2, "until: 2020-01-01T00:00 is in the past"),
+        (
+            ["freeze", "demo", "--until", "2020-01-01T00:00"],
+            2,
+            "until: 2020-01-01T00:00 is in the past",
+        ),
         (
             ["freeze", "demo", "--until", "2999-01-01T00:00Z"],
             2,
@@ -238,7 +242,7 @@ def test_a_freeze_is_shown_until_it_is_over(shell: CommandLine) -> None:
     assert [r.control for r in asked(shell, None)] == [Control.FREEZE, Control.UNFREEZE]
 
 
-def a_pulse(copied: int) -> RunProgress:
+def run_progress_of(copied: int) -> RunProgress:
     now = datetime.now(UTC)
     links = (
         Link(4, False, 6, 600 - copied, 50, 600 - copied, now),
@@ -260,13 +264,13 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
         journal = ledger.journal(run_id)
-        journal.update_progress(a_pulse(150))
+        journal.update_progress(run_progress_of(150))
         changes: Iterator[Callable[[], None]] = iter(
             [
                 lambda: None,
                 lambda: None,  # nothing new: no line
                 lambda: journal.update_progress(
-                    replace(a_pulse(300), back_off_level=1, waits_for="")
+                    replace(run_progress_of(300), back_off_level=1, waits_for="")
                 ),
                 lambda: ledger.change_state(run_id, RunState.SETTLING),
                 lambda: ledger.change_state(run_id, RunState.HALTED, "cancel by bob: month end"),

@@ -10,7 +10,6 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_REPLICAS,
-    ConfigResource,
     ConfigResourceType,
 )
 from counterpoise.model.movement import busiest_link_bytes
@@ -44,8 +43,8 @@ PLAN = RebalancePlan(
     replication_factor=3,
     left=Left(1, 1, 1000),
     settings_before=(
-        SettingBefore(ConfigResource(ConfigResourceType.BROKER, "4"), FOLLOWER_RATE, "5"),
-        SettingBefore(ConfigResource(ConfigResourceType.TOPIC, "orders"), LEADER_REPLICAS, ""),
+        SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "5"),
+        SettingBefore(ConfigResourceType.TOPIC, "orders", LEADER_REPLICAS, ""),
     ),
 )
 

@@ -9,7 +9,7 @@ from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.installation import FileConnections
 from counterpoise.model.policy import (
     BalancePolicy,
-    BrakePolicy,
+    ThrottleBackOffPolicy,
     ClusterPolicy,
     DailyRate,
     HistoryPolicy,
@@ -117,7 +117,7 @@ def test_everything_about_movement_is_read() -> None:
         ),
         # 20:30 without quotes is 1230 to YAML 1.1; it is read as it is written.
         daily_rates=(DailyRate(time(8), time(20, 30), 5_000_000),),
-        brakes=BrakePolicy(
+        throttle_back_off=ThrottleBackOffPolicy(
             2_000_000, timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)
         ),
         dead_broker_patience=timedelta(minutes=3),

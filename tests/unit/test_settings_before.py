@@ -9,7 +9,6 @@ from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
     LEADER_REPLICAS,
-    ConfigResource,
     ConfigResourceType,
 )
 from counterpoise.model.plan import RebalancePlan, SettingBefore
@@ -44,7 +43,7 @@ def test_a_plan_carries_the_keys_of_sources_and_destinations_of_its_copies_sorte
         ["topic", "orders", LEADER_REPLICAS, ""],
     ]
     assert plan.settings_before[-1] == SettingBefore(
-        ConfigResource(ConfigResourceType.TOPIC, "orders"), LEADER_REPLICAS, ""
+        ConfigResourceType.TOPIC, "orders", LEADER_REPLICAS, ""
     )
 
 

@@ -280,7 +280,7 @@ class Present:
         if progress is None:
             return None
         return {
-            "at": progress.at.isoformat(),
+            "at": progress.observed_at.isoformat(),
             "moves_done": progress.progress.moves_done,
             "moves_total": progress.progress.moves_total,
             "moves_in_flight": progress.progress.moves_in_flight,

@@ -109,8 +109,8 @@ def _figures(run_progress: RunProgress) -> str:
 
 
 def _remarks(run_progress: RunProgress) -> list[str]:
-    found = [run_progress.saying] if run_progress.saying else []
-    if run_progress.brake:
-        steps = "1 step" if run_progress.brake == 1 else f"{run_progress.brake} steps"
+    found = [run_progress.waits_for] if run_progress.waits_for else []
+    if run_progress.back_off_level:
+        steps = "1 step" if run_progress.back_off_level == 1 else f"{run_progress.back_off_level} steps"
         found.append(f"slowed down {steps} for the sake of clients")
     return found

@@ -11,16 +11,17 @@ document whose fingerprint does not match its content was edited and is refused.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.document_checks import is_topic
+from counterpoise.model.json_values import MAX_ID, Count, Id, Range, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.plan_checks import check_content
 from counterpoise.model.request import Budget, Goal, Scope
 
 FORMAT: Final = "counterpoise-plan/2"
@@ -49,13 +50,13 @@ class Move:
     """
 
     topic: str
-    partition: int
+    partition: Id
     topic_id: str  # "" when the snapshot did not tell
-    replicas_before: tuple[int, ...]  # ordered: the first is the preferred leader
-    replicas_after: tuple[int, ...]
-    leader_before: int  # -1: none
-    size_bytes: int  # of one replica
-    bytes_in_per_second: int | None = None
+    replicas_before: tuple[Id, ...]  # ordered: the first is the preferred leader
+    replicas_after: tuple[Id, ...]
+    leader_before: Annotated[int, Range(-1, MAX_ID)]  # -1: none
+    size_bytes: Count  # of one replica
+    bytes_in_per_second: Count | None = None
     why: MoveReason = MoveReason.REPLICAS
 
     @cached_property
@@ -125,15 +126,17 @@ class Left:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SettingBefore:
-    """A throttle key that was set, at the resource itself, when the snapshot was taken; unset ones
-    have none.
-    """
+class SettingBefore(NamedTuple):
+    """A throttle key that was set, at the resource itself, when the snapshot was taken."""
 
-    resource: ConfigResource
+    resource_type: ConfigResourceType
+    resource_name: str
     key: str
     value: str  # as Kafka has it; a list may be set and empty
+
+    @property
+    def resource(self) -> ConfigResource:
+        return ConfigResource(self.resource_type, self.resource_name)
 
 
 @dataclass(frozen=True)
@@ -208,19 +211,25 @@ class RebalancePlan:
             raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
         _check_format(document, where)
         claimed = document.pop("fingerprint", None)
+        try:
+            plan = read_json(cls, text)
+            _check_moves(plan.moves)
+        except ValueError as error:
+            complaint = str(error)
+        else:
+            if plan.fingerprint == claimed and plan._content() == document:
+                return plan
+            complaint = "this version does not know all of its fields"
         actual = fingerprint_of(document)
         if claimed != actual:
             raise InputError(
-                f"{where}: was edited after it was made: it says {claimed}, its content is {actual}. Make a new plan."
+                f"{where}: was edited after it was made: it says {claimed}, "
+                f"its content is {actual}. Make a new plan."
             )
-        try:
-            check_content(document)
-            return cls._from_content(document)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise InputError(
-                f"{where}: was made by another version of Counterpoise: a field is missing, unknown or malformed "
-                f"({type(error).__name__}: {error}). Make a new plan."
-            ) from None
+        raise InputError(
+            f"{where}: was made by another version of Counterpoise: a field is missing, "
+            f"unknown or malformed ({complaint}). Make a new plan."
+        )
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -231,7 +240,7 @@ class RebalancePlan:
             "goal": str(self.goal),
             "broker_ids": list(self.broker_ids),
             "policy_digest": self.policy_digest,
-            "scope": asdict(self.scope),
+            "scope": {name: list(values) for name, values in asdict(self.scope).items()},
             "budget": asdict(self.budget),
             "replication_factor": self.replication_factor,
             "figures": [
@@ -243,34 +252,9 @@ class RebalancePlan:
             "reason": self.reason,
             "warnings": list(self.warnings),
             "undoes": self.undoes,
-            "settings_before": [
-                [str(s.resource.type), s.resource.name, s.key, s.value]
-                for s in self.settings_before
-            ],
+            "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
         }
-
-    @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> "RebalancePlan":
-        return cls(
-            cluster=content["cluster"],
-            cluster_id=content["cluster_id"],
-            snapshot_id=content["snapshot_id"],
-            goal=Goal(content["goal"]),
-            broker_ids=tuple(content["broker_ids"]),
-            policy_digest=content["policy_digest"],
-            moves=tuple(_move_from(row) for row in content["moves"]),
-            figures=tuple(BrokerFigure(**row) for row in content["figures"]),
-            lower_bound=LowerBound(**content["lower_bound"]),
-            left=Left(**content["left"]),
-            scope=Scope(**{name: tuple(values) for name, values in content["scope"].items()}),
-            budget=Budget(**content["budget"]),
-            replication_factor=content["replication_factor"],
-            reason=content["reason"],
-            warnings=tuple(content["warnings"]),
-            undoes=content["undoes"],
-            settings_before=tuple(_setting_from(*row) for row in content["settings_before"]),
-        )
 
 
 def fingerprint_of(content: Mapping[str, Any]) -> str:
@@ -289,8 +273,8 @@ def _check_format(document: object, where: str) -> None:
         return
     if str(found).startswith(FORMAT.partition("/")[0] + "/"):
         raise InputError(
-            f"{where}: was made by another version of Counterpoise: its format is {found}, not {FORMAT}. "
-            "Make a new plan."
+            f"{where}: was made by another version of Counterpoise: its format is {found}, "
+            f"not {FORMAT}. Make a new plan."
         )
     raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
 
@@ -319,19 +303,21 @@ def _move_content(move: Move) -> dict[str, Any]:
     }
 
 
-def _setting_from(type_: str, name: str, key: str, value: str) -> SettingBefore:
-    return SettingBefore(ConfigResource(ConfigResourceType(type_), name), key, value)
+def _check_moves(moves: Iterable[Move]) -> None:
+    """Raise ValueError for the first move that no plan may have, whatever the cluster is."""
+    seen: set[TopicPartition] = set()
+    for index, move in enumerate(moves):
+        if complaint := _complaint(move, seen):
+            raise ValueError(f"moves[{index}]: {complaint}")
+        seen.add(move.topic_partition)
 
 
-def _move_from(row: Mapping[str, Any]) -> Move:
-    return Move(
-        topic=row["topic"],
-        partition=row["partition"],
-        topic_id=row["topic_id"],
-        replicas_before=tuple(row["replicas_before"]),
-        replicas_after=tuple(row["replicas_after"]),
-        leader_before=row["leader_before"],
-        size_bytes=row["size_bytes"],
-        bytes_in_per_second=row["bytes_in_per_second"],
-        why=MoveReason(row["why"]),
-    )
+def _complaint(move: Move, seen: Container[TopicPartition]) -> str | None:
+    if not is_topic(move.topic):
+        return f"topic {move.topic[:60]!r} is no topic of Kafka"
+    if move.topic_partition in seen:
+        return f"{move.topic_partition} moves twice"
+    for replicas in (move.replicas_before, move.replicas_after):
+        if not replicas or len(set(replicas)) != len(replicas):
+            return f"replicas must be one or more brokers, each named once, not {list(replicas)}"
+    return None

@@ -75,7 +75,7 @@ class DailyRate:
 
 
 @dataclass(frozen=True, slots=True)
-class BrakePolicy:
+class ThrottleBackOffPolicy:
     """How a run slows down while clients outside the plan suffer, and speeds up again.
 
     Each step halves the rate, down to the floor. Pain is a partition outside the plan that lost an
@@ -114,7 +114,7 @@ class MovementPolicy:
     link_capacity_bytes_per_second: int | None = (
         None  # of each broker's network; a safe rate is suggested from it
     )
-    brakes: BrakePolicy = field(default_factory=BrakePolicy)
+    throttle_back_off: ThrottleBackOffPolicy = field(default_factory=ThrottleBackOffPolicy)
     dead_broker_patience: timedelta = timedelta(
         minutes=2
     )  # nothing new meanwhile; then the run halts

@@ -32,13 +32,13 @@ LateRun = tuple[Run, tuple[Move, ...]]
 class WatchReport:
     """What one watch of one cluster found, a sentence for each thing.
 
-    `settled_runs` were orphaned, or a move of theirs came late. `paid` are config keys restored
-    now, `owed` those that wait for brokers that do not respond.
+    `settled_runs` were orphaned, or a move of theirs came late. `restored_keys` are config keys
+    restored now, `pending_keys` those that wait for brokers that do not respond.
     """
 
     settled_runs: tuple[str, ...] = ()
-    paid: tuple[str, ...] = ()
-    owed: tuple[str, ...] = ()
+    restored_keys: tuple[str, ...] = ()
+    pending_keys: tuple[str, ...] = ()
     late_moves: tuple[str, ...] = ()
     foreign_throttles: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ class WatchReport:
         """Return what the watch put in order, by what was done."""
         found = {
             "runs settled": self.settled_runs,
-            "config keys restored": self.paid,
+            "config keys restored": self.restored_keys,
             "late moves, under way after their run had ended": self.late_moves,
         }
         return {what: entries for what, entries in found.items() if entries}
@@ -56,7 +56,7 @@ class WatchReport:
     def needs_attention(self) -> dict[str, tuple[str, ...]]:
         """Return what the watch could not put in order, by what a person has to look at."""
         found = {
-            "config keys not restored, because their broker does not respond": self.owed,
+            "config keys not restored, because their broker does not respond": self.pending_keys,
             "throttles that no run of ours has set, left as they are": self.foreign_throttles,
         }
         return {what: entries for what, entries in found.items() if entries}
@@ -64,6 +64,16 @@ class WatchReport:
     @property
     def is_clean(self) -> bool:
         return not self.needs_attention
+
+    def to_document(self) -> dict[str, tuple[str, ...]]:
+        """Return the values that `counterpoise watch --json` prints."""
+        return {
+            "settled_runs": self.settled_runs,
+            "paid": self.restored_keys,
+            "owed": self.pending_keys,
+            "late_moves": self.late_moves,
+            "foreign_throttles": self.foreign_throttles,
+        }
 
     @property
     def summary(self) -> str:
@@ -96,8 +106,8 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         settled.append(_settle_late(installation, run, is_newest=run == runs[0], log=log))
     return WatchReport(
         settled_runs=tuple(settled),
-        paid=tuple(map(_in_words, restored)),
-        owed=tuple(map(_in_words, pending)),
+        restored_keys=tuple(map(_in_words, restored)),
+        pending_keys=tuple(map(_in_words, pending)),
         late_moves=tuple(
             f"{move.topic_partition} (run {run.run_id})"
             for run, moves in late_runs

@@ -1,7 +1,8 @@
 """Which throttle keys were set already where a plan's copies will throttle: what a run restores in
 the end.
 
-    settings_before(snapshot, moves)  # (SettingBefore(ConfigResource("broker", "4"), FOLLOWER_RATE, "20000000"),)
+    settings_before(snapshot, moves)
+    # (SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "20000000"),)
 
 Limits: as of the snapshot; a run reads the keys again before it sets them, and its ledger has what
 it found.
@@ -10,7 +11,7 @@ it found.
 from collections.abc import Sequence
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import Move, SettingBefore
 
 
@@ -32,7 +33,7 @@ def settings_before(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> tuple[S
     ]
     return tuple(
         sorted(
-            SettingBefore(ConfigResource(type_, row["resource_name"]), row["key"], row["value"])
+            SettingBefore(type_, row["resource_name"], row["key"], row["value"])
             for type_, row in rows
             if row["resource_name"] in touched[type_]
         )

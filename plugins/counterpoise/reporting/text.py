@@ -119,10 +119,8 @@ def _broker_parts(figures: Sequence[BrokerFigure]) -> list[str]:
         table(("Broker", *(NAMES[name] for name in measures), "At its fullest"), rows),
     ]
     if others:
-        told = "; ".join(
-            f"{NAMES[name].lower()} {words}" for name, words in others_in_words(others, UNITS)
-        )
-        parts.append(f"and {count(len(others))} others: {told}")
+        spans = [f"{NAMES[name].lower()} {words}" for name, words in others_in_words(others, UNITS)]
+        parts.append(f"and {count(len(others))} others: {'; '.join(spans)}")
     return parts
 
 
@@ -155,7 +153,7 @@ def progress_line(run_progress: RunProgress) -> str:
     """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`, while
     something moves.
 
-    The speed since the look before, the rate in force, the time left, the links with most to copy.
+    The speed since the last observation, the rate in force, the time left, the links with most to copy.
     """
     return "; ".join([run_progress.progress.in_words, *_speed_parts(run_progress)])
 
@@ -168,11 +166,11 @@ def _speed_parts(run_progress: RunProgress) -> Iterable[str]:
         if run_progress.seconds_left is not None
         else ""
     )
-    back_off_level = f", braked {run_progress.back_off_level} times" if run_progress.back_off_level else ""
-    yield f"{run_progress.speed_in_words}{back_off_level}{left}"
-    busiest = run_progress.busiest_links[:LINKS_SHOWN]
-    told = (
-        f"{k.name} {format_rate(k.bytes_per_second)}, {format_bytes(k.bytes_left)} to go"
-        for k in busiest
-    )
-    yield f"busiest: {'; '.join(told)}"
+    level = run_progress.back_off_level
+    backed_off = f", rate halved {level} times by the back-off" if level else ""
+    yield f"{run_progress.speed_in_words}{backed_off}{left}"
+    links = [
+        f"{link.name} {format_rate(link.bytes_per_second)}, {format_bytes(link.bytes_left)} left"
+        for link in run_progress.busiest_links[:LINKS_SHOWN]
+    ]
+    yield f"busiest: {'; '.join(links)}"

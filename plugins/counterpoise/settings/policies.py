@@ -15,7 +15,7 @@ from counterpoise.model.calendar import check_window
 from counterpoise.model.policy import (
     ApprovalPolicy,
     BalancePolicy,
-    BrakePolicy,
+    ThrottleBackOffPolicy,
     ClusterPolicy,
     DailyRate,
     HistoryPolicy,
@@ -134,7 +134,7 @@ def _movement(part: Section | None) -> MovementPolicy:
         link_capacity_bytes_per_second=part.value(
             "link_capacity", rate, unset.link_capacity_bytes_per_second
         ),
-        brakes=_brakes(part.section("brakes")),
+        throttle_back_off=_brakes(part.section("brakes")),
         dead_broker_patience=part.value(
             "dead_broker_patience", duration, unset.dead_broker_patience
         ),
@@ -199,11 +199,11 @@ def _daily_rates(part: Section) -> tuple[DailyRate, ...]:
     return tuple(found)
 
 
-def _brakes(part: Section | None) -> BrakePolicy:
-    unset = BrakePolicy()
+def _brakes(part: Section | None) -> ThrottleBackOffPolicy:
+    unset = ThrottleBackOffPolicy()
     if part is None:
         return unset
-    policy = BrakePolicy(
+    policy = ThrottleBackOffPolicy(
         lowest_rate_bytes_per_second=part.value(
             "lowest_rate", rate, unset.lowest_rate_bytes_per_second
         ),

@@ -1,0 +1,142 @@
+"""Frozen dataclasses as JSON and back, with the place of every value that is wrong.
+
+    text = json.dumps(to_content(link), default=iso_time)
+    read_json(Link, '{"broker_id": "4", ...}')
+    # ValueError: broker_id must be a whole number, not '4'
+
+Types are strict: neither "4" nor true is a whole number. Unknown keys are ignored.
+
+Limits: pydantic reads the values. Importing it takes 0.2 s, so that happens with the first value
+that is read, and nothing here names it at the top.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+Value = TypeVar("Value")
+
+_SHOWN: Final = 60  # characters of a value that is wrong
+_MUST: Final[Mapping[str, str]] = {  # by pydantic's name of the error
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be text",
+    "string_unicode": "holds half a character (a lone surrogate)",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than_equal": "must be {le} or less",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "dataclass_type": "must be an object",
+    "enum": "must be {expected}",
+    "datetime_type": "must be a time like 2026-01-31T12:00:00+00:00",
+    "datetime_parsing": "must be a time like 2026-01-31T12:00:00+00:00",
+    "datetime_from_date_parsing": "must be a time like 2026-01-31T12:00:00+00:00",
+    "timezone_aware": "must be a time with its zone, like 2026-01-31T12:00:00+00:00",
+    "json_invalid": "is no JSON",
+    "value_error": "{error}",
+}
+
+
+class JsonValueError(ValueError):
+    """JSON that does not describe the value that it should; `complaints` has all that is wrong."""
+
+    def __init__(self, complaints: Sequence[str]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__("; ".join(complaints))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The whole numbers that a field may have, both ends included.
+
+    Written as `Annotated[int, Range(1, 100)]`.
+    """
+
+    lowest: int
+    highest: int
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[Any], Any]) -> object:
+        return {**handler(source), "ge": self.lowest, "le": self.highest}
+
+
+MAX_ID: Final = 2**31 - 1
+Id = Annotated[int, Range(0, MAX_ID)]  # of a broker or a partition
+Count = Annotated[int, Range(0, 2**63 - 1)]
+
+
+def to_content(value: Any, keys: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, those of the dataclasses in it too.
+
+    `keys` has the key of each field whose key is not its name.
+    """
+    renamed = keys or {}
+
+    def rename(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        return {renamed.get(name, name): field for name, field in fields}
+
+    return asdict(value, dict_factory=rename)
+
+
+def from_content_text(text: str, keys: Mapping[str, str]) -> Any:
+    """Return parsed JSON with the names of fields in place of the `keys` of `to_content`."""
+    names = {key: name for name, key in keys.items()}
+    return json.loads(
+        text, object_hook=lambda row: {names.get(key, key): field for key, field in row.items()}
+    )
+
+
+def iso_time(value: object) -> str:
+    """Return a time as `2026-01-31T12:00:00+00:00`, for `json.dumps(default=iso_time)`."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    return value.astimezone(UTC).isoformat()
+
+
+def read_json(type_: type[Value], text: str) -> Value:
+    """Return the value of a dataclass, or of another type, that JSON text describes.
+
+    Raises JsonValueError with everything that is wrong, each with its place.
+    """
+    from pydantic import ValidationError
+
+    try:
+        value: Value = _adapter(type_).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise JsonValueError(_complaints(error)) from None
+    return value
+
+
+def _complaints(error: "ValidationError") -> list[str]:
+    """Return what is wrong in our words: `brokers[3].id must be a whole number, not '4'`."""
+    complaints = []
+    for found in error.errors(include_url=False):
+        context = found.get("ctx", {})
+        told = _MUST.get(found["type"], "is not right").format(**context)
+        is_shown = found["type"] not in ("missing", "extra_forbidden", "value_error")
+        shown = f", not {found['input']!r:.{_SHOWN}}" if is_shown else ""
+        complaints.append(f"{_place(found['loc'])} {told}{shown}".strip())
+    return complaints
+
+
+def _place(keys: Iterable[int | str]) -> str:
+    """Return `brokers[3].id` of ("brokers", 3, "id")."""
+    steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return "".join(steps).removeprefix(".")
+
+
+@cache
+def _adapter(type_: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type_)
