@@ -94,7 +94,7 @@ def test_the_worst_comes_first_with_its_words_and_rows() -> None:
         "none",
     ):
         assert words in shown.text
-    assert "Looked at and found nothing: 1 rules A full disk" in shown.text
+    assert "Checked without findings: 1 rule A full disk" in shown.text
 
 
 def test_nothing_found_is_said() -> None:
@@ -114,12 +114,12 @@ def test_what_changed() -> None:
     )
     shown = page(given)
     assert re.search(
-        r"Since 2026-11-21 12:00:00 UTC new One replica: topic a gone A full disk: broker 9",
+        r"Since 2026-11-21 12:00:00 UTC new One replica: topic a resolved A full disk: broker 9",
         shown.text,
     )
     same = page(replace(given, findings=(found("idle", Severity.WARNING),), resolved=()))
-    assert "New, gone 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
-    assert "Nothing is new, and nothing is gone." in same.text
+    assert "New, resolved 1, 1 since 2026-11-21 12:00:00 UTC" in shown.text
+    assert "Nothing is new, and nothing is resolved." in same.text
 
 
 def test_findings_of_one_rule_stand_together_and_most_of_many_are_folded() -> None:
@@ -127,7 +127,7 @@ def test_findings_of_one_rule_stand_together_and_most_of_many_are_folded() -> No
     shown = page(report(*many))
     assert shown.text.count("It is lost.") == 1
     assert "2 more topic t5" in shown.text
-    assert "or measure by another figure" not in shown.text, "the rule has no figure"
+    assert "or change its thresholds" not in shown.text, "the rule has no thresholds"
     assert 'subjects: ["topic t0", "topic t1"' in shown.text
 
 
@@ -157,7 +157,7 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
 
 
-def test_the_wish_in_a_link_is_one_that_the_form_reads() -> None:
+def test_the_request_in_a_link_is_one_that_the_form_reads() -> None:
     from counterpoise.model.rebalance_request import read_rebalance_request
 
     plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
@@ -220,7 +220,7 @@ def test_markdown_and_json_have_the_same_findings() -> None:
         in markdown
     )
     assert "    counterpoise plan --cluster demo --goal repair" in markdown
-    assert "## Could not be asked\n\n- groups: denied" in markdown
+    assert "## Could not be checked\n\n- groups: denied" in markdown
     document = json.loads(audit_json(given, TEXTS))
     assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]
     assert set(document["rules"]) == {"bad", "calm"}

@@ -1,19 +1,20 @@
 """The page of an audit, the worst first, with what changed since the last one; the same as Markdown
 and as JSON.
 
-    audit_report(report, texts)          # lies at reports/<cluster>/audit.html
+    audit_report(report, texts)          # written to reports/<cluster>/audit.html
     audit_markdown(report, texts), audit_json(report, texts)
 
-Findings of one rule stand together: its reasons once, each subject with its rows and its lines to
-paste. A wanted plan links to `kafka_rebalance` in the Airflow that serves the page, and names the
-command line's way.
+Findings of one rule stand together: its reasons once, each subject with its evidence and its
+commands to paste. A wanted plan links to `kafka_rebalance` in the Airflow that serves the page, and
+shows the command.
 
-Limits: Airflow 3.3 opens the Dag from a link and leaves its form as it is, so what to fill in
-stands beside the link.
+Limits: Airflow 3.3 opens the Dag from a link and does not fill in its form, so the values to enter
+stand beside the link.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -21,8 +22,16 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from counterpoise.model.audit_document import to_json
-from counterpoise.model.finding import AuditReport, Evidence, Finding, RuleText, ReportedFinding, WantedPlan
+from counterpoise.model.finding import (
+    AuditReport,
+    Evidence,
+    Finding,
+    ReportedFinding,
+    RuleText,
+    WantedPlan,
+)
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import pluralize
 from counterpoise.reporting.html import count, render, when
 from counterpoise.reporting.markdown import escaped, table
 from counterpoise.reporting.parts import Tile
@@ -41,12 +50,14 @@ _COLOURS: Final[Mapping[Severity, str]] = {
     Severity.INFO: "after",
     Severity.UNKNOWN: "no-rack",
 }
-_OTHER: Final = RuleText("", "waivers", "", "", "", "")
-_SUBJECTS_OPEN: Final = 5  # of a rule; the others are folded
-_SUBJECTS_TO_PASTE: Final = 10
+_URGENT: Final = (Severity.CRITICAL, Severity.WARNING)
+_NO_TEXT: Final = RuleText("", "waivers", "", "", "", "")  # of a rule of another release
+_MAX_SUBJECTS_OPEN: Final = 5  # of a rule; the others are folded
+_MAX_SUBJECTS_TO_PASTE: Final = 10
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
-_WIDTH: Final = 100.0
-_FIELDS: Final = {  # of the form of kafka_rebalance
+_BAR_WIDTH: Final = 100.0
+_MIN_SEGMENT_WIDTH: Final = 2.0
+_FORM_FIELDS: Final = {  # of kafka_rebalance
     "goal": "Goal",
     "broker_ids": "Brokers",
     "topics": "Only these topics",
@@ -64,45 +75,47 @@ class PlanLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FindingView:
     """One finding as the template draws it."""
 
     finding: Finding
     is_new: bool
     since: str
-    rows_left: int
-    fix: str  # lines to paste; empty: none
+    hidden_row_count: int
+    fix: str  # commands to paste; empty: none
     plan: PlanLink | None
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """The findings of one rule that are equally bad."""
+class RuleCard:
+    """The findings of one rule that have the same severity."""
 
     anchor: str
     severity: Severity
     text: RuleText
     title: str
-    first: tuple[Sight, ...]
-    others: tuple[Sight, ...]
+    first: tuple[FindingView, ...]
+    others: tuple[FindingView, ...]
     policy_lines: str
 
     @property
     def is_urgent(self) -> bool:
-        return self.severity in (Severity.CRITICAL, Severity.WARNING)
+        return self.severity in _URGENT
 
     @property
-    def sights(self) -> tuple[Sight, ...]:
+    def findings(self) -> tuple[FindingView, ...]:
         return (*self.first, *self.others)
 
 
 def audit_report(
     report: AuditReport, texts: Mapping[str, RuleText], *, data_checks: str | None = None
 ) -> str:
-    """One self-contained page.
+    """Return one self-contained page.
 
-    `data_checks` is where the checks of the data lie, relative to it; None: nowhere.
+    `data_checks` is the path of the checks of the data, relative to the page; None: there are none.
     """
+    waived = [reported for reported in report.findings if reported.waived_by is not None]
+    new = [reported for reported in report.open if reported.is_new] if report.previous_at else []
     return render(
         "audit.html",
         report=report,
@@ -111,149 +124,154 @@ def audit_report(
         areas=_areas(report, texts),
         severities=[(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
         words=IN_WORDS,
-        new=[one for one in report.open if one.is_new] if report.previous_at else [],
-        waived=[one for one in report.findings if one.waived_by is not None],
+        new=new,
+        waived=waived,
         titles={rule_id: text.title for rule_id, text in texts.items()},
         passed=[texts[rule_id].title for rule_id in report.passed if rule_id in texts],
         verdict=verdict(report),
-        is_well=report.worst not in (Severity.CRITICAL, Severity.WARNING),
+        is_well=report.worst not in _URGENT,
         data_checks=data_checks,
     )
 
 
 def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
-    """How many findings of each severity nobody waived, and what changed."""
-    numbers = {
-        severity: sum(one.finding.severity is severity for one in report.open)
-        for severity in Severity
-    }
-    new = sum(one.is_new for one in report.open)
-    changed = f"{count(new)}, {count(len(report.resolved))}" if report.previous_at else "–"
-    since = f"since {when(report.previous_at)}" if report.previous_at else "this is the first audit"
+    """Return the numbers of findings that nobody waived, by severity, and what changed."""
+    counts = _counts(report)
+    new_count = sum(reported.is_new for reported in report.open)
+    waived_count = len(report.findings) - len(report.open)
+    changed, since = "–", "this is the first audit"
+    if report.previous_at:
+        changed = f"{count(new_count)}, {count(len(report.resolved))}"
+        since = f"since {when(report.previous_at)}"
+    critical_count = counts[Severity.CRITICAL]
     return (
-        Tile(
-            "Critical",
-            count(numbers[Severity.CRITICAL]),
-            "act on these now",
-            numbers[Severity.CRITICAL] > 0,
-        ),
-        Tile("Warning", count(numbers[Severity.WARNING]), "will bite some day"),
-        Tile("Info", count(numbers[Severity.INFO]), "good to know"),
-        Tile("Not known", count(numbers[Severity.UNKNOWN]), "could not be read: not fine"),
-        Tile("New, gone", changed, since),
-        Tile("Waived", count(len(report.findings) - len(report.open)), "known, with a reason"),
+        Tile("Critical", count(critical_count), "act on these now", critical_count > 0),
+        Tile("Warning", count(counts[Severity.WARNING]), "can become a failure"),
+        Tile("Info", count(counts[Severity.INFO]), "good to know"),
+        Tile("Not known", count(counts[Severity.UNKNOWN]), "data unavailable: not healthy"),
+        Tile("New, resolved", changed, since),
+        Tile("Waived", count(waived_count), "known, with a reason"),
     )
 
 
 def verdict(report: AuditReport) -> str:
-    """`2 critical findings, 5 warnings`; what nobody waived."""
-    numbers = {
-        severity: sum(one.finding.severity is severity for one in report.open)
-        for severity in Severity
-    }
-    critical, warnings = numbers[Severity.CRITICAL], numbers[Severity.WARNING]
-    parts = [
-        *(
-            [f"{count(critical)} critical finding{'' if critical == 1 else 's'}"]
-            if critical
-            else []
-        ),
-        *([f"{count(warnings)} warning{'' if warnings == 1 else 's'}"] if warnings else []),
-    ]
+    """Return `2 critical findings, 5 warnings`, without what is waived."""
+    counts = _counts(report)
+    parts = []
+    if counts[Severity.CRITICAL]:
+        parts.append(pluralize(counts[Severity.CRITICAL], "critical finding"))
+    if counts[Severity.WARNING]:
+        parts.append(pluralize(counts[Severity.WARNING], "warning"))
     return ", ".join(parts) or "Nothing critical, and no warnings"
 
 
+def _counts(report: AuditReport) -> Counter[Severity]:
+    """Return the number of findings that nobody waived, by severity."""
+    return Counter(reported.finding.severity for reported in report.open)
+
+
 def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
-    """A table, then each rule that found something; names from the cluster stay names."""
-    rows = (
+    """Return a table, then each rule with findings; names from the cluster are escaped."""
+    head = f"{verdict(report)}. As of {when(report.audited_at)}, cluster id {report.cluster_id}."
+    columns = ("Severity", "Rule", "Subject", "Finding", "First seen")
+    rows = [
         (
-            IN_WORDS[one.finding.severity],
-            _title(one.finding, texts),
-            one.finding.subject,
-            one.finding.summary,
-            "new" if one.is_new else f"since {one.first_seen:%Y-%m-%d}",
+            IN_WORDS[reported.finding.severity],
+            _title(reported.finding, texts),
+            reported.finding.subject,
+            reported.finding.summary,
+            "new" if reported.is_new else f"since {reported.first_seen:%Y-%m-%d}",
         )
-        for one in report.open
-    )
+        for reported in report.open
+    ]
     parts = [
         f"# Audit of {escaped(report.cluster)}",
-        escaped(f"{verdict(report)}. As of {when(report.audited_at)}, cluster id {report.cluster_id}."),
-        table(("Severity", "Rule", "Subject", "ReportedFinding", "First seen"), rows) if report.open else "",
+        escaped(head),
+        *([table(columns, rows)] if rows else []),
         *(_markdown_card(card) for card in _cards(report, texts)),
         *_markdown_lists(report, texts),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
-    """The audit as it is kept, with the words of the rules that found something under `rules`."""
+    """Return the audit as it is stored, with the texts of rules with findings under `rules`."""
     document: dict[str, Any] = json.loads(to_json(report))
-    fired = sorted({one.finding.rule for one in report.findings} & texts.keys())
-    document["rules"] = {rule_id: asdict(texts[rule_id]) for rule_id in fired}
+    rule_ids = {reported.finding.rule for reported in report.findings}
+    document["rules"] = {rule_id: asdict(texts[rule_id]) for rule_id in rule_ids & texts.keys()}
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[Card]:
-    """In the order of the findings, which is the worst first."""
-    grouped: dict[tuple[Severity, str], list[ReportedFinding]] = {}
-    for one in report.open:
-        grouped.setdefault((one.finding.severity, one.finding.rule), []).append(one)
-    cards = []
-    for (severity, rule_id), found in grouped.items():
-        text = texts.get(rule_id, _OTHER)
-        sights = tuple(_sight(report, one) for one in found)
-        cards.append(
-            Card(
-                anchor=f"{rule_id}-{severity}",
-                severity=severity,
-                text=text,
-                title=text.title or rule_id,
-                first=sights[:_SUBJECTS_OPEN],
-                others=sights[_SUBJECTS_OPEN:],
-                policy_lines=policy_lines(
-                    rule_id, [one.finding.subject for one in found], text.thresholds
-                ),
-            )
-        )
-    return cards
+# -- cards
 
 
-def _sight(report: AuditReport, one: ReportedFinding) -> Sight:
-    finding = one.finding
+def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[RuleCard]:
+    """Return a card for each severity and rule, in the order of the findings: the worst first."""
+    groups: dict[tuple[Severity, str], list[ReportedFinding]] = {}
+    for reported in report.open:
+        key = (reported.finding.severity, reported.finding.rule)
+        groups.setdefault(key, []).append(reported)
+    return [
+        _card(report, severity, texts.get(rule_id, _NO_TEXT), rule_id, group)
+        for (severity, rule_id), group in groups.items()
+    ]
+
+
+def _card(
+    report: AuditReport,
+    severity: Severity,
+    text: RuleText,
+    rule_id: str,
+    group: Sequence[ReportedFinding],
+) -> RuleCard:
+    views = tuple(_finding_view(report, reported) for reported in group)
+    subjects = [reported.finding.subject for reported in group]
+    return RuleCard(
+        anchor=f"{rule_id}-{severity}",
+        severity=severity,
+        text=text,
+        title=text.title or rule_id,
+        first=views[:_MAX_SUBJECTS_OPEN],
+        others=views[_MAX_SUBJECTS_OPEN:],
+        policy_lines=policy_lines(rule_id, subjects, text.thresholds),
+    )
+
+
+def _finding_view(report: AuditReport, reported: ReportedFinding) -> FindingView:
+    finding = reported.finding
     evidence = finding.evidence
-    return Sight(
+    return FindingView(
         finding=finding,
-        is_new=one.is_new and report.previous_at is not None,
-        since=format_moment(one.first_seen),
-        rows_left=max(0, evidence.total - len(evidence.rows)) if evidence else 0,
+        is_new=reported.is_new and report.previous_at is not None,
+        since=format_moment(reported.first_seen),
+        hidden_row_count=max(0, evidence.total - len(evidence.rows)) if evidence else 0,
         fix="\n".join(finding.fix),
         plan=_plan_link(report.cluster, finding.plan) if finding.plan else None,
     )
 
 
 def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
-    fields = [
-        (_FIELDS[name], value if isinstance(value, str) else json.dumps(value))
-        for name, value in plan.rebalance_request.items()
-    ]
+    fill_in = [("Partition key", cluster)]
+    for name, value in plan.rebalance_request.items():
+        fill_in.append((_FORM_FIELDS[name], value if isinstance(value, str) else json.dumps(value)))
     query = urlencode({"partition_key": cluster, "conf": json.dumps(plan.rebalance_request)})
-    return PlanLink(
-        f"{_DAG_PAGE}?{query}", (("Partition key", cluster), *fields), plan.command(cluster)
-    )
+    return PlanLink(f"{_DAG_PAGE}?{query}", tuple(fill_in), plan.command(cluster))
 
 
 def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str, int]) -> str:
-    """What to put under `policy: audit:` of the cluster to waive these findings, or to measure by
-    another figure.
+    """Return what to put under `policy:` of the cluster to waive these findings, or to change the
+    thresholds.
     """
-    named = ", ".join(_yaml_text(subject) for subject in subjects[:_SUBJECTS_TO_PASTE])
-    left = len(subjects) - _SUBJECTS_TO_PASTE
-    more = f'  # and {left} more; patterns like "topic scratch-*" do' if left > 0 else ""
+    quoted = ", ".join(_yaml_text(subject) for subject in subjects[:_MAX_SUBJECTS_TO_PASTE])
+    more_count = len(subjects) - _MAX_SUBJECTS_TO_PASTE
+    more = (
+        f'  # and {more_count} more; or a pattern like "topic scratch-*"' if more_count > 0 else ""
+    )
     lines = [
         "audit:",
         "  waivers:",
         f"    - rule: {rule_id}",
-        f"      subjects: [{named}]{more}",
+        f"      subjects: [{quoted}]{more}",
         '      reason: "WHY IT MAY STAY"',
         "      until: YYYY-MM-DD",
     ]
@@ -264,8 +282,8 @@ def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str,
 
 
 def _yaml_text(text: str) -> str:
-    """In double quotes, with all that could end them, or is no letter, escaped."""
-    return '"' + "".join(_yaml_character(character) for character in text) + '"'
+    """Return the text in double quotes; what could end them or is not printable is escaped."""
+    return '"' + "".join(map(_yaml_character, text)) + '"'
 
 
 def _yaml_character(character: str) -> str:
@@ -274,80 +292,85 @@ def _yaml_character(character: str) -> str:
     return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
+# -- areas
+
+
 def _areas(report: AuditReport, texts: Mapping[str, RuleText]) -> list[tuple[str, int, Markup]]:
-    """Area, its findings, and a bar of them by severity; the area with the worst first."""
-    counts: dict[str, dict[Severity, int]] = {}
-    for one in report.open:
-        area = counts.setdefault(
-            texts.get(one.finding.rule, _OTHER).area, dict.fromkeys(SEVERITIES, 0)
-        )
-        area[one.finding.severity] += 1
-    widest = max((sum(numbers.values()) for numbers in counts.values()), default=1)
-    ordered = sorted(
-        counts.items(), key=lambda item: ([-item[1][severity] for severity in SEVERITIES], item[0])
-    )
+    """Return each area, its number of findings, and a bar of them; the worst area first."""
+    counts_by_area: dict[str, Counter[Severity]] = {}
+    for reported in report.open:
+        area = texts.get(reported.finding.rule, _NO_TEXT).area
+        counts_by_area.setdefault(area, Counter())[reported.finding.severity] += 1
+    largest = max((counts.total() for counts in counts_by_area.values()), default=1)
+
+    def badness(item: tuple[str, Counter[Severity]]) -> tuple[list[int], str]:
+        area, counts = item
+        return [-counts[severity] for severity in SEVERITIES], area
+
     return [
-        (str(area), sum(numbers.values()), _bar(area, numbers, widest)) for area, numbers in ordered
+        (str(area), counts.total(), _bar(area, counts, largest))
+        for area, counts in sorted(counts_by_area.items(), key=badness)
     ]
 
 
-def _bar(area: str, numbers: Mapping[Severity, int], widest: int) -> Markup:
-    """Segments as long as their numbers, none thinner than can be seen."""
-    parts, at = [], 0.0
-    for severity in SEVERITIES:
-        if numbers[severity]:
-            width = max(2.0, numbers[severity] / widest * _WIDTH)
-            look = f"fill: var(--{_COLOURS[severity]})"
-            parts.append(f'<rect x="{at:.1f}" width="{width:.1f}" height="12" style="{look}"/>')
-            at += width
-    label = ", ".join(
-        f"{numbers[severity]} {IN_WORDS[severity]}" for severity in SEVERITIES if numbers[severity]
-    )
-    head = f'viewBox="0 0 {max(_WIDTH, at):.1f} 12" preserveAspectRatio="none" role="img"'
+def _bar(area: str, counts: Counter[Severity], largest: int) -> Markup:
+    """Return segments as long as their numbers, none too thin to be seen."""
+    segments, left = [], 0.0
+    present = [severity for severity in SEVERITIES if counts[severity]]
+    for severity in present:
+        width = max(_MIN_SEGMENT_WIDTH, counts[severity] / largest * _BAR_WIDTH)
+        style = f"fill: var(--{_COLOURS[severity]})"
+        segments.append(f'<rect x="{left:.1f}" width="{width:.1f}" height="12" style="{style}"/>')
+        left += width
+    numbers = ", ".join(f"{counts[severity]} {IN_WORDS[severity]}" for severity in present)
+    view_box = f'viewBox="0 0 {max(_BAR_WIDTH, left):.1f} 12" preserveAspectRatio="none"'
+    label = escape(f"{area}: {numbers}")
     return Markup(
-        f'<svg class="bar" {head} aria-label="{escape(f"{area}: {label}")}">{"".join(parts)}</svg>'
+        f'<svg class="bar" {view_box} role="img" aria-label="{label}">{"".join(segments)}</svg>'
     )
 
 
-def _markdown_card(card: Card) -> str:
-    head = f"## {escaped(card.title)} ({IN_WORDS[card.severity]})"
-    words = [escaped(words) for words in (card.text.why, card.text.how) if words]
-    source = [f"Source: {escaped(card.text.source)}"] if card.text.source else []
-    return "\n\n".join(
-        [head, *words, *(part for sight in card.sights for part in _markdown_sight(sight)), *source]
-    )
+# -- Markdown
 
 
-def _markdown_sight(sight: Sight) -> Iterable[str]:
-    yield f"**{escaped(sight.finding.subject)}**: {escaped(sight.finding.summary)}"
-    evidence = sight.finding.evidence
+def _markdown_card(card: RuleCard) -> str:
+    parts = [f"## {escaped(card.title)} ({IN_WORDS[card.severity]})"]
+    parts += [escaped(text) for text in (card.text.why, card.text.how) if text]
+    for view in card.findings:
+        parts += _markdown_finding(view)
+    if card.text.source:
+        parts.append(f"Source: {escaped(card.text.source)}")
+    return "\n\n".join(parts)
+
+
+def _markdown_finding(view: FindingView) -> Iterator[str]:
+    yield f"**{escaped(view.finding.subject)}**: {escaped(view.finding.summary)}"
+    evidence = view.finding.evidence
     if evidence is not None and evidence.rows:
-        yield _markdown_rows(evidence, sight.rows_left)
-    lines = [*sight.finding.fix, *([sight.plan.command] if sight.plan else [])]
+        yield _markdown_rows(evidence, view.hidden_row_count)
+    commands = [*view.finding.fix, *([view.plan.command] if view.plan else [])]
+    lines = [f"    {line}" for command in commands for line in command.splitlines()]
     if lines:
-        yield "\n".join(f"    {line}" for text in lines for line in text.splitlines())
+        yield "\n".join(lines)
 
 
-def _markdown_rows(evidence: Evidence, rows_left: int) -> str:
-    more = f"\n\nand {rows_left:,} more" if rows_left else ""
+def _markdown_rows(evidence: Evidence, hidden_row_count: int) -> str:
+    more = f"\n\nand {hidden_row_count:,} more" if hidden_row_count else ""
     return table([escaped(column) for column in evidence.columns], evidence.rows) + more
 
 
-def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Iterable[str]:
+def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Iterator[str]:
+    resolved = [f"{_title(finding, texts)}: {finding.subject}" for finding in report.resolved]
+    waived = [
+        f"{_title(reported.finding, texts)}: {reported.finding.subject}: "
+        f"{reported.waived_by.reason}"
+        for reported in report.findings
+        if reported.waived_by is not None
+    ]
     lists = (
-        (
-            "Gone since the last audit",
-            [f"{_title(gone, texts)}: {gone.subject}" for gone in report.resolved],
-        ),
-        (
-            "Waived",
-            [
-                f"{_title(one.finding, texts)}: {one.finding.subject}: {one.waived_by.reason}"
-                for one in report.findings
-                if one.waived_by is not None
-            ],
-        ),
-        ("Could not be asked", list(report.unavailable_data)),
+        ("Resolved since the last audit", resolved),
+        ("Waived", waived),
+        ("Could not be checked", report.unavailable_data),
     )
     for title, lines in lists:
         if lines:
