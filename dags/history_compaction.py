@@ -1,9 +1,8 @@
-"""Keeps the history small: drops old snapshots as each cluster's policy says, and merges the files
-of what stays.
+"""Keeps the history small: deletes old snapshots as each policy says, merges files of the others.
 
-Works on days that have been over for a day, beside snapshots and analyses. A cluster in trouble
-fails the run when the others are done. COUNTERPOISE_COMPACTION_SCHEDULE is a cron expression, or
-`manual`; half past three by default.
+Works on days that ended at least a day ago, beside snapshots and analyses. A cluster whose history
+cannot be compacted fails the Dag run after all others are done. COUNTERPOISE_COMPACTION_SCHEDULE is
+a cron expression, or `manual`; half past three in the night by default.
 """
 
 import logging
@@ -32,8 +31,8 @@ def history_compaction() -> None:
 
         with airflow_installation() as installation:
             report = pipeline.compact(installation)
-        for words in report.in_words:
-            logging.getLogger(__name__).info("%s", words)
+        for line in report.in_words:
+            logging.getLogger(__name__).info("%s", line)
         if report.problems:
             raise AirflowException("\n".join(report.problems))
         return list(report.in_words)

@@ -1,10 +1,10 @@
-"""Audits every cluster: what will bite, with evidence and the fix, what is new and what is gone; a
-report for each.
+"""Audits every cluster: what can fail in production, with evidence and the fix, what is new and
+what is resolved; a report for each.
 
 A cluster that cannot be reached fails its own task, and so does one with findings as bad as
-`fails_at` of its policy; no other is kept from its turn. Reads only. Runs after each round of
-snapshots, or, with COUNTERPOISE_AUDIT_SCHEDULE, by a cron expression, or with `manual` by hand
-alone.
+`fails_at` of its policy; the other clusters are audited all the same. Reads only. Runs after each
+round of snapshots; COUNTERPOISE_AUDIT_SCHEDULE is a cron expression, or `manual` for runs started
+by hand only.
 """
 
 import os
@@ -39,9 +39,8 @@ def kafka_audit() -> None:
         map_index_template="{{ cluster }}",
         retries=1,
         retry_delay=timedelta(seconds=30),
-        execution_timeout=timedelta(
-            minutes=30
-        ),  # an audit that hangs would keep all later ones from starting
+        # An audit that hangs would keep all later ones from starting.
+        execution_timeout=timedelta(minutes=30),
     )
     def audit(cluster: str, dag_run: Any = None) -> dict[str, str]:
         from counterpoise import pipeline
@@ -52,10 +51,8 @@ def kafka_audit() -> None:
             report = pipeline.audit(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )
-            page, failure = (
-                pipeline.audit_page(installation, cluster),
-                pipeline.failure_of(installation, report),
-            )
+            page = pipeline.audit_page(installation, cluster)
+            failure = pipeline.failure_of(installation, report)
         if failure:
             raise AirflowFailException(f"{failure}; report: {page}")
         return {"cluster": cluster, "worst": str(report.worst or "nothing"), "report": page}

@@ -1,8 +1,8 @@
 """After each round of snapshots: one Spark session over all that is new, a report per cluster and
-one of the fleet, a rebalance where wanted.
+one of the fleet, and a rebalance where the policy asks for one.
 
-`propose` skips where the cluster is even enough, where somebody is at work already, or where there
-is too little data.
+`propose` is skipped where the cluster is even enough or frozen, where a run is under way, and where
+the same plan already waits for an answer.
 """
 
 from datetime import timedelta
@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset, dag, get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
+from counterpoise.orchestration.handover import request_rebalance
 from counterpoise.orchestration.installation import airflow_installation
 
 FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
@@ -48,11 +48,9 @@ def kafka_leader_balance() -> None:
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
             wanted = pipeline.propose(installation, cluster)
-        if wanted is None:
-            raise AirflowSkipException(f"{cluster} needs no rebalance now")
-        outlet_events[REBALANCE_WANTED].add_partitions(cluster)
-        outlet_events[REBALANCE_WANTED].extra = wanted
-        return wanted
+        return request_rebalance(
+            outlet_events[REBALANCE_WANTED], wanted, f"{cluster} needs no rebalance now"
+        )
 
     @task(trigger_rule="all_done")
     def report_fleet() -> str:
@@ -64,8 +62,8 @@ def kafka_leader_balance() -> None:
     clusters = analyse()
     reported = report_balance.expand(cluster=clusters)
     propose.expand(cluster=clusters)
-    # Without the first of these leaves the run would look well although a cluster's report could
-    # not be made.
+    # Without the first of these leaves the run would succeed although a cluster's report could not
+    # be made.
     reported >> [EmptyOperator(task_id="every_cluster_reported"), report_fleet()]
 
 

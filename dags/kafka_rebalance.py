@@ -1,10 +1,10 @@
-"""One rebalance of one cluster: plan, check, ask a person, move, verify, and leave no setting
-behind.
+"""One rebalance of one cluster: plan, check, ask a person, move, verify, and restore every config.
 
 The partition key is the cluster. The analysis starts these runs; a person can, too, with a
-partition key and a goal. A "no", and silence, end the run without touching the cluster. Teardowns
-settle and report whatever happens in between; only the last one, `verdict`, decides how the run
-ends. Where topics came to brokers while they were emptied, `repeat` asks for the next removal.
+partition key and a goal. A "no", or no answer in time, ends the run without touching the cluster.
+Teardowns settle and report whatever happens in between; only the last one, `verdict`, decides how
+the run ends. Where topics came to brokers while they were emptied, `repeat` asks for the next
+removal.
 """
 
 from datetime import timedelta
@@ -18,11 +18,11 @@ from counterpoise.orchestration.handover import (
     judged_run,
     nothing_to_do,
     planned_run,
+    request_rebalance,
     states_of,
     wanted_rebalance,
 )
 from counterpoise.orchestration.installation import airflow_installation
-from counterpoise.orchestration.removing import repeat_removal
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
@@ -42,13 +42,13 @@ WORK = (
 # half a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
 # Lost workers and restarts of Airflow count as tries, and a move may last for days.
-LOOKS = {"retries": 10, "retry_delay": timedelta(seconds=30)}
+STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30)}
 
 
 @dag(
     schedule=PartitionedAssetTimetable(assets=REBALANCE_WANTED),
     catchup=False,
-    # one per cluster that waits for a person: an open question must not hold up the others
+    # One per cluster that waits for a person: an open question must not hold up the others.
     max_active_runs=200,
     params=rebalance_form(),
     doc_md=__doc__,
@@ -112,9 +112,12 @@ def kafka_rebalance() -> None:
     # failed.
     @task(outlets=[REBALANCE_WANTED], trigger_rule="all_done", **RETRIES)
     def repeat(ti: Any = None, outlet_events: Any = None) -> None:
+        from counterpoise import pipeline
+
         run = planned_run(ti)
         with airflow_installation() as installation:
-            repeat_removal(installation, run["run_id"], outlet_events[REBALANCE_WANTED])
+            wanted = pipeline.next_removal(installation, run["run_id"])
+        request_rebalance(outlet_events[REBALANCE_WANTED], wanted, "no removal has to be repeated")
 
     @teardown(on_failure_fail_dagrun=True)
     @task
@@ -126,8 +129,10 @@ def kafka_rebalance() -> None:
             pipeline.verdict(installation, run["run_id"], states_of(ti, WORK))
 
     opened = open_run()
-    execute = StepUntilDone(task_id="execute", step=execute_step, **LOOKS)
-    settle = StepUntilDone(task_id="settle", step=settle_step, **LOOKS).as_teardown(setups=opened)
+    execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)
+    settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES).as_teardown(
+        setups=opened
+    )
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
     reported, judged = report(), verdict()
@@ -143,9 +148,8 @@ def kafka_rebalance() -> None:
         >> reported
         >> judged
     )
-    (
-        reported >> repeat() >> judged
-    )  # skipped in a run that was marked failed, while the teardowns go on
+    # `repeat` is skipped in a run that was marked failed, while the teardowns go on.
+    reported >> repeat() >> judged
 
 
 kafka_rebalance()

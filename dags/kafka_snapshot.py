@@ -1,8 +1,7 @@
-"""Photographs every cluster that is due; each photograph is an event of its own, and so is the
-whole round.
+"""Makes a snapshot of every cluster; each snapshot is an asset event, and so is the whole round.
 
-A cluster that cannot be reached fails its own task, and by that the run, but keeps nobody else from
-being photographed and analysed. So does one whose photograph is bad: it is set aside
+A cluster that cannot be reached fails its own task, and with it the Dag run, but the others get
+their snapshots and are analysed all the same. So does one whose snapshot is bad: it is quarantined
 (docs/operating.md, "Bad snapshots"). COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or
 `manual`; every hour by default.
 """
@@ -50,39 +49,40 @@ def kafka_snapshot() -> None:
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry writes the same names again.
         with airflow_installation() as installation:
-            taken = pipeline.snapshot(
+            written = pipeline.snapshot(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )
         outlet_events[CLUSTER_SNAPSHOT].add_partitions(cluster)
-        outlet_events[CLUSTER_SNAPSHOT].extra = taken
-        return taken
+        outlet_events[CLUSTER_SNAPSHOT].extra = written
+        return written
 
     @task(outlets=[FLEET_SNAPSHOT], trigger_rule="all_done")
-    def fleet_snapshot(taken: Any, outlet_events: Any = None) -> None:
-        snapshots = [snapshot for snapshot in taken or () if snapshot]
-        if not snapshots:
-            raise AirflowSkipException("no cluster was photographed in this round")
-        outlet_events[FLEET_SNAPSHOT].extra = {
-            "clusters": [snapshot["cluster"] for snapshot in snapshots]
-        }
+    def fleet_snapshot(snapshots: Any, outlet_events: Any = None) -> None:
+        outlet_events[FLEET_SNAPSHOT].extra = {"clusters": clusters_with_snapshots(snapshots)}
 
     @task(trigger_rule="all_done")
-    def check_data(taken: Any) -> None:
+    def check_data(snapshots: Any) -> None:
         from counterpoise import pipeline
 
-        clusters = [snapshot["cluster"] for snapshot in taken or () if snapshot]
-        if not clusters:
-            raise AirflowSkipException("no cluster was photographed in this round")
+        clusters = clusters_with_snapshots(snapshots)
         # Great Expectations is imported here alone, once for all clusters; nothing waits for it.
-        # What is bad was set aside by `snapshot`.
+        # Bad snapshots were quarantined by `snapshot`.
         with airflow_installation() as installation:
             pipeline.write_data_docs(installation, clusters)
 
-    taken = snapshot.expand(cluster=due_clusters())
-    fleet_snapshot(taken)
-    check_data(taken)
-    # Without this leaf the run would look well although a cluster could not be photographed.
-    taken >> EmptyOperator(task_id="every_cluster_photographed")
+    snapshots = snapshot.expand(cluster=due_clusters())
+    fleet_snapshot(snapshots)
+    check_data(snapshots)
+    # Without this leaf the run would succeed although a cluster has no snapshot.
+    snapshots >> EmptyOperator(task_id="every_cluster_photographed")
+
+
+def clusters_with_snapshots(results: Any) -> list[str]:
+    """Return the clusters whose task `snapshot` succeeded; skip the calling task without any."""
+    clusters = [result["cluster"] for result in results or () if result]
+    if not clusters:
+        raise AirflowSkipException("no cluster has a snapshot of this round")
+    return clusters
 
 
 kafka_snapshot()

@@ -1,10 +1,10 @@
-"""Looks after what nobody drives: throttles without a run, moves that come late, debts of dead
-brokers, orphaned runs.
+"""Looks after what no run drives any more: orphaned runs, late moves, config keys of dead brokers,
+and throttles that no run has set.
 
-What the ledger owns is settled and restored; what it does not own is a warning in the log and is
-never touched. A cluster that cannot be looked after fails its own task, and by that the run, but
-keeps no other from its turn. COUNTERPOISE_WATCH_SCHEDULE is a cron expression, or `manual`; every
-ten minutes by default.
+What the ledger knows is settled and restored; anything else is a warning in the log and is never
+touched. A cluster that cannot be watched fails its own task, and with it the Dag run, but the other
+clusters are watched all the same. COUNTERPOISE_WATCH_SCHEDULE is a cron expression, or `manual`;
+every ten minutes by default.
 """
 
 import logging
@@ -15,8 +15,9 @@ from typing import Any
 from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.installation import airflow_installation, log_entries
 
+LOGGER = logging.getLogger(__name__)
 SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
 
 
@@ -39,27 +40,30 @@ def kafka_throttle_watch() -> None:
         map_index_template="{{ cluster }}",
         retries=2,
         retry_delay=timedelta(seconds=30),
-        execution_timeout=timedelta(
-            minutes=30
-        ),  # a watch that hangs would keep all later ones from starting
+        # A watch that hangs would keep all later ones from starting.
+        execution_timeout=timedelta(minutes=30),
     )
     def watch(cluster: str) -> dict[str, str]:
-        from counterpoise.orchestration.watching import watch_cluster
+        from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
-            return watch_cluster(installation, cluster)
+            report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
+        log_entries(LOGGER, logging.INFO, report.done)
+        # A warning and no failure: it would be the same at every watch until somebody has time.
+        log_entries(LOGGER, logging.WARNING, report.needs_attention)
+        return {"cluster": cluster, "found": report.summary}
 
     @task(trigger_rule="all_done")
     def report(clusters: Any, watched: Any) -> None:
-        found = {one["cluster"]: one["found"] for one in watched or () if one}
-        for cluster, words in found.items():
-            logging.getLogger(__name__).info("%s: %s", cluster, words)
-        missed = [cluster for cluster in clusters or () if cluster not in found]
+        summaries = {result["cluster"]: result["found"] for result in watched or () if result}
+        for cluster, summary in summaries.items():
+            LOGGER.info("%s: %s", cluster, summary)
+        missed = [cluster for cluster in clusters or () if cluster not in summaries]
         if missed or clusters is None:
             names = ", ".join(missed) or "all clusters"
             raise AirflowFailException(
-                f"not looked after: {names}; the logs of the tasks before this one say why"
+                f"not watched: {names}; the logs of the tasks before this one say why"
             )
 
     clusters = due_clusters()

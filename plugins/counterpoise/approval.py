@@ -1,7 +1,7 @@
-"""Is there a yes for exactly this plan, now? The ledger's rows decide; what Airflow shows does not.
+"""Is there an approval of exactly this plan, now? The ledger decides; what Airflow shows does not.
 
-approval = granted_approval(ledger.approvals_of(run_id), plan.fingerprint, now,
-people=people_needed(plan))
+approvals = ledger.approvals_of(run_id)    # oldest first
+approval = granted_approval(approvals, plan.fingerprint, now, people=people_needed(plan))
 """
 
 from collections.abc import Sequence
@@ -10,38 +10,38 @@ from itertools import takewhile
 
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import ApprovalPolicy
+from counterpoise.model.policy import ApprovalPolicy, MovementPolicy
 from counterpoise.units import format_moment
 
 
 def people_needed(plan: RebalancePlan) -> int:
-    """How many different people have to say yes: two where a replication factor is lowered, for
-    copies are given up.
-    """
+    """Return how many different people have to approve: two where replicas are given up."""
     return 2 if plan.lowers_replication_factor else 1
 
 
-def who_said_yes(approvals: Sequence[Approval]) -> tuple[str, ...]:
-    """The people whose yes no later no has undone, in the order in which they said it first;
-    `approvals` oldest first.
+def approvers_in_force(approvals: Sequence[Approval]) -> tuple[str, ...]:
+    """Return the people whose approval no later rejection has undone, in the order of their first.
 
-    Whether each yes still holds is for `granted_approval` to say.
+    `approvals` are oldest first. Whether each still holds is checked by `granted_approval`.
+    Example: alice approves, bob rejects, carol and alice approve: ("carol", "alice").
     """
-    standing = reversed(
-        list(takewhile(lambda a: a.decision is Decision.GRANTED, reversed(approvals)))
-    )
-    return tuple(dict.fromkeys(approval.by for approval in standing))
+
+    def is_granted(approval: Approval) -> bool:
+        return approval.decision is Decision.GRANTED
+
+    since_rejection = list(takewhile(is_granted, reversed(approvals)))
+    return tuple(dict.fromkeys(approval.by for approval in reversed(since_rejection)))
 
 
 def granted_approval(
     approvals: Sequence[Approval], fingerprint: str, now: datetime, *, people: int = 1
 ) -> Approval:
-    """The approval to act on: the last word spoken, whose rate counts. `approvals` are oldest
-    first.
+    """Return the approval to act on: the last one, whose rate counts. `approvals` are oldest first.
 
     Raises NotApprovedError with the reason when there is none, or when fewer than `people`
-    different people said yes.
+    different people approved.
     """
     if not approvals:
         raise NotApprovedError(
@@ -62,41 +62,62 @@ def granted_approval(
         )
     if now >= last.expires_at:
         raise NotApprovedError(
-            f"the approval of plan {fingerprint} by {last.by} expired at {format_moment(last.expires_at)}; "
-            "approve it again, or make a new plan"
+            f"the approval of plan {fingerprint} by {last.by} expired at "
+            f"{format_moment(last.expires_at)}; approve it again, or make a new plan"
         )
-    said = who_said_yes(
-        [a for a in approvals if a.decision is not Decision.GRANTED or _holds(a, fingerprint, now)]
-    )
-    if len(said) < people:
+
+    def counts(approval: Approval) -> bool:
+        """Rejections always do; an approval does for this plan, and until it expires."""
+        if approval.decision is not Decision.GRANTED:
+            return True
+        has_expired = approval.expires_at is None or now >= approval.expires_at
+        return approval.fingerprint == fingerprint and not has_expired
+
+    approvers = approvers_in_force([approval for approval in approvals if counts(approval)])
+    if len(approvers) < people:
         raise NotApprovedError(
-            f"plan {fingerprint} lowers a replication factor, so {people} different people have to approve it; until "
-            f"now {' and '.join(said)} did. Somebody else has to say yes too (`counterpoise approve PLAN --by USER`)"
+            f"plan {fingerprint} lowers a replication factor, so {people} different people have to "
+            f"approve it; until now {' and '.join(approvers)} did. Somebody else has to approve it "
+            "too (`counterpoise approve PLAN --by USER`)"
         )
     return last
 
 
-def _holds(yes: Approval, fingerprint: str, now: datetime) -> bool:
-    return yes.fingerprint == fingerprint and yes.expires_at is not None and now < yes.expires_at
-
-
 def check_approver(policy: ApprovalPolicy, by: str) -> None:
-    """Raises RefusedError when the policy names approvers and `by` is none of them."""
+    """Raise RefusedError when the policy names approvers and `by` is none of them."""
     if policy.approvers and by not in policy.approvers:
         raise RefusedError(
             f"{by} may not approve here; the policy names {', '.join(policy.approvers)}"
         )
 
 
-def others_to_ask(policy: ApprovalPolicy, said: Sequence[str]) -> tuple[str, ...]:
-    """The approvers who have not said yes yet; () where everybody may.
+def others_to_ask(policy: ApprovalPolicy, approved_by: Sequence[str]) -> tuple[str, ...]:
+    """Return the approvers of the policy who have not approved yet; () where everybody may.
 
     Raises RefusedError when nobody is left.
     """
-    others = tuple(user for user in policy.approvers if user not in said)
+    others = tuple(user for user in policy.approvers if user not in approved_by)
     if policy.approvers and not others:
         raise RefusedError(
-            "the plan lowers a replication factor, so two people have to approve it, but the policy names nobody but "
-            f"{' and '.join(said)}; add an approver to the policy, or reject the plan"
+            "the plan lowers a replication factor, so two people have to approve it, but the "
+            f"policy names nobody but {' and '.join(approved_by)}; add an approver to the policy, or "
+            "reject the plan"
         )
     return others
+
+
+def suggested_rate(plan: RebalancePlan, policy: MovementPolicy) -> int | None:
+    """Return the bytes per second that leave room for clients on every link.
+
+    None without a link capacity in the policy, or where the plan knows no rates of clients.
+    """
+    capacity = policy.link_capacity_bytes_per_second
+    return None if capacity is None else rate_with_room(plan, capacity, max_moves_at_once(policy))
+
+
+def default_rate(plan: RebalancePlan, policy: MovementPolicy) -> int:
+    """Return the bytes per second that an approver is offered: the policy's rate, or less where the
+    links have less room.
+    """
+    suggested = suggested_rate(plan, policy)
+    return min(policy.rate_bytes_per_second, suggested or policy.rate_bytes_per_second)

@@ -9,7 +9,7 @@ The next look at the run obeys. Everybody may make a run do less, and is written
 and going back, need somebody who may approve. Whatever is refused, nothing has been written.
 """
 
-from counterpoise.approval import check_approver, who_said_yes
+from counterpoise.approval import check_approver, approvers_in_force
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
@@ -232,7 +232,7 @@ def _said(text: str, what: str) -> str:
 
 
 def _check_another(installation: Installation, run_id: str, by: str) -> None:
-    if by in who_said_yes(installation.ledger.approvals_of(run_id)):
+    if by in approvers_in_force(installation.ledger.approvals_of(run_id)):
         raise RefusedError(
             f"{by} has approved this plan already; the second yes has to come from another person"
         )

@@ -1,10 +1,11 @@
-"""The wiring's ground: builds the adapters once, and hands them out.
+"""One installation of Counterpoise: its settings, store, ledger, clock and connections to clusters.
 
-    with open_installation(connections=AirflowConnections()) as site:
-        with site.reader("orders-eu") as cluster: ...      # cannot change anything
-        with site.operator("orders-eu") as cluster: ...
+    with open_installation(connections=AirflowConnections()) as installation:
+        with installation.reader("orders-eu") as cluster: ...      # cannot change anything
+        with installation.operator("orders-eu") as cluster: ...
+        run, plan = installation.run_and_plan(run_id)
 
-Where things lie comes from environment variables (`settings.Locations`), the same natively and in
+Paths and the ledger's URL come from environment variables (`settings.Locations`), with and without
 containers.
 """
 
@@ -23,12 +24,14 @@ import yaml
 
 from counterpoise.archive import Archive
 from counterpoise.discovery import discover
-from counterpoise.errors import InputError, WrongClusterError
+from counterpoise.errors import InputError, StalePlanError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
+from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.walk import Walk
+from counterpoise.model.run import Run
 from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
 from counterpoise.storage import Store
@@ -44,14 +47,18 @@ class Connections(Protocol):
     """Where librdkafka settings come from: Airflow, or file and environment."""
 
     def settings_for(self, connection_id: str) -> Mapping[str, object]:
-        """Raises InputError for an unknown id."""
+        """Return librdkafka settings. Raises InputError for an unknown id."""
         ...
 
 
 @dataclass(frozen=True)
 class FileConnections:
-    """Connections of the command line: AIRFLOW_CONN_<ID> as Airflow itself reads it (JSON), else a
-    YAML file of `id: {librdkafka settings}`. Secrets stay in there."""
+    """Connections of the command line.
+
+    A connection is the environment variable AIRFLOW_CONN_<ID>, in Airflow's JSON form, or else an
+    entry `id: {librdkafka settings}` of a YAML file. No message repeats what they hold: it may be
+    secret.
+    """
 
     path: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -63,7 +70,8 @@ class FileConnections:
         listed = self._listed()
         if connection_id not in listed:
             raise InputError(
-                f"connection {connection_id!r} is neither in {self.path} nor in the variable {variable}; "
+                f"connection {connection_id!r} is neither in {self.path} nor in the environment "
+                f"variable {variable}; "
                 'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
             )
         if not isinstance(listed[connection_id], dict):
@@ -78,12 +86,10 @@ class FileConnections:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            mark = getattr(
-                error, "problem_mark", None
-            )  # the message itself would show the line, secrets included
-            raise InputError(
-                f"{self.path} cannot be read{f' (line {mark.line + 1})' if mark else ''}"
-            ) from None
+            # The error's own message would show the line, with its secrets.
+            mark = getattr(error, "problem_mark", None)
+            line = f" (line {mark.line + 1})" if mark else ""
+            raise InputError(f"{self.path} cannot be read as YAML{line}") from None
         if not isinstance(listed, dict):
             raise InputError(f"{self.path}: must map connection ids to librdkafka settings")
         return listed
@@ -98,7 +104,8 @@ def _extra_of(text: str, variable: str) -> Mapping[str, object]:
         extra = None
     if not isinstance(extra, dict):
         raise InputError(
-            f'{variable} must be JSON like {{"conn_type": "kafka", "extra": {{"bootstrap.servers": "..."}}}}'
+            f'{variable} must be JSON like {{"conn_type": "kafka", '
+            f'"extra": {{"bootstrap.servers": "..."}}}}'
         )
     return extra
 
@@ -109,19 +116,18 @@ def now_utc() -> datetime:
 
 @dataclass
 class Installation:
-    """Settings, connections, archive, ledger and clock of one installation.
+    """Settings, connections, archive, ledger and clock. Archive and ledger open on first use.
 
-    Archive and ledger open on first use.
+    Tests replace the clients with `connect_to` and `connectivity_checker`, and the file of settings
+    with `known_clusters`.
     """
 
     locations: Locations
     connections: Connections
     clock: Callable[[], datetime] = now_utc
-    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = (
-        None  # default: the real clients
-    )
-    known_clusters: Settings | None = None  # default: the file that `locations` names
-    walk_to: Callable[[ConnectionSettings], Walk] | None = None  # default: over the network
+    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None
+    known_clusters: Settings | None = None
+    connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None
 
     @cached_property
     def settings(self) -> Settings:
@@ -133,36 +139,59 @@ class Installation:
 
     @property
     def results(self) -> Results:
-        """As they are now: what it has read of the list of rounds, it keeps."""
+        """Return the results of the Spark jobs as they are now; one instance never reads them anew."""
         return Results(self.archive.store)
 
     @cached_property
     def ledger(self) -> "Ledger":
-        from counterpoise.ledger import (
-            Ledger,
-        )  # planning needs no database, and starts faster without one
+        # Imported here: planning needs no database, and starts faster without one.
+        from counterpoise.ledger import Ledger
 
         return Ledger.open(self.locations.ledger, self.clock)
 
     def cluster(self, name: str) -> ClusterSettings:
+        """Return the settings of a cluster. Raises InputError for a name that the file lacks."""
         return self.settings.cluster(name)
+
+    def run_and_plan(
+        self, run_id: str, fingerprint: str | None = None
+    ) -> tuple[Run, RebalancePlan]:
+        """Return a run and its plan.
+
+        Raises StalePlanError where the run, or what the store holds, is another plan than the one
+        of `fingerprint`; LedgerError.
+        """
+        run = self.ledger.run(run_id)
+        if fingerprint is not None and run.fingerprint != fingerprint:
+            raise StalePlanError(
+                f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was "
+                "changed"
+            )
+        return run, self.plan_of(run)
+
+    def plan_of(self, run: Run) -> RebalancePlan:
+        """Read the plan of a run. Raises StalePlanError where the store holds another one there."""
+        return self.archive.read_plan(run.plan_uri, run.fingerprint)
 
     @contextmanager
     def reader(self, name: str) -> Iterator[ClusterReader]:
-        """Raises ClusterUnreachableError, WrongClusterError, InputError."""
+        """Yield a connection that cannot change the cluster.
+
+        Raises ClusterUnreachableError, WrongClusterError, InputError.
+        """
         with self._connected(name, self.cluster(name).connection_id) as admin:
             yield admin
 
     @contextmanager
     def operator(self, name: str) -> Iterator[ClusterAdmin]:
-        """As `reader`, with the connection that may change the cluster."""
+        """Yield a connection that may change the cluster; raises what `reader` raises."""
         with self._connected(name, self.cluster(name).operator_connection_id) as admin:
             yield admin
 
     @contextmanager
-    def operator_alone(self, name: str) -> Iterator[ClusterAdmin]:
-        """As `operator`, without a look into the ledger: for the stop that has to work when nothing
-        else does.
+    def operator_without_ledger(self, name: str) -> Iterator[ClusterAdmin]:
+        """Yield what `operator` yields, but never open the ledger: an emergency stop works when the
+        ledger does not.
         """
         admin = (self.connect_to or connect_by_discovery)(
             self._connection(self.cluster(name).operator_connection_id)
@@ -172,24 +201,26 @@ class Installation:
         finally:
             admin.close()
 
-    def walk(self, name: str, *, topics: Sequence[str] = ()) -> Walk:
-        """From every bootstrap address to every advertised endpoint; `topics`: whose leaders each
-        is asked for.
+    def check_connectivity(self, name: str, *, topics: Sequence[str] = ()) -> ConnectivityCheck:
+        """Connect to every bootstrap address and every advertised endpoint, as a client does.
 
-        What is wrong there is in the values. Raises InputError for a connection that cannot be
-        used.
+        Each is asked for the leaders of `topics`. What fails is in the values; raises InputError
+        for a connection that cannot be used.
         """
-        settings = self.walk_settings(name)
-        if self.walk_to is not None:
-            return self.walk_to(settings)
-        from counterpoise.kafka_admin.walking import walk_cluster  # the clients are slow to import
+        settings = self.connectivity_settings(name)
+        if self.connectivity_checker is not None:
+            return self.connectivity_checker(settings)
+        # Imported here: the Kafka clients are slow to import.
+        from counterpoise.kafka_admin.connectivity import check_connectivity
 
-        return walk_cluster(settings, topics=topics)
+        return check_connectivity(settings, topics=topics)
 
-    def walk_settings(self, name: str) -> ConnectionSettings:
-        """How to reach a cluster with a bare walk, which knows more mechanisms than the calls do."""
+    def connectivity_settings(self, name: str) -> ConnectionSettings:
+        """Return the settings for a connectivity check, which knows more SASL mechanisms than the
+        clients do.
+        """
         connection_id = self.cluster(name).connection_id
-        return ConnectionSettings.parse_for_walk(
+        return ConnectionSettings.parse_for_connectivity_check(
             self.connections.settings_for(connection_id), where=f"connection {connection_id}"
         )
 
@@ -225,19 +256,20 @@ class Installation:
         if pinned and pinned != cluster_id:
             raise WrongClusterError(
                 f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, but "
-                f"{self.settings.where} pins {pinned}. Check the bootstrap addresses. Nothing was changed."
+                f"{self.settings.where} pins {pinned}. Check the bootstrap addresses. Nothing was "
+                "changed."
             )
         self.ledger.pin_cluster(name, cluster_id)
 
 
 def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
-    """Walks the bootstrap list until an address answers, and warns of those that did not.
+    """Connect to the first bootstrap address that answers, and warn of those that did not.
 
     Raises ClusterUnreachableError.
     """
     admin = connect(settings)
     try:
-        for attempt in discover(admin).silent:
+        for attempt in discover(admin).unreachable:
             _LOGGER.warning(
                 "bootstrap address %s did not answer: %s", attempt.address, attempt.reason
             )
@@ -253,7 +285,10 @@ def open_installation(
     known_clusters: Settings | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Installation:
-    """The site that the environment describes; by default with the command line's connections."""
+    """Return the installation that the environment describes.
+
+    `connections` are those of the command line by default.
+    """
     locations = Locations.from_environment(environment)
     return Installation(
         locations,
@@ -264,7 +299,7 @@ def open_installation(
 
 @dataclass(frozen=True)
 class _OneConnection:
-    """Plaintext, no login: what `--bootstrap` can say. Anything more belongs in a connection."""
+    """The connection of `--bootstrap`: plaintext, no login. Anything more needs a connection."""
 
     addresses: str
 
@@ -275,8 +310,9 @@ class _OneConnection:
 def open_bootstrap_installation(
     addresses: str, name: str | None = None
 ) -> tuple[Installation, str]:
-    """A site with one cluster that no file names, and its name: the one given, else one made of the
-    cluster's id.
+    """Return an installation with one cluster that no file names, and the cluster's name.
+
+    Without `name` that is "kafka-" and the cluster's id.
     """
     connections = _OneConnection(addresses)
     settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")

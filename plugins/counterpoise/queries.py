@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from counterpoise import analysis, reporting
-from counterpoise.approval import people_needed, who_said_yes
+from counterpoise.approval import people_needed, approvers_in_force
 from counterpoise.archive import audit_report_name, plan_report_name
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
@@ -98,7 +98,7 @@ def latest_run_of(installation: Installation, fingerprint: str) -> Run | None:
 
 def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
     """How many people more have to say yes before the run may start."""
-    return max(0, people_needed(plan) - len(who_said_yes(installation.ledger.approvals_of(run_id))))
+    return max(0, people_needed(plan) - len(approvers_in_force(installation.ledger.approvals_of(run_id))))
 
 
 def plan_of(installation: Installation, run_id: str) -> RebalancePlan:

@@ -1,10 +1,14 @@
-"""After the fact: is the cluster what the plan said? Judged from a fresh snapshot and from the
-run's record.
+"""After a run: is the cluster as planned, and may the brokers that were emptied be stopped?
 
-problems = find_problems(plan, snapshot, touched)      # an empty tuple means: verified
+    problems = find_problems(plan, snapshot, touched)      # an empty tuple means: verified
+    verdict = judge_removal(plan.broker_ids, replicas, voter_ids)
+    verdict.is_safe
+
+Judged from fresh snapshots and the run's record; nothing here reads the cluster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
@@ -14,46 +18,116 @@ from counterpoise.model.run import TouchedKey
 def find_problems(
     plan: RebalancePlan, snapshot: ClusterSnapshot, touched: Sequence[TouchedKey] | None = None
 ) -> tuple[str, ...]:
-    """One sentence per planned partition that is elsewhere, led by another broker or still moving.
+    """Return a sentence per planned partition that is elsewhere, led by another broker or moving.
 
-    `touched` adds the config keys of a run that has ended: each has to be as it was before.
-    Partitions whose topic is gone are no problem: there is nothing left to move.
+    `touched` adds the config keys of a run that has ended: each must be as it was before.
+    Partitions whose topic was deleted are no problem: there is nothing left to move.
     """
-    moves = {move.topic_partition: move for move in plan.moves}
-    problems = [problem for row in _rows(snapshot, moves) if (problem := _problem(*row))]
+    placements = _placements(plan, snapshot)
+    problems = [problem for placement in placements if (problem := _find_problem(placement))]
     for key in touched or ():
         if key.restored_at is None or key.after_value != key.before_value:
             name = f"{key.resource.type} {key.resource.name}: {key.key}"
             problems.append(
-                f"{name} is {key.after_value!r}, before the run it was {key.before_value!r} ({key.outcome})"
+                f"{name} is {key.after_value!r}, before the run it was {key.before_value!r} "
+                f"({key.outcome})"
             )
     return tuple(problems)
 
 
-def _rows(
-    snapshot: ClusterSnapshot, moves: dict[TopicPartition, Move]
-) -> list[tuple[Move, tuple[int, ...], int | None, bool]]:
-    columns = ["topic", "partition", "replicas", "leader", "adding_replicas", "removing_replicas"]
-    rows = []
-    for topic, partition, replicas, leader, adding, removing in zip(
-        *(snapshot.partitions[column].to_pylist() for column in columns), strict=True
-    ):
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """Where a planned partition is in a snapshot."""
+
+    move: Move
+    replicas: tuple[int, ...]
+    leader: int | None
+    is_moving: bool
+
+
+def _placements(plan: RebalancePlan, snapshot: ClusterSnapshot) -> Iterator[_Placement]:
+    """Yield the partitions of the plan, without those whose topic was deleted or created again."""
+    moves = {move.topic_partition: move for move in plan.moves}
+    names = ("topic", "partition", "replicas", "leader", "adding_replicas", "removing_replicas")
+    columns = [snapshot.partitions[name].to_pylist() for name in names]
+    for topic, partition, replicas, leader, adding, removing in zip(*columns, strict=True):
         move = moves.get(TopicPartition(topic, partition))
-        if move is not None and (
-            not move.topic_id or snapshot.topic_ids[topic] in (None, move.topic_id)
-        ):
-            rows.append((move, tuple(replicas), leader, bool(adding or removing)))
-    return rows
+        if move is None:
+            continue
+        if move.topic_id and snapshot.topic_ids[topic] not in (None, move.topic_id):
+            continue
+        yield _Placement(move, tuple(replicas), leader, is_moving=bool(adding or removing))
 
 
-def _problem(
-    move: Move, replicas: tuple[int, ...], leader: int | None, is_moving: bool
-) -> str | None:
+def _find_problem(placement: _Placement) -> str | None:
+    move, replicas, leader = placement.move, placement.replicas, placement.leader
     name = move.topic_partition
-    if is_moving:
+    if placement.is_moving:
         return f"{name} is still moving"
     if replicas != move.replicas_after:
         return f"{name} is on {list(replicas)}, the plan wants {list(move.replicas_after)}"
     if leader != move.replicas_after[0]:
         return f"{name} is led by {leader}, the plan wants {move.replicas_after[0]}"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalVerdict:
+    """Whether brokers that were emptied may be stopped, with the evidence."""
+
+    broker_ids: tuple[int, ...]
+    partitions_left: tuple[str, ...]  # that have a replica there
+    voters: tuple[int, ...]  # of these brokers, those that vote in the metadata quorum
+
+    @property
+    def is_safe(self) -> bool:
+        return not self.partitions_left and not self.voters
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the verdict in words, with its evidence and what to do next."""
+        ids = ", ".join(map(str, self.broker_ids))
+        brokers = f"broker {ids}" if len(self.broker_ids) == 1 else f"brokers {ids}"
+        evidence = (
+            f"{len(self.partitions_left)} replicas, {len(self.voters)} voters, in two observations"
+        )
+        if self.is_safe:
+            unregister = "kafka-cluster.sh unregister --bootstrap-server $BOOTSTRAP --id"
+            commands = tuple(
+                f"  once it is stopped: {unregister} {broker_id}" for broker_id in self.broker_ids
+            )
+            return (f"{brokers}: safe to stop ({evidence})", *commands)
+        lines = [f"{brokers}: NOT safe to stop ({evidence})"]
+        if self.partitions_left:
+            shown = ", ".join(self.partitions_left[:5])
+            lines.append(
+                f"  partitions have replicas there that the plan did not move ({shown}): make the "
+                "next remove-brokers plan"
+            )
+        if self.voters:
+            voters = ", ".join(map(str, self.voters))
+            lines.append(f"  controller voters: {voters}; take them out of the quorum first")
+        return tuple(lines)
+
+
+def judge_removal(
+    broker_ids: Sequence[int],
+    observations: Iterable[Iterable[tuple[str, Collection[int]]]],
+    voter_ids: Iterable[int],
+) -> RemovalVerdict:
+    """Return whether these brokers may be stopped.
+
+    Each of the `observations` is every partition of the cluster with its replicas, like
+    ("orders-3", (1, 2, 4)): a partition that any of them has on one of the brokers is left there.
+    """
+    removed = set(broker_ids)
+    left = {
+        name
+        for partitions in observations
+        for name, replicas in partitions
+        if not removed.isdisjoint(replicas)
+    }
+    return RemovalVerdict(
+        broker_ids=tuple(broker_ids),
+        partitions_left=tuple(sorted(left)),
+        voters=tuple(sorted(removed.intersection(voter_ids))),
+    )

@@ -1,4 +1,4 @@
-"""What a person's form or an asset event asks for arrives as the same wish, checked again."""
+"""What a person's form or an asset event asks for arrives as the same request, checked again."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

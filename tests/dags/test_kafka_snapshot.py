@@ -1,6 +1,4 @@
-"""kafka_snapshot: a good photograph is an event and gets Data Docs; a bad one is set aside, and is
-neither.
-"""
+"""kafka_snapshot: a good snapshot is an asset event and gets Data Docs; a bad one is quarantined."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +42,6 @@ def test_a_bad_photograph_fails_its_task_without_another_try_and_is_no_event(
     assert state == "failed"
     assert tasks["snapshot"] == ("failed", 1)
     assert (tasks["fleet_snapshot"][0], tasks["check_data"][0]) == ("skipped", "skipped")
-    assert "is bad and was set aside" in capfd.readouterr().out
+    assert "is bad and was quarantined" in capfd.readouterr().out
     assert installation.archive.manifests(["demo"]).num_rows == 0
-    assert len(installation.archive.reasons_aside("demo")) == 1
+    assert len(installation.archive.quarantine_reports("demo")) == 1

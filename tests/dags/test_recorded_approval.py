@@ -56,9 +56,9 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
 
 @pytest.fixture
 def run(installation: Installation) -> pipeline.PlannedRun:
-    photographed = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
+    snapshot = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
     made = pipeline.plan_from(
-        photographed,
+        snapshot,
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),
         installation.cluster("demo").policy.balance,
     )
@@ -68,9 +68,9 @@ def run(installation: Installation) -> pipeline.PlannedRun:
 @pytest.fixture
 def lowering(installation: Installation) -> pipeline.PlannedRun:
     """A run whose plan takes a replica away."""
-    photographed = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
+    snapshot = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
     made = plan_by_hand(
-        photographed, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1"), replication_factor=1
+        snapshot, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1"), replication_factor=1
     )
     return pipeline.submit_plan(installation, made, requested_by="alice")
 

@@ -118,7 +118,7 @@ def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:
 
 
 def photograph(installation: Installation) -> ClusterSnapshot:
-    return pipeline.photograph(installation, "demo", installation.clock())
+    return pipeline.fresh_snapshot(installation, "demo", installation.clock())
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:

@@ -16,8 +16,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
-from tests.support.pictures import simulated
 from tests.support.installations import site_over
+from tests.support.pictures import simulated
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 

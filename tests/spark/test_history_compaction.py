@@ -97,7 +97,9 @@ def in_session(run_once: RunJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_compaction, "run_job", run_once)
 
 
-def installation_of(store: Store | str, now: datetime = NOON, *, master: str = "local[2]") -> Installation:
+def installation_of(
+    store: Store | str, now: datetime = NOON, *, master: str = "local[2]"
+) -> Installation:
     opened = Store(store) if isinstance(store, str) else store
     locations = Locations(Path("none"), Path("none"), opened.root_uri, "sqlite://", master, JOBS)
     cluster = ClusterSettings("demo", "demo", "demo", None, ClusterPolicy(history=POLICY))

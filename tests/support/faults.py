@@ -340,11 +340,11 @@ def configs(kafka: LocalKafka) -> str:
     """All dynamic configs of topics and brokers, as kafka-configs prints them."""
     where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
     with ThreadPoolExecutor(2) as pool:
-        told = pool.map(
+        outputs = pool.map(
             lambda kind: kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout,
             ("topics", "brokers"),
         )
-        return "".join(told)
+        return "".join(outputs)
 
 
 def throttles(text: str) -> list[str]:

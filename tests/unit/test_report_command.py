@@ -31,7 +31,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
         (
             ["--cluster", "demo"],
             1,
-            "has no analysed snapshot yet; take one: counterpoise snapshot --cluster demo",
+            "has no analysed snapshot yet; make one: counterpoise snapshot --cluster demo",
         ),
         (["--cluster", "demo", "--last", "a month"], 2, "--last: 'a month' is not a duration"),
         (["--cluster", "demo", "--until", "yesterday"], 2, "--until: 'yesterday' is no time"),

@@ -16,9 +16,9 @@ from counterpoise.cli.common import (
     add_json_argument,
     installation_for,
     print_json,
+    printable,
     write_text,
 )
-from counterpoise.cli.printable import printable
 from counterpoise.errors import StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity

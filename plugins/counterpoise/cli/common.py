@@ -1,4 +1,4 @@
-"""What several commands share: sites, files, JSON output."""
+"""What several commands share: arguments, the installation, files, JSON, text from outside."""
 
 import argparse
 import getpass
@@ -7,7 +7,7 @@ import json
 import sys
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
@@ -16,6 +16,20 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run
+
+# What `add_commands` of each module gets.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def printable(text: str) -> str:
+    """Return text from outside without characters that steer a terminal, line breaks included.
+
+    `a\\x1b[31mb` becomes `a`, a replacement character and `[31mb`. Limits: rich's markup stays;
+    print with `markup=False`, or as rich's Text.
+    """
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -42,7 +56,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
     parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
     parser.add_argument(
-        "--by", default=getpass.getuser(), metavar="USER", help="who says it (default: you)"
+        "--by", default=getpass.getuser(), metavar="USER", help="who requests it (default: you)"
     )
 
 
@@ -55,7 +69,7 @@ def add_json_argument(parser: "argparse._ActionsContainer") -> None:
 def installation_for(
     arguments: argparse.Namespace, plan: RebalancePlan | None = None
 ) -> tuple[Installation, str]:
-    """The site and the cluster's name in it: from --bootstrap, from --cluster, or from the plan."""
+    """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan."""
     if arguments.bootstrap:
         return open_bootstrap_installation(arguments.bootstrap, plan.cluster if plan else None)
     installation = open_installation()
@@ -67,7 +81,7 @@ def installation_for(
 
 
 def find_run(installation: Installation, run_or_plan: str) -> Run:
-    """A run by its id, or the latest run of a plan's file. Raises InputError."""
+    """Return a run by its id, or the latest run of a plan's file. Raises InputError."""
     path = Path(run_or_plan)
     if not _is_file(path):
         return installation.ledger.run(run_or_plan)
@@ -83,12 +97,12 @@ def find_run(installation: Installation, run_or_plan: str) -> Run:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # too long for a name, say
+    except (OSError, ValueError):  # like a name that is too long
         return False
 
 
 def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, Run]:
-    """The run that RUN names, and the site where its cluster is known."""
+    """Return the installation where the run's cluster is known, and the run that RUN names."""
     installation = open_installation()
     try:
         run = find_run(installation, arguments.run_or_plan)
@@ -102,7 +116,7 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
 
 
 def read_text(path: Path, what: str) -> str:
-    """A text file, gzipped when its name ends in .gz. Raises InputError."""
+    """Read a text file, gzipped when its name ends in .gz. Raises InputError."""
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
@@ -112,7 +126,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def write_text(path: Path, text: str, what: str) -> None:
-    """Whole or not at all; gzipped, without a time stamp, when the name ends in .gz.
+    """Write a file as a whole or not at all; gzipped, without time stamp, when it ends in .gz.
 
     Raises StoreError.
     """

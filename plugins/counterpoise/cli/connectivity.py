@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.cli.printable import printable
+from counterpoise.cli.common import printable
 from counterpoise.cli.tables import table
 from counterpoise.model.connectivity import (
     ClusterMetadata,

@@ -1,6 +1,6 @@
-"""What people ask of runs and clusters: pause, resume, rate, cancel, freeze, unfreeze.
+"""Commands with which people steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze.
 
-Each is a row of the ledger.
+Each writes a request to the ledger; whoever drives the run reads it there.
 """
 
 import argparse
@@ -9,51 +9,80 @@ from collections.abc import Callable
 from rich.console import Console
 
 from counterpoise import controls
-from counterpoise.cli.common import add_person_arguments, add_run_arguments, installation_for_run
+from counterpoise.cli.common import (
+    Commands,
+    add_person_arguments,
+    add_run_arguments,
+    installation_for_run,
+)
 from counterpoise.installation import open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.units import format_rate
 
-_NEXT_LOOK = "the next look at the run obeys; `counterpoise status --follow` shows it"
+_NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    for name, ask, summary, description in (
-        (
-            "pause",
-            controls.pause,
-            "a run submits nothing new; what is in flight finishes",
-            "Asks a run under way to submit nothing new. What is in flight finishes under its throttle, and the "
-            "throttle stays in force until then.",
-        ),
-        (
-            "resume",
-            controls.resume,
-            "a paused run goes on",
-            "Asks a paused run to go on where it stopped.",
-        ),
-        (
-            "cancel",
-            controls.cancel,
-            "a run stops: what is in flight is cancelled",
-            "Asks a run under way to stop. What is in flight is cancelled, every config goes back to what it was, and "
-            "the run ends as halted; what has moved stays where it is (`counterpoise undo` brings it back).",
-        ),
-    ):
-        parser = commands.add_parser(name, help=summary, description=description)
-        add_run_arguments(parser)
-        add_person_arguments(parser)
-        parser.set_defaults(run=_of_run, ask=ask)
+def add_commands(commands: Commands) -> None:
+    _add_run_control(
+        commands,
+        "pause",
+        controls.pause,
+        "a run submits nothing new; what is in flight finishes",
+        "Asks a run under way to submit nothing new. What is in flight finishes under its "
+        "throttle, and the throttle stays in force until then.",
+    )
+    _add_run_control(
+        commands,
+        "resume",
+        controls.resume,
+        "a paused run goes on",
+        "Asks a paused run to go on where it stopped.",
+    )
+    _add_run_control(
+        commands,
+        "cancel",
+        controls.cancel,
+        "a run stops: what is in flight is cancelled",
+        "Asks a run under way to stop. What is in flight is cancelled, every config goes back to "
+        "what it was, and the run ends as halted; what has moved stays where it is (`counterpoise "
+        "undo` brings it back).",
+    )
     _add_rate(commands)
-    _add_freezes(commands)
+    _add_freeze(commands)
+    _add_unfreeze(commands)
 
 
-def _add_rate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_run_control(
+    commands: Commands,
+    name: str,
+    request: Callable[..., ControlRequest],
+    summary: str,
+    description: str,
+) -> None:
+    parser = commands.add_parser(name, help=summary, description=description)
+    add_run_arguments(parser)
+    add_person_arguments(parser)
+    parser.set_defaults(run=_request_of_run, request=request)
+
+
+def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
+    installation, run = installation_for_run(arguments)
+    with installation:
+        request = arguments.request(installation, run.run_id, by=arguments.by, why=arguments.why)
+    console.print(
+        f"{request.control} of run {run.run_id} requested by {request.by}: {_NEXT_STEP}",
+        markup=False,
+    )
+    return 0
+
+
+def _add_rate(commands: Commands) -> None:
     parser = commands.add_parser(
         "rate",
         help="a run copies faster or slower",
-        description="Changes the most that a broker may copy, of a run under way; for those who may approve. Daily "
-        "rates of the policy and brakes still lower it.",
+        description="Changes how much a broker may copy per second in a run under way; only for "
+        "those who may approve. Daily rates of the policy and the throttle back-off still lower "
+        "it.",
     )
     add_run_arguments(parser)
     parser.add_argument("rate", metavar="30MB/s", help="the new rate, with its unit")
@@ -61,12 +90,25 @@ def _add_rate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.set_defaults(run=_rate)
 
 
-def _add_freezes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _rate(arguments: argparse.Namespace, console: Console) -> int:
+    installation, run = installation_for_run(arguments)
+    with installation:
+        request = controls.change_rate(
+            installation, run.run_id, arguments.rate, by=arguments.by, why=arguments.why
+        )
+    rate = format_rate(request.rate_bytes_per_second or 0)
+    console.print(
+        f"rate {rate} of run {run.run_id} requested by {request.by}: {_NEXT_STEP}", markup=False
+    )
+    return 0
+
+
+def _add_freeze(commands: Commands) -> None:
     parser = commands.add_parser(
         "freeze",
         help="nothing new moves on a cluster until a time",
-        description="Until then no run of the cluster starts, and none submits anything new. What is in flight "
-        "finishes. The freeze ends by itself.",
+        description="Until then no run of the cluster starts, and none submits anything new. What "
+        "is in flight finishes. The freeze ends by itself.",
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     parser.add_argument(
@@ -77,6 +119,22 @@ def _add_freezes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_person_arguments(parser)
     parser.set_defaults(run=_freeze)
+
+
+def _freeze(arguments: argparse.Namespace, console: Console) -> int:
+    with open_installation() as installation:
+        request = controls.freeze(
+            installation,
+            arguments.cluster,
+            until=arguments.until,
+            by=arguments.by,
+            why=arguments.why,
+        )
+    console.print(f"cluster {request.cluster} is frozen{request.until_in_words}", markup=False)
+    return 0
+
+
+def _add_unfreeze(commands: Commands) -> None:
     parser = commands.add_parser(
         "unfreeze",
         help="ends a freeze before its time",
@@ -87,47 +145,10 @@ def _add_freezes(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=_unfreeze)
 
 
-def _of_run(arguments: argparse.Namespace, console: Console) -> int:
-    ask: Callable[..., ControlRequest] = arguments.ask
-    installation, run = installation_for_run(arguments)
-    with installation:
-        asked = ask(installation, run.run_id, by=arguments.by, why=arguments.why)
-    console.print(
-        f"{asked.control} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False
-    )
-    return 0
-
-
-def _rate(arguments: argparse.Namespace, console: Console) -> int:
-    installation, run = installation_for_run(arguments)
-    with installation:
-        asked = controls.change_rate(
-            installation, run.run_id, arguments.rate, by=arguments.by, why=arguments.why
-        )
-    rate = format_rate(asked.rate_bytes_per_second or 0)
-    console.print(
-        f"rate {rate} of run {run.run_id} asked by {asked.by}: {_NEXT_LOOK}", markup=False
-    )
-    return 0
-
-
-def _freeze(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
-        asked = controls.freeze(
-            installation,
-            arguments.cluster,
-            until=arguments.until,
-            by=arguments.by,
-            why=arguments.why,
-        )
-    console.print(f"cluster {asked.cluster} is frozen{asked.until_in_words}", markup=False)
-    return 0
-
-
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation() as installation:
-        asked = controls.unfreeze(
+        request = controls.unfreeze(
             installation, arguments.cluster, by=arguments.by, why=arguments.why
         )
-    console.print(f"cluster {asked.cluster} is no longer frozen", markup=False)
+    console.print(f"cluster {request.cluster} is no longer frozen", markup=False)
     return 0

@@ -111,6 +111,8 @@ def _figures(run_progress: RunProgress) -> str:
 def _remarks(run_progress: RunProgress) -> list[str]:
     found = [run_progress.waits_for] if run_progress.waits_for else []
     if run_progress.back_off_level:
-        steps = "1 step" if run_progress.back_off_level == 1 else f"{run_progress.back_off_level} steps"
+        steps = (
+            "1 step" if run_progress.back_off_level == 1 else f"{run_progress.back_off_level} steps"
+        )
         found.append(f"slowed down {steps} for the sake of clients")
     return found

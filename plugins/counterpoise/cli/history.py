@@ -1,28 +1,91 @@
-"""The command that looks after the history: compact."""
+"""Commands over the history: report, compact."""
 
 import argparse
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
 from rich.console import Console
 
-from counterpoise import pipeline
-from counterpoise.cli.common import add_json_argument, print_json
-from counterpoise.errors import StoreError
-from counterpoise.installation import open_installation
+from counterpoise import pipeline, queries
+from counterpoise.cli import tables
+from counterpoise.cli.common import Commands, add_json_argument, print_json
+from counterpoise.errors import InputError, StoreError
+from counterpoise.installation import Installation, open_installation
+from counterpoise.units import parse_duration, parse_moment
 
-if TYPE_CHECKING:
-    from counterpoise.pipeline import CompactionReport
+
+def add_commands(commands: Commands) -> None:
+    _add_report(commands)
+    _add_compact(commands)
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_report(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="how evenly a cluster was used, over weeks; or all clusters, worst first",
+        description="Runs the Spark jobs over every snapshot of the history that has no result "
+        "yet, and writes the report of a cluster, or of all of them. `counterpoise snapshot "
+        "--cluster NAME` adds to the history.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    which.add_argument("--fleet", action="store_true", help="all clusters of config/clusters.yaml")
+    parser.add_argument(
+        "--last", default="30d", metavar="TIME", help="how far back, like 12h or 90d (default: 30d)"
+    )
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        help="the end of that, like 2026-01-31T12:00, UTC (default: the newest snapshot)",
+    )
+    add_json_argument(parser)
+    parser.add_argument(
+        "--csv", action="store_true", help="print CSV: a row for each snapshot, or for each cluster"
+    )
+    parser.set_defaults(run=_report)
+
+
+def _report(arguments: argparse.Namespace, console: Console) -> int:
+    period = parse_duration(arguments.last, where="--last")
+    until = parse_moment(arguments.until, where="--until") if arguments.until else None
+    with open_installation() as installation:
+        if arguments.cluster:
+            installation.cluster(arguments.cluster)
+        elif until:
+            raise InputError("--until goes with --cluster; the fleet is reported as it is now")
+        _analyse(installation)
+        if arguments.fleet:
+            page = pipeline.report_fleet(installation)
+            name = "fleet"
+        else:
+            page = pipeline.report_balance(
+                installation, arguments.cluster, period=period, until=until
+            )
+            name = f"{arguments.cluster}/leader-balance"
+        if arguments.json or arguments.csv:
+            suffix = "json" if arguments.json else "csv"
+            console.out(queries.report(installation, f"{name}.{suffix}"), end="")
+        else:
+            tables.print_markdown(console, queries.report(installation, f"{name}.md"))
+            console.print(f"report: {page}", markup=False)
+    return 0
+
+
+def _analyse(installation: Installation) -> None:
+    progress = Console(stderr=True)
+    round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    pipeline.analyse(installation, round_id, lambda line: progress.print(line, markup=False))
+
+
+def _add_compact(commands: Commands) -> None:
     parser = commands.add_parser(
         "compact",
         help="keep of old snapshots what the policy says, in few files",
-        description="Drops old snapshots as the policy of each cluster says, puts each day's snapshots into one file "
-        "per table, and old results into fewer rounds. Harmless beside snapshots and analyses; the next one goes on "
-        "with what was broken off. Exit code 3 when something could not be done.",
+        description="Deletes old snapshots as the policy of each cluster says, puts each day's "
+        "snapshots into one file per table, and old results into fewer rounds. Harmless beside "
+        "snapshots and analyses; after an interruption the next one goes on. Exit code 3 when "
+        "something could not be done.",
     )
     parser.add_argument(
         "--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)"
@@ -42,12 +105,8 @@ def _compact(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.json:
         print_json({**asdict(report), "problems": list(report.problems)})
     else:
-        _print(report, console)
+        for line in report.in_words:
+            console.print(line, markup=False, soft_wrap=True)
     for problem in report.problems:
         print(f"counterpoise compact: {problem}", file=sys.stderr)
     return StoreError.exit_code if report.problems else 0
-
-
-def _print(report: "CompactionReport", console: Console) -> None:
-    for words in report.in_words:
-        console.print(words, markup=False, soft_wrap=True)

@@ -21,81 +21,83 @@ from counterpoise.cli import (
     doctor,
     history,
     planning,
-    reports,
     running,
     status,
     stopping,
 )
-from counterpoise.cli.printable import printable
+from counterpoise.cli.common import printable
 from counterpoise.errors import CounterpoiseError
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
 where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUNTERPOISE_CONNECTIONS
 (config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
 
-_WIDTH_OF_A_FILE = 200
-_LONGEST_LINE = 1_000
+# In the order of --help; a new file with commands needs its `add_commands` and its line here.
+_MODULES = (planning, running, status, controlling, stopping, history, doctor, audit)
+_WIDTH_WITHOUT_TERMINAL = 200
+_MAX_LINE_LENGTH = 1_000
 _NEGATIVE = re.compile(r"-\d")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(_plain(message))
+        super().error(_sanitized(message))
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="counterpoise",
-        description="Keeps Apache Kafka clusters in balance: photograph, plan, approve, move throttled, verify.",
+        description="Keeps Apache Kafka clusters in balance: snapshot, plan, approve, move "
+        "throttled, verify.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for room in (planning, running, status, controlling, stopping, reports, history, doctor, audit):
-        room.add_commands(commands)
+    for module in _MODULES:
+        module.add_commands(commands)
     return parser
 
 
 def main(argv: Sequence[str], *, console: Console | None = None) -> int:
-    """Runs one command; every error of ours becomes one message on stderr and an exit code."""
+    """Run one command; every error of ours becomes one message on stderr and an exit code."""
     arguments = build_parser().parse_args([_as_value(word) for word in argv])
     try:
         return int(arguments.run(arguments, console or _console()))
     except CounterpoiseError as error:
-        print(_plain(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
+        print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"counterpoise {arguments.command}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it, like `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _plain(message: str) -> str:
-    """What somebody else wrote may hold what moves a terminal's cursor, and may be very long."""
-    return "\n".join(_cut(printable(line)) for line in message.split("\n"))
+def _sanitized(message: str) -> str:
+    """Return a message without control characters and very long lines, which text from outside may
+    contain.
+    """
+    return "\n".join(_shortened(printable(line)) for line in message.split("\n"))
 
 
-def _cut(line: str) -> str:
-    """What is wrong stands at the beginning or at the end."""
-    return (
-        line
-        if len(line) <= _LONGEST_LINE
-        else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
-    )
+def _shortened(line: str) -> str:
+    """Return the beginning and the end of a long line: one of them says what is wrong."""
+    if len(line) <= _MAX_LINE_LENGTH:
+        return line
+    half = _MAX_LINE_LENGTH // 2
+    return f"{line[:half]} ... {line[-half:]}"
 
 
 def _as_value(word: str) -> str:
-    """`-5MB/s` is a value, and a wrong one; argparse would take it for an option and complain of
-    that.
-    """
+    """Return a word like `-5MB/s` so that argparse reads it as a (wrong) value, not as an option."""
     return f" {word}" if _NEGATIVE.match(word) else word
 
 
 def _console() -> Console:
-    """As wide as the terminal; wide enough for any table where there is none."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+    """Return a console as wide as the terminal, or wide enough for any table without one."""
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    return Console(highlight=False, width=width)
 
 
 def run() -> None:

@@ -23,7 +23,7 @@ from counterpoise.errors import InputError
 from counterpoise.installation import open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
-from counterpoise.model.movement import most_at_once
+from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
@@ -208,7 +208,7 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
     installation, name = installation_for(arguments)
     with installation:
         if arguments.bootstrap:
-            taken = pipeline.photograph(installation, name, installation.clock())
+            taken = pipeline.fresh_snapshot(installation, name, installation.clock())
         else:
             where = pipeline.snapshot(installation, name, installation.clock())
             taken = installation.archive.read_snapshot(name, where["snapshot_id"])
@@ -252,7 +252,7 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
     with installation:
         policy = installation.cluster(name).policy.balance
         if arguments.bootstrap:
-            return pipeline.sound_photograph(installation, name, installation.clock()), policy
+            return pipeline.checked_snapshot(installation, name, installation.clock()), policy
         where = pipeline.snapshot(installation, name, installation.clock())
         return installation.archive.read_snapshot(name, where["snapshot_id"]), policy
 
@@ -288,7 +288,7 @@ def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
         contextlib.suppress(InputError),
         open_installation() as installation,
     ):  # showing a plan needs no configuration
-        at_once = most_at_once(installation.cluster(plan.cluster).policy.movement)
+        at_once = max_moves_at_once(installation.cluster(plan.cluster).policy.movement)
         return plans.Pace(rate, queries.suggested_rate(installation, plan), at_once)
     return plans.Pace(rate)
 

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise import queries
-from counterpoise.cli.printable import printable
+from counterpoise.cli.common import printable
 from counterpoise.cli.tables import table
-from counterpoise.model.movement import busiest_inflow, most_at_once
+from counterpoise.model.movement import busiest_inflow, max_moves_at_once
 from counterpoise.model.overview import (
     MEASURES,
     MOVE_REASON_TEXTS,
@@ -64,7 +64,7 @@ class Pace:
 
     asked: int | None = None
     suggested: int | None = None  # by the policy's link capacity
-    at_once: int = most_at_once(MovementPolicy())  # partitions that one broker copies together
+    at_once: int = max_moves_at_once(MovementPolicy())  # partitions that one broker copies together
 
 
 _NO_PACE: Final = Pace()

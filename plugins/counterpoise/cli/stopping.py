@@ -165,7 +165,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     def log(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    with installation.operator_alone(name) as admin:
+    with installation.operator_without_ledger(name) as admin:
 
         def stop() -> None:
             nonlocal keys

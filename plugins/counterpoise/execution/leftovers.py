@@ -21,10 +21,10 @@ from counterpoise.model.run_progress import RunProgress
 def is_orphaned(
     run: Run, run_progress: RunProgress | None, limits: MovementPolicy, now: datetime
 ) -> bool:
-    """Whether a run is under way, but nobody has observed it for as long as the policy allows."""
+    """Return whether nobody has observed a run under way for as long as the policy allows."""
     if run.state not in UNDER_WAY_STATES:
         return False
-    last_observed_at = run_progress.at if run_progress else run.opened_at
+    last_observed_at = run_progress.observed_at if run_progress else run.opened_at
     return now - last_observed_at >= limits.orphaned_after
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.units import LOWEST_RATE_BYTES_PER_SECOND
+from counterpoise.units import MIN_RATE_BYTES_PER_SECOND
 
 RATE_HEADROOM: Final = 1.25  # a throttle that only equals the inflow never catches up
 SHARE_OF_ROOM: Final = 0.8  # of what a link has left
@@ -55,7 +55,7 @@ def cross_rack_bytes(plan: RebalancePlan) -> int:
     )
 
 
-def most_at_once(policy: MovementPolicy) -> int:
+def max_moves_at_once(policy: MovementPolicy) -> int:
     """How many partitions one broker may copy together."""
     return min(policy.max_moves_in_flight, policy.max_moves_in_flight_per_broker)
 
@@ -132,7 +132,7 @@ def rate_with_room(
     step = _step_of_two_digits(room)
     inflow = busiest_inflow(plan, at_once)
     least = least_rate(inflow.bytes_per_second) if inflow else 0
-    return max(math.floor(room / step) * step, least, LOWEST_RATE_BYTES_PER_SECOND)
+    return max(math.floor(room / step) * step, least, MIN_RATE_BYTES_PER_SECOND)
 
 
 def _step_of_two_digits(rate: float) -> int:

@@ -1,4 +1,3 @@
-"""Airflow glue: connections, the approval, the stepping operator.
-
-The Dags in `dags/` are made of these.
+"""Airflow glue that the Dags in `dags/` use: connections, the approval, the form, the stepping
+operator.
 """

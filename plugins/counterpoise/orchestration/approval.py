@@ -1,20 +1,20 @@
-"""The question to a person, and the record of the answer: who, when and why, on every branch.
+"""The question to a person, and the record of the answer: who, when and why, whatever it is.
 
     RecordedApproval(task_id="approve")
     RecordedApproval(task_id="approve_second", is_second=True)
 
-The second asks another person, and only where the plan needs two; otherwise it is done at once.
+The second asks another person, and only where the plan needs two; otherwise it ends at once.
 
-The ledger's row is what counts: `execute` asks it, not Airflow. Silence is a no. An answer that
-cannot be used (a rate without a unit) fails the task with the reason and grants nothing; clearing
-the task asks again.
+The ledger's row decides: `execute` reads it, not Airflow's state. No answer in time is a no. An
+answer that cannot be used (a rate without a unit) fails the task with the reason and grants
+nothing; clearing the task asks again.
 
 Limits: never inside a mapped task group, where Airflow does not stop what follows a reject.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
@@ -23,12 +23,15 @@ from counterpoise.model.approval import Decision
 from counterpoise.orchestration.handover import planned_run
 from counterpoise.orchestration.installation import airflow_installation
 
-NOBODY = "nobody"  # answered: silence decided
+if TYPE_CHECKING:
+    from counterpoise.pipeline import ApprovalQuestion
+
+NOBODY = "nobody"  # who decided when nobody answered in time
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, in our words."""
+    """What a person answered, or that time was up."""
 
     decision: Decision
     by: str
@@ -37,8 +40,8 @@ class Answer:
 
 
 class RecordedApproval(ApprovalOperator):
-    """Asks with the plan's summary, lets the policy's approvers answer, and records the decision in
-    the ledger.
+    """Shows the plan's summary, lets the policy's approvers answer, records the decision in the
+    ledger.
     """
 
     # Subject and body hold names from the cluster. They are set at run time and must never pass
@@ -46,46 +49,45 @@ class RecordedApproval(ApprovalOperator):
     template_fields = ()
 
     def __init__(self, *, is_second: bool = False, **arguments: Any) -> None:
-        # Airflow hands the Dag's own parameters in here; this form has nothing but its two.
+        # Airflow passes the Dag's own parameters in here; this form has only these two.
         arguments["params"] = {
             "rate": Param(
                 "",
                 type="string",
                 title="Rate",
-                description="The most that any broker may copy, with its unit: 20MB/s",
+                description="The limit for what any broker copies, with its unit: 20MB/s",
             ),
             "reason": Param(
-                "", type="string", title="Reason", description="Why, for those who ask later"
+                "", type="string", title="Reason", description="Why; kept in the ledger"
             ),
         }
         super().__init__(subject="Rebalance", body="", defaults=self.REJECT, **arguments)
         self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
-        """Ask; the task then waits in `awaiting_input` and holds no worker.
-
-        Without a question it is done.
-        """
+        """Ask; the task then waits in `awaiting_input` and holds no worker."""
         from counterpoise import pipeline
 
         run = planned_run(context["ti"])
         with airflow_installation() as installation:
-            ask = (
-                pipeline.second_approval_question if self.is_second else pipeline.approval_question
-            )
-            question = ask(installation, run["run_id"])
+            question: ApprovalQuestion | None
+            if self.is_second:
+                question = pipeline.second_approval_question(installation, run["run_id"])
+            else:
+                question = pipeline.approval_question(installation, run["run_id"])
         if question is None:
-            self.log.info("No other person has to approve this plan")
+            self.log.info("no second person has to approve this plan")
             return None
+        plan_page = f"/counterpoise/runs/{run['run_id']}/plan"
         self.subject = question.subject
-        self.body = f"{question.body_markdown}\n\n[The whole plan](/counterpoise/runs/{run['run_id']}/plan)\n"
+        self.body = f"{question.body_markdown}\n\n[The whole plan]({plan_page})\n"
         self.assigned_users = [{"id": user, "name": user} for user in question.approvers] or None
         self.response_timeout = question.wait_for
         self.params["rate"] = question.default_rate
         return super().execute(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Record the answer first; only then does anything downstream get to see it."""
+        """Record the answer; tasks downstream see it only afterwards."""
         from counterpoise import controls
 
         run = planned_run(context["ti"])
@@ -113,8 +115,8 @@ class RecordedApproval(ApprovalOperator):
                 "reason": answer.reason,
             },
         )
-        # The form was checked by `record_decision`, more strictly than Airflow would; a complaint
-        # of Airflow's about it, after the record, would only make the two disagree.
+        # `record_decision` has checked the form, more strictly than Airflow does; if Airflow then
+        # refused it, ledger and Airflow would disagree.
         option = self.APPROVE if answer.decision is Decision.GRANTED else self.REJECT
         return super().execute_complete(
             context, {**event, "chosen_options": [option], "params_input": None}
@@ -122,13 +124,14 @@ class RecordedApproval(ApprovalOperator):
 
 
 def read_answer(event: Mapping[str, Any]) -> Answer:
-    """The event with which Airflow resumes the task: a person's answer, or the default when time
-    was up.
+    """Read the event with which Airflow resumes the task: a person's answer, or the default when
+    time was up.
     """
     params = event.get("params_input") or {}
     user = event.get("responded_by_user")
     reason = str(params.get("reason") or "").strip()
-    if event.get("timedout") or event.get("error_type") == "timeout" or not user:
+    is_timed_out = event.get("timedout") or event.get("error_type") == "timeout"
+    if is_timed_out or not user:
         return Answer(Decision.TIMED_OUT, NOBODY, None, "nobody answered in time")
     if event.get("chosen_options") == [ApprovalOperator.APPROVE]:
         return Answer(Decision.GRANTED, str(user["id"]), str(params.get("rate") or ""), reason)

@@ -1,10 +1,9 @@
-"""The form with which a person starts `kafka_rebalance`: one field for each thing that can be asked
-for.
+"""The form with which a person starts `kafka_rebalance`: a field for each part of a request.
 
     @dag(params=rebalance_form())
 
-The fields are those of `model/rebalance_request.py`, which checks them again on arrival. An empty
-field leaves the choice to the cluster's policy, or means everything.
+The fields are those of `model/rebalance_request.py`, which checks them again when the run starts.
+An empty field leaves the choice to the cluster's policy, or means everything.
 """
 
 from typing import Any, Final
@@ -15,13 +14,13 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PLANNED_GOALS
 
 _GOALS: Final = {
-    "add-brokers": "add-brokers: the brokers named below get their share, the others receive nothing",
-    "remove-brokers": "remove-brokers: the brokers named below are emptied",
-    "demote-brokers": "demote-brokers: the brokers named below lead nothing and keep their replicas",
-    "leaders": "leaders: lead evenly; no data moves",
+    "add-brokers": "add-brokers: the brokers below get their share, the others receive nothing",
+    "remove-brokers": "remove-brokers: the brokers below are emptied",
+    "demote-brokers": "demote-brokers: the brokers below lead nothing and keep their replicas",
+    "leaders": "leaders: leaders are spread evenly; no data moves",
     "rebalance": "rebalance: racks, leaders, replicas and bytes, on all brokers",
-    "replication-factor": "replication-factor: replicas are added or taken away",
-    "repair": "repair: replicas on dead brokers are copied anew elsewhere",
+    "replication-factor": "replication-factor: replicas are added or removed",
+    "repair": "repair: replicas on dead brokers are copied to other brokers",
 }
 
 
@@ -33,16 +32,16 @@ def _broker_ids(title: str, description: str) -> Param:
 
 
 def _topics(title: str, description: str) -> Param:
-    described = f"{description}: names or patterns like orders-*; one a line"
-    return Param([], type="array", items={"type": "string"}, title=title, description=described)
+    text = f"{description}: names or patterns like orders-*; one a line"
+    return Param([], type="array", items={"type": "string"}, title=title, description=text)
 
 
-def _whole(title: str, description: str, **bounds: Any) -> Param:
+def _integer(title: str, description: str, **bounds: Any) -> Param:
     return Param(None, type=["null", "integer"], title=title, description=description, **bounds)
 
 
 def rebalance_form() -> dict[str, Any]:
-    """The fields, made anew for each Dag: Airflow writes what was filled in into them."""
+    """Return the fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
         "goal": Param(
             "rebalance",
@@ -52,28 +51,30 @@ def rebalance_form() -> dict[str, Any]:
             title="Goal",
         ),
         "broker_ids": _broker_ids(
-            "Brokers", "those to add, to remove or to demote; empty for all other goals"
+            "Brokers", "to add, to remove or to demote; empty for all other goals"
         ),
         "topics": _topics("Only these topics", "all if empty"),
         "excluded_topics": _topics(
-            "Not these topics", "left alone, besides those that the policy excludes"
+            "Not these topics", "they stay as they are, as do those that the policy excludes"
         ),
         "only_broker_ids": _broker_ids(
-            "Only these brokers", "give, take and change what they lead; all if empty"
+            "Only these brokers",
+            "send and receive replicas and change what they lead; all if empty",
         ),
-        "excluded_broker_ids": _broker_ids("Not these brokers", "left alone"),
-        "replication_factor": _whole(
+        "excluded_broker_ids": _broker_ids("Not these brokers", "they stay as they are"),
+        "replication_factor": _integer(
             "Replication factor",
-            "of the goal of that name: how many replicas each partition shall have",
+            "for the goal of that name: how many replicas each partition shall have",
             minimum=1,
         ),
         "max_bytes": Param(
             None,
             type=["null", "string"],
             title="At most so many bytes",
-            description="copied, with the unit: 500GB. The best part of the plan is made, the rest is counted",
+            description="copied, with the unit: 500GB. The plan holds the moves that help most; "
+            "the others are only counted",
         ),
-        "max_partitions": _whole("At most so many partitions", "changed; as above", minimum=1),
+        "max_partitions": _integer("At most so many partitions", "changed; as above", minimum=1),
         "leader_weight": Param(
             "",
             type="string",
@@ -85,7 +86,7 @@ def rebalance_form() -> dict[str, Any]:
             },
             title="Leaders are evened",
         ),
-        "bytes_tolerance_percent": _whole(
+        "bytes_tolerance_percent": _integer(
             "Bytes tolerance in percent",
             "how far from its fair share of bytes a broker may be; empty: as the policy says",
             minimum=1,

@@ -1,7 +1,8 @@
-"""What tasks of one Dag run hand over to each other: three short strings, never a plan.
+"""What tasks hand to each other: three short strings, never a plan; and what a Dag run is to do.
 
 run = planned_run(ti)
 run["run_id"], run["plan_uri"], run["fingerprint"]
+request_rebalance(outlet_events[REBALANCE_WANTED], wanted, "needs no rebalance")
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 PLAN_TASK: Final = "plan"
 NOTHING_TO_DO: Final = "nothing_to_do"
 _ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by")
-_NOT_GIVEN: Final[tuple[Any, ...]] = (
-    None,
-    "",
-    [],
-)  # what the form gives for a field that was left empty
+# What the form gives for a field that was left empty.
+_EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +34,15 @@ class Wanted:
 
 
 def nothing_to_do(ti: Any, reason: str) -> NoReturn:
-    """How the task `plan` ends when nothing needs to move: everything after it is skipped, and that
-    is well.
+    """End the task `plan` when nothing needs to move: all tasks after it are skipped, and the Dag
+    run succeeds.
     """
     ti.xcom_push(key=NOTHING_TO_DO, value=reason)
     raise AirflowSkipException(reason)
 
 
 def planned_run(ti: Any) -> "PlannedRun":
-    """What the task `plan` handed over. Skips the asking task when there is no plan to act on."""
+    """Return what the task `plan` handed over; skip the calling task when there is no plan."""
     run = ti.xcom_pull(task_ids=PLAN_TASK)
     if not run:
         raise AirflowSkipException("there is no plan in this run")
@@ -52,48 +50,61 @@ def planned_run(ti: Any) -> "PlannedRun":
 
 
 def judged_run(ti: Any) -> "PlannedRun":
-    """As `planned_run`, for the task that judges: without a plan all is well only if nothing needed
-    to move.
+    """Return what `planned_run` does, for the task that decides how the Dag run ends.
 
-    Raises AirflowFailException when the plan is missing for another reason (it failed, or the run
-    was cancelled).
+    Without a plan the Dag run succeeds only if nothing needed to move: raises AirflowFailException
+    when the plan is missing for another reason (it failed, or the run was cancelled).
     """
-    if not ti.xcom_pull(task_ids=PLAN_TASK) and not ti.xcom_pull(
-        task_ids=PLAN_TASK, key=NOTHING_TO_DO
-    ):
+    has_plan = ti.xcom_pull(task_ids=PLAN_TASK)
+    if not has_plan and not ti.xcom_pull(task_ids=PLAN_TASK, key=NOTHING_TO_DO):
         raise AirflowFailException(f"no plan was made; the log of the task {PLAN_TASK!r} says why")
     return planned_run(ti)
 
 
 def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]) -> Wanted:
-    """What this Dag run is to do: the newest event that triggered it says so, or else the form of a
-    person's trigger.
+    """Return what this Dag run is to do: by the newest event that triggered it, or else by the form
+    that a person filled in.
 
-    Raises AirflowFailException when no cluster is named, or when what is asked for is malformed.
+    Raises AirflowFailException when no cluster is named, or when the request is malformed.
     """
     if not dag_run.partition_key:
         raise AirflowFailException(
-            "which cluster? Start this Dag with the cluster's name as partition key"
+            "this Dag run names no cluster; start it with the cluster's name as partition key"
         )
     if events:
-        asked = max(events, key=lambda event: event.timestamp).extra
-        by = str(asked.get("requested_by", "analysis"))
+        fields = max(events, key=lambda event: event.timestamp).extra
+        requested_by = str(fields.get("requested_by", "analysis"))
     else:
-        asked = params
-        by = getattr(dag_run, "triggering_user_name", None) or "unknown"
-    names = [
-        name for name in asked if name not in _ABOUT_THE_EVENT and asked[name] not in _NOT_GIVEN
-    ]
+        fields = params
+        requested_by = getattr(dag_run, "triggering_user_name", None) or "unknown"
+    values = {
+        name: value
+        for name, value in fields.items()
+        if name not in _ABOUT_THE_EVENT and value not in _EMPTY_VALUES
+    }
     with failing_for_good():
-        rebalance_request = read_rebalance_request({name: asked[name] for name in names})
-    return Wanted(
-        cluster=dag_run.partition_key, rebalance_request=rebalance_request, requested_by=by
-    )
+        rebalance_request = read_rebalance_request(values)
+    return Wanted(dag_run.partition_key, rebalance_request, requested_by)
+
+
+def request_rebalance(
+    event: Any, wanted: Mapping[str, Any] | None, why_none: str
+) -> Mapping[str, Any]:
+    """Emit the asset event that starts `kafka_rebalance` for the cluster of `wanted`.
+
+    Without a wanted rebalance, raises AirflowSkipException with `why_none`.
+    """
+    if wanted is None:
+        raise AirflowSkipException(why_none)
+    event.add_partitions(wanted["cluster"])
+    event.extra = wanted
+    return wanted
 
 
 def states_of(ti: Any, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """The states of other tasks of the same Dag run."""
-    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id]).get(
-        ti.run_id, {}
+    """Return the states of other tasks of the same Dag run."""
+    states_by_run = ti.get_task_states(
+        dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id]
     )
+    states = states_by_run.get(ti.run_id, {})
     return {task_id: states.get(task_id) for task_id in task_ids}

@@ -1,11 +1,10 @@
-"""The `Site` inside an Airflow task: Kafka connections come from Airflow, errors become what
-Airflow understands.
+"""The `Installation` inside an Airflow task: Kafka connections come from Airflow, and errors that
+no retry cures fail the task at once.
 
-    with airflow_installation() as site:
-        pipeline.validate(site, run["run_id"], run["fingerprint"])
+    with airflow_installation() as installation:
+        pipeline.validate(installation, run["run_id"], run["fingerprint"])
 
-Limits: only inside a running task; pages of the api-server make a site of their own, without
-connections.
+Limits: only inside a running task; the api-server's pages open an installation without connections.
 """
 
 import logging
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from counterpoise.installation import Installation
 
 CONNECTION_TYPE = "kafka"
-# They tell of every connection, of each tenth of a second that a client's loop took, of every look
-# at the schema.
+# They log every connection, each slow turn of a client's loop, and every check of the schema.
 CHATTY_LOGGERS = {
     "kafka": logging.WARNING,
     "kafka.net.selector": logging.ERROR,
@@ -38,7 +36,7 @@ class AirflowConnections:
     """
 
     def settings_for(self, connection_id: str) -> Mapping[str, object]:
-        """librdkafka settings.
+        """Return librdkafka settings.
 
         Raises InputError when the connection is missing or of another type.
         """
@@ -46,12 +44,14 @@ class AirflowConnections:
             connection: Any = Connection.get(connection_id)
         except AirflowNotFoundException:
             raise InputError(
-                f"Airflow has no connection {connection_id!r}; add one of type {CONNECTION_TYPE} whose extra holds "
-                'librdkafka settings like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
+                f"Airflow has no connection {connection_id!r}; add one of type {CONNECTION_TYPE} "
+                "whose extra holds librdkafka settings like "
+                '{"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
             ) from None
         if connection.conn_type != CONNECTION_TYPE:
             raise InputError(
-                f"Airflow's connection {connection_id!r} is of type {connection.conn_type!r}, not {CONNECTION_TYPE}"
+                f"Airflow's connection {connection_id!r} is of type {connection.conn_type!r}, but "
+                f"must be of type {CONNECTION_TYPE!r}"
             )
         extra: dict[str, object] = connection.extra_dejson
         return extra
@@ -59,9 +59,9 @@ class AirflowConnections:
 
 @contextmanager
 def airflow_installation() -> Iterator["Installation"]:
-    """A site for one task.
+    """Yield an installation for one task.
 
-    An error of ours that no retry can cure fails the task at once, with its message.
+    An error of ours that no retry cures fails the task at once, with its message.
     """
     from counterpoise.installation import open_installation
 
@@ -71,11 +71,16 @@ def airflow_installation() -> Iterator["Installation"]:
         yield installation
 
 
+def log_entries(logger: logging.Logger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
+    """Log each entry of a report with what it is an entry of, like "runs settled: run-7: done"."""
+    for what, entries in found.items():
+        for entry in entries:
+            logger.log(level, "%s: %s", what, entry)
+
+
 @contextmanager
 def failing_for_good() -> Iterator[None]:
-    """Turns errors that are not `retryable` into AirflowFailException, which spends no further
-    tries.
-    """
+    """Turn errors that are not `retryable` into AirflowFailException: the task is not retried."""
     try:
         yield
     except CounterpoiseError as error:

@@ -1,15 +1,15 @@
-"""An operator that looks, does a little, and waits outside the workers until the next look.
+"""An operator that does one step of a run, and waits outside the workers until the next one.
 
     StepUntilDone(task_id="execute", step=execute_step, retries=3)
 
-A look takes seconds; between looks the task is deferred, so a move of many hours holds no worker.
-All state is in the cluster and the ledger: a look may be repeated, by another process or machine,
-at any time. A look that fails for a reason that may pass (the ledger, the brokers, another copy at
-work) is made again and costs no try of the task, since a move of many hours meets more of them than
+A step takes seconds; between steps the task is deferred, so a move of many hours holds no worker.
+All state is in the cluster and the ledger: a step may be repeated by another process or machine at
+any time. A step that fails for a reason that may pass (the ledger, the brokers, another copy of the
+task) is repeated without spending a try of the task: a move of many hours meets more of these than
 a task has tries.
 
-Limits: looks are at least `least_wait_seconds` apart. Below 10 s Airflow may take a task that comes
-back too quickly for one that failed.
+Limits: steps are at least `min_wait_seconds` apart. Airflow may count a task that comes back in
+less than 10 s as failed.
 """
 
 import time
@@ -27,62 +27,65 @@ from counterpoise.orchestration.installation import airflow_installation
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
 
-LEAST_WAIT_SECONDS: Final = 10.0
-MOMENT_SECONDS: Final = (
-    1.0  # a shorter wait (for a read-back, say) is no reason to leave the worker
-)
-MOST_MOMENTS: Final = 60
-MOST_FAILED_LOOKS: Final = (
-    60  # in a row, some ten minutes; then the try fails, and Airflow tells whom it may concern
-)
+MIN_WAIT_SECONDS: Final = 10.0
+# A shorter wait (for a read-back, say) is no reason to leave the worker.
+SHORT_WAIT_SECONDS: Final = 1.0
+MAX_SHORT_WAITS: Final = 60
+# In a row, some ten minutes; then the try fails, and Airflow notifies.
+MAX_FAILED_STEPS: Final = 60
 
 Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
 
 
 class StepUntilDone(BaseOperator):
-    """Calls `step(site, run, log)` until it returns None; otherwise it says how many seconds to
-    wait.
+    """Calls `step(installation, run, log)` until it returns None; a number is how many seconds to
+    wait before the next call.
     """
 
     def __init__(
-        self, *, step: Step, least_wait_seconds: float = LEAST_WAIT_SECONDS, **arguments: Any
+        self, *, step: Step, min_wait_seconds: float = MIN_WAIT_SECONDS, **arguments: Any
     ) -> None:
         super().__init__(**arguments)
         self.step = step
-        self.least_wait_seconds = least_wait_seconds
+        self.min_wait_seconds = min_wait_seconds
 
     def execute(self, context: Any, event: Any = None, failed_looks: int = 0) -> None:
-        """One look, and more as long as each asks for a moment only.
+        """Do a step, and further ones as long as each asks for a short wait only.
 
-        `event` is the time at which the trigger fired; `failed_looks` counts those in a row before
-        this one.
+        `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
+        row before this one (tasks that were deferred by an older version pass it by this name).
         """
         run = planned_run(context["ti"])
         wait_seconds: float | None
+        failed_steps = failed_looks
         try:
-            wait_seconds = self._look(run)
-            failed_looks = 0
+            wait_seconds = self._do_steps(run)
+            failed_steps = 0
         except CounterpoiseError as error:
-            failed_looks += 1
-            if not error.retryable or failed_looks > MOST_FAILED_LOOKS:
+            failed_steps += 1
+            if not error.retryable or failed_steps > MAX_FAILED_STEPS:
                 raise
-            self.log.warning("This look failed, the %d. in a row: %s", failed_looks, error)
-            wait_seconds = self.least_wait_seconds
+            self.log.warning(
+                "This step failed, for the %d. time in a row; it will be repeated: %s",
+                failed_steps,
+                error,
+            )
+            wait_seconds = self.min_wait_seconds
         if wait_seconds is None:
             return
-        pause = timedelta(seconds=max(wait_seconds, self.least_wait_seconds))
-        self.log.info("The next look is in %.0f s", pause.total_seconds())
+        pause = timedelta(seconds=max(wait_seconds, self.min_wait_seconds))
+        self.log.info("The next step is in %.0f s", pause.total_seconds())
         self.defer(
             trigger=TimeDeltaTrigger(pause),
             method_name="execute",
-            kwargs={"failed_looks": failed_looks},
+            kwargs={"failed_looks": failed_steps},
         )
 
-    def _look(self, run: "PlannedRun") -> float | None:
+    def _do_steps(self, run: "PlannedRun") -> float | None:
         with airflow_installation() as installation:
             wait_seconds = self.step(installation, run, self.log.info)
-            for _ in range(MOST_MOMENTS):
-                if wait_seconds is None or wait_seconds > MOMENT_SECONDS:
+            for _ in range(MAX_SHORT_WAITS):
+                if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:
                     break
                 time.sleep(wait_seconds)
                 wait_seconds = self.step(installation, run, self.log.info)
@@ -90,14 +93,14 @@ class StepUntilDone(BaseOperator):
 
 
 def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
-    """One look of the task `execute`."""
+    """Do one step of the task `execute`."""
     from counterpoise import pipeline
 
     return pipeline.execute_step(installation, run["run_id"], run["fingerprint"], log)
 
 
 def settle_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
-    """One look of the task `settle`."""
+    """Do one step of the task `settle`."""
     from counterpoise import pipeline
 
     return pipeline.settle_step(installation, run["run_id"], log)

@@ -1,15 +1,16 @@
 """The main job, one function per stage: snapshot, history, analysis, plan, validate, approve,
 execute, verify, report.
 
-    run = plan(site, "orders-eu", Wish(Goal.ADD_BROKERS, (7,)), requested_by="alice")
-    validate(site, run["run_id"], run["fingerprint"])
+    request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
+    run = plan(installation, "orders-eu", request, requested_by="alice")
+    validate(installation, run["run_id"], run["fingerprint"])
 
-Dags and the command line call these; each may be repeated. What a stage hands on is a run's id,
-where its plan lies and the plan's fingerprint; the plan itself is read from the store each time and
-has to match.
+Dags and the command line call these functions; each may be repeated. What one stage hands to the
+next is a run's id, the plan's URI and its fingerprint; the plan itself is read from the store each
+time and has to match. This is wiring only: what is right, good enough or allowed is for the rooms.
 
-What is here, and in which module, is told by `__init__.pyi`; a module is imported when the first of
-its names is used: no task and no command waits for the rooms of another stage.
+`__init__.pyi` lists what is in which module; a module is imported when the first of its names is
+used, so that no task and no command waits for the rooms of another stage.
 """
 
 from lazy_loader import attach_stub

@@ -6,16 +6,15 @@ from .approving import (
     second_approval_question,
     validate,
 )
-from .auditing import audit, audit_page, failure_of, open_at
-from .checking import write_data_docs
+from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact
-from .doctoring import Examination, examine, leader_watch
-from .observing import due_clusters, photograph, snapshot, sound_photograph
+from .diagnosing import Examination, examine, leader_watch
+from .emergency_stop import stop_from_plan
+from .executing import execute_step, execution, open_run, opened_run, settle_step
 from .planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
-from .proposing import propose, report_balance, report_fleet
-from .proving import find_problems, removal_verdict, report_run, verdict, verify
-from .running import execute_step, execution, open_run, opened_run, settle_step
-from .stopping import stop_from_plan
+from .reports import propose, report_balance, report_fleet
+from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
+from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
 from .watching import WatchReport, watch_throttles
 
 __all__ = [
@@ -28,6 +27,7 @@ __all__ = [
     "approval_question",
     "audit",
     "audit_page",
+    "checked_snapshot",
     "compact",
     "due_clusters",
     "examine",
@@ -35,11 +35,11 @@ __all__ = [
     "execution",
     "failure_of",
     "find_problems",
+    "fresh_snapshot",
     "leader_watch",
-    "open_at",
+    "next_removal",
     "open_run",
     "opened_run",
-    "photograph",
     "plan",
     "plan_from",
     "plan_of_assignment",
@@ -53,7 +53,6 @@ __all__ = [
     "second_approval_question",
     "settle_step",
     "snapshot",
-    "sound_photograph",
     "stop_from_plan",
     "submit_plan",
     "undo_plan",

@@ -1,8 +1,7 @@
-"""Between plan and yes: rules and data are checked, the operator's rights are tried, and a person
-is asked.
+"""Between plan and approval: rules and data are checked, permissions tried, people asked.
 
-validate(site, run["run_id"], run["fingerprint"])
-approval_question(site, run["run_id"])
+validate(installation, run["run_id"], run["fingerprint"])
+approval_question(installation, run["run_id"])
 """
 
 import logging
@@ -11,134 +10,151 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from counterpoise import reporting
-from counterpoise.approval import others_to_ask, people_needed, who_said_yes
+from counterpoise.approval import approvers_in_force, default_rate, others_to_ask, people_needed
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
-from counterpoise.model.movement import most_at_once, rate_with_room
+from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import MovementPolicy
-from counterpoise.pipeline.looking_up import run_and_plan
 from counterpoise.units import format_rate
-from counterpoise.validation import find_violations, validate_data
+from counterpoise.validation import DataCheck, Violation, find_violations, validate_data
 
 _LOGGER = logging.getLogger(__name__)
+_MAX_PROBLEMS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """What a person is asked."""
+    """What a person is asked; `approvers` is empty where everybody may answer."""
 
     subject: str
     body_markdown: str
-    default_rate: str
+    default_rate: str  # like "20MB/s"
     approvers: tuple[str, ...]
     wait_for: timedelta
 
 
 def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Checks snapshot and plan as data, the plan against its rules, and the operator's rights.
+    """Check snapshot and plan as data, the plan against its rules, and the operator's permissions.
 
-    Raises RefusedError with all that is wrong. What a moving cluster may look like for a moment is
-    a warning.
-
-    Writes the plan's report, which says the same, and Data Docs, whatever the outcome.
+    Raises RefusedError with all that is wrong. What may be so for a moment in a cluster that
+    changes is only a warning. Writes the plan's report, which says the same, and Data Docs,
+    whatever the outcome.
     """
-    run, made = run_and_plan(installation, run_id, fingerprint)
-    policy = installation.cluster(made.cluster).policy
-    photographed = installation.archive.read_snapshot(made.cluster, made.snapshot_id)
-    violations = find_violations(made, photographed, policy.balance)
+    run, plan = installation.run_and_plan(run_id, fingerprint)
+    policy = installation.cluster(plan.cluster).policy
+    snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)
+    violations = find_violations(plan, snapshot, policy.balance)
+    docs_folder = plan_docs_folder(plan.cluster, run.run_id)
     with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as folder:
-        data = validate_data(photographed, made, docs=Path(folder))
-        installation.archive.write_docs(plan_docs_folder(made.cluster, run.run_id), Path(folder))
-    page = reporting.plan_report(
-        made,
-        violations=tuple(f"{v.rule}: {v.subject}: {v.message}" for v in violations),
-        data_check_failures=tuple(str(failure) for failure in data.grave),
-        data_checks_passed=data.passed,
-        data_checks=f"{plan_docs_folder(made.cluster, run.run_id).rpartition('/')[2]}/index.html",
-        rate_bytes_per_second=default_rate(made, policy.movement),
-        at_once=most_at_once(policy.movement),
-    )
-    installation.archive.write_report(plan_report_name(made.cluster, run.run_id), page)
-    wrong = [f"{v.subject}: {v.message}" for v in violations] + [
-        str(failure) for failure in data.grave
+        data_check = validate_data(snapshot, plan, docs=Path(folder))
+        installation.archive.write_docs(docs_folder, Path(folder))
+    _write_plan_report(installation, plan, run_id, violations, data_check)
+    for failure in data_check.momentary:
+        _LOGGER.warning("%s (this may be so for a moment, while the cluster changes)", failure)
+
+    refused_operations = preflight(installation, plan)
+    problems = [
+        *(f"{violation.subject}: {violation.message}" for violation in violations),
+        *map(str, data_check.grave),
+        *(
+            f"the operator connection may not {operation}: {reason}"
+            for operation, reason in refused_operations.items()
+        ),
     ]
-    for failure in data.momentary:
-        _LOGGER.warning("as it may be for a moment: %s", failure)
-    wrong += [
-        f"the operator connection may not {what}: {why}"
-        for what, why in preflight(installation, made).items()
-    ]
-    if wrong:
-        shown = "\n".join(f"  {complaint}" for complaint in wrong[:20])
-        docs = installation.archive.store.uri(
-            f"{plan_docs_folder(made.cluster, run.run_id)}/index.html"
-        )
+    if problems:
+        shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
+        docs_uri = installation.archive.store.uri(f"{docs_folder}/index.html")
         raise RefusedError(
-            f"plan {fingerprint} must not run, {len(wrong)} problem(s):\n{shown}\nThe checks of the data: {docs}"
+            f"plan {fingerprint} must not run, {len(problems)} problem(s):\n{shown}\n"
+            f"Data Docs of the snapshot and the plan: {docs_uri}"
         )
+
+
+def _write_plan_report(
+    installation: Installation,
+    plan: RebalancePlan,
+    run_id: str,
+    violations: tuple[Violation, ...],
+    data_check: DataCheck,
+) -> None:
+    movement = installation.cluster(plan.cluster).policy.movement
+    docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
+    page = reporting.plan_report(
+        plan,
+        violations=tuple(
+            f"{violation.rule}: {violation.subject}: {violation.message}"
+            for violation in violations
+        ),
+        data_check_failures=tuple(map(str, data_check.grave)),
+        data_checks_passed=data_check.passed,
+        data_checks=f"{docs_folder_name}/index.html",
+        rate_bytes_per_second=default_rate(plan, movement),
+        at_once=max_moves_at_once(movement),
+    )
+    installation.archive.write_report(plan_report_name(plan.cluster, run_id), page)
 
 
 def approval_question(installation: Installation, run_id: str) -> ApprovalQuestion:
-    run, made = run_and_plan(installation, run_id)
+    """Return what the first person is asked about a run's plan."""
+    run, plan = installation.run_and_plan(run_id)
     policy = installation.cluster(run.cluster).policy
-    rate = default_rate(made, policy.movement)
+    rate = default_rate(plan, policy.movement)
     return ApprovalQuestion(
-        subject=f"Rebalance {run.cluster}: {made.goal}",
+        subject=f"Rebalance {run.cluster}: {plan.goal}",
         body_markdown=reporting.plan_markdown(
-            made, rate_bytes_per_second=rate, at_once=most_at_once(policy.movement)
+            plan, rate_bytes_per_second=rate, at_once=max_moves_at_once(policy.movement)
         ),
-        default_rate=format_rate(rate).replace(" ", ""),
+        default_rate=_rate_to_type(rate),
         approvers=policy.approval.approvers,
         wait_for=policy.approval.wait_for,
     )
 
 
-def default_rate(plan: RebalancePlan, policy: MovementPolicy) -> int:
-    """Bytes per second that an approver is offered: the policy's rate, lowered where the links have
-    less room.
-    """
-    capacity = policy.link_capacity_bytes_per_second
-    room = rate_with_room(plan, capacity, most_at_once(policy)) if capacity else None
-    return min(policy.rate_bytes_per_second, room or policy.rate_bytes_per_second)
-
-
 def second_approval_question(installation: Installation, run_id: str) -> ApprovalQuestion | None:
-    """What a second person is asked about a plan that needs two; None where no yes is missing.
+    """Return what a second person is asked about a plan that needs two; None where no yes is
+    missing.
 
-    Raises RefusedError.
+    Raises RefusedError where nobody is left who could be asked.
     """
-    run, made = run_and_plan(installation, run_id)
+    run, plan = installation.run_and_plan(run_id)
     approvals = installation.ledger.approvals_of(run_id)
-    said = who_said_yes(approvals)
-    if not made.lowers_replication_factor or len(said) >= people_needed(made):
+    approved_by = approvers_in_force(approvals)
+    if not plan.lowers_replication_factor or len(approved_by) >= people_needed(plan):
         return None
     question = approval_question(installation, run_id)
-    rate = approvals[-1].rate_bytes_per_second if said else None
+    rate = approvals[-1].rate_bytes_per_second if approved_by else None
+    names = " and ".join(approved_by) or "nobody"
     return replace(
         question,
         subject=f"{question.subject}, second yes",
-        body_markdown=f"Approved by {' and '.join(said) or 'nobody'} until now.\n\n{question.body_markdown}",
-        default_rate=format_rate(rate).replace(" ", "") if rate else question.default_rate,
-        approvers=others_to_ask(installation.cluster(run.cluster).policy.approval, said),
+        body_markdown=f"Approved by {names} until now.\n\n{question.body_markdown}",
+        default_rate=_rate_to_type(rate) if rate else question.default_rate,
+        approvers=others_to_ask(installation.cluster(run.cluster).policy.approval, approved_by),
     )
 
 
-def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, str]:
-    """What the operator connection may not do that the plan needs: operation -> the cluster's
-    reason; {} for all well.
+def _rate_to_type(rate_bytes_per_second: int) -> str:
+    return format_rate(rate_bytes_per_second).replace(" ", "")
 
-    Hosted Kafka often refuses some; that is learnt now and not at night. Changes nothing.
+
+def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, str]:
+    """Return what the operator connection may not do that the plan needs, each with the cluster's
+    reason; {} when all is allowed.
+
+    Hosted Kafka often refuses some operations; this shows it before the run starts. Changes
+    nothing.
     """
-    copying = [move for move in plan.moves if move.adding]
-    some_move = (copying or plan.moves)[0]
+    copying_moves = [move for move in plan.moves if move.adding]
+    move = (copying_moves or plan.moves)[0]
     with installation.operator(plan.cluster) as admin:
-        live = admin.describe_cluster().live_broker_ids
-        broker_id = next((b for b in some_move.replicas_after if b in live), min(live))
-        refused = admin.refused_operations(broker_id, some_move.topic)
-    needed = REFUSABLE_OPERATIONS if copying else (REASSIGN, ELECT)
+        live_broker_ids = admin.describe_cluster().live_broker_ids
+        live_replicas = [b for b in move.replicas_after if b in live_broker_ids]
+        broker_id = live_replicas[0] if live_replicas else min(live_broker_ids)
+        refused = admin.refused_operations(broker_id, move.topic)
+    needed = REFUSABLE_OPERATIONS if copying_moves else (REASSIGN, ELECT)
     return {operation: reason for operation, reason in refused.items() if operation in needed}

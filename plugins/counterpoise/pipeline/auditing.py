@@ -1,171 +1,280 @@
-"""An audit of one cluster: photograph, walk, inspection, what the history knows; then rules,
-comparison and report.
+"""An audit of one cluster: snapshot, connectivity, inspection, history; then rules and report.
 
-    report = audit(site, "orders-eu", scheduled_at)
+    report = audit(installation, "orders-eu", scheduled_at)
     report.worst                                       # of what nobody waived
-    audit_page(site, "orders-eu")                      # where its page lies
+    audit_page(installation, "orders-eu")              # the URI of its page
 
-What cannot be read is noted and holds up nothing: rules that need it say "unknown". Only a cluster
-that does not answer at all, or a policy with names that no rule has, fails an audit. Nothing is
+What cannot be read is logged and stops nothing: rules that need it say "unknown". Only a cluster
+that does not respond at all, or a policy with names that no rule has, fails an audit. Nothing is
 changed on the cluster.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
-from counterpoise import inspection, reporting
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from counterpoise import analysis, history, inspection, reporting
 from counterpoise.archive import DATA_DOCS, audit_report_name
-from counterpoise.audit import RULES, auditing
-from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit import auditing
+from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
+from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
-from counterpoise.model.finding import AuditReport, RuleText, ReportedFinding
-from counterpoise.model.run import UNDER_WAY_STATES
-from counterpoise.model.severity import Severity
+from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.model.words import pluralize
-from counterpoise.pipeline.snapshots import photograph_by
-from counterpoise.pipeline.remembering import past_facts, set_aside, usual_interval
+from counterpoise.model.finding import AuditReport
+from counterpoise.model.load import ClusterLoad
+from counterpoise.model.result_tables import RESULT_TABLES, SERIES
+from counterpoise.model.run import UNDER_WAY_STATES
+from counterpoise.pipeline.analysing import series_of
+from counterpoise.pipeline.snapshots import read_snapshot
 
 _LOGGER = logging.getLogger(__name__)
-_NAMED: Final = 20
+_DISK_FORECAST_PERIOD: Final = timedelta(days=14)
+
+Thresholds = Mapping[str, Mapping[str, int]]
 
 
 def audit(installation: Installation, cluster: str, at: datetime) -> AuditReport:
-    """Audits a cluster, keeps what was found, writes the report. `at`, the scheduled time, names
-    what is kept.
+    """Audit a cluster, store what was found, write the report. The scheduled time `at` names both.
 
-    Raises what a photograph raises (ClusterUnreachableError, ClusterError), InputError for a policy
+    Raises what a snapshot raises (ClusterUnreachableError, ClusterError), InputError for a policy
     whose thresholds or waivers name no rule, StoreError.
     """
-    policy = installation.cluster(cluster).policy
     thresholds = _thresholds(installation, cluster)
-    with ExitStack() as stack:
-        reader, operator = _connected(installation, cluster, stack)
-        taken = photograph_by(reader, installation, cluster, at)
-        connectivity = _connectivity(installation, cluster)
-        found = inspection.inspect(reader, taken, operator=operator)
-    past = past_facts(installation, taken)
-    facts = AuditFacts(
-        now=installation.clock(),
-        snapshot=taken,
-        policy=policy,
-        thresholds=thresholds,
-        snapshot_interval=usual_interval(past.manifests) if past else None,
-        connectivity=connectivity,
-        inspection=found,
-        past=past,
-        quarantined=tuple(set_aside(installation, taken, past)),
-        active_run_id=_run_under_way(installation, cluster),
-    )
-    before = installation.archive.audit_before(cluster, at)
+    facts = _gather_facts(installation, cluster, at, thresholds)
+    previous = installation.archive.audit_before(cluster, at)
     report = auditing.compare(
-        auditing.PreviousAudit.of(before) if before else None, auditing.find(facts), facts
+        auditing.PreviousAudit.of(previous) if previous else None, auditing.find(facts), facts
     )
     installation.archive.write_audit(report)
     _write_pages(installation, report, thresholds)
     return report
 
 
-def _thresholds(installation: Installation, cluster: str) -> dict[str, dict[str, int]]:
+def failure_of(installation: Installation, report: AuditReport) -> str | None:
+    """Return why this audit fails a run by the cluster's policy; None: it does not."""
+    policy = installation.cluster(report.cluster).policy.audit
+    return auditing.failure_message(report, policy.fails_at)
+
+
+def audit_page(installation: Installation, cluster: str) -> str:
+    """Return the URI of a cluster's newest audit page."""
+    return installation.archive.store.uri(f"reports/{audit_report_name(cluster)}")
+
+
+def _thresholds(installation: Installation, cluster: str) -> Thresholds:
     try:
         return auditing.resolve(installation.cluster(cluster).policy.audit)
     except InputError as error:
         raise InputError(f"{installation.settings.where}: cluster {cluster}: {error}") from None
 
 
-def failure_of(installation: Installation, report: AuditReport) -> str | None:
-    """Why this audit fails a run, with the titles of what was found; None: the policy lets it pass."""
-    fails_at = installation.cluster(report.cluster).policy.audit.fails_at
-    if fails_at is None:
-        return None
-    grave = [one.finding for one in open_at(report, fails_at)]
-    if not grave:
-        return None
-    titles = {rule.id: rule.title for rule in RULES}
-    named = [
-        f"{finding.severity}: {titles.get(finding.rule, finding.rule)} ({finding.subject})"
-        for finding in grave
-    ]
-    more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    count = pluralize(len(named), "finding")
-    return f"{report.cluster}: {count} as bad as {fails_at} or worse: {'; '.join(named[:_NAMED])}{more}"
+def _gather_facts(
+    installation: Installation, cluster: str, at: datetime, thresholds: Thresholds
+) -> AuditFacts:
+    with ExitStack() as stack:
+        reader, operator = _connected(installation, cluster, stack)
+        snapshot = read_snapshot(reader, installation, cluster, at)
+        connectivity = _connectivity(installation, cluster)
+        inspected = inspection.inspect(reader, snapshot, operator=operator)
+    past = past_facts(installation, snapshot)
+    return AuditFacts(
+        now=installation.clock(),
+        snapshot=snapshot,
+        policy=installation.cluster(cluster).policy,
+        thresholds=thresholds,
+        snapshot_interval=history.usual_interval(past.manifests) if past else None,
+        connectivity=connectivity,
+        inspection=inspected,
+        past=past,
+        quarantined=tuple(quarantined_since(installation, snapshot, past)),
+        active_run_id=_run_under_way(installation, cluster),
+    )
 
 
-def open_at(report: AuditReport, severity: Severity) -> tuple[ReportedFinding, ...]:
-    """What nobody waived and is so bad, or worse."""
-    return tuple(one for one in report.open if one.finding.severity.rank >= severity.rank)
+def _connected(
+    installation: Installation, cluster: str, stack: ExitStack
+) -> tuple[ClusterReader, ClusterAdmin | None]:
+    """Return the reader and the operator, whose permissions are inspected; often they are one.
 
-
-def audit_page(installation: Installation, cluster: str) -> str:
-    """The URI of a cluster's newest audit page."""
-    return installation.archive.store.uri(f"reports/{audit_report_name(cluster)}")
-
-
-def rule_texts(thresholds: dict[str, dict[str, int]]) -> dict[str, RuleText]:
-    """The words of every rule, by id."""
-    return {
-        rule.id: RuleText(
-            rule.id,
-            rule.area,
-            rule.title,
-            rule.why,
-            rule.how,
-            rule.source,
-            thresholds.get(rule.id, {}),
+    The operator is None where its connection fails.
+    """
+    settings = installation.cluster(cluster)
+    if settings.operator_connection_id == settings.connection_id:
+        admin = stack.enter_context(installation.operator(cluster))
+        return admin, admin
+    reader = stack.enter_context(installation.reader(cluster))
+    try:
+        return reader, stack.enter_context(installation.operator(cluster))
+    except CounterpoiseError as error:
+        _LOGGER.warning(
+            "permissions on %s are not audited, since the operator connection fails: %s",
+            cluster,
+            error,
         )
-        for rule in RULES
-    }
-
-
-def _write_pages(
-    installation: Installation, report: AuditReport, thresholds: dict[str, dict[str, int]]
-) -> None:
-    texts = rule_texts(thresholds)
-    docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(report.cluster) else None
-    page = reporting.audit_report(report, texts, data_checks=docs)
-    write = installation.archive.write_report
-    write(audit_report_name(report.cluster, report.audited_at.date()), page)
-    write(audit_report_name(report.cluster, suffix="md"), reporting.audit_markdown(report, texts))
-    write(audit_report_name(report.cluster, suffix="json"), reporting.audit_json(report, texts))
-    write(audit_report_name(report.cluster), page)
+        return reader, None
 
 
 def _connectivity(installation: Installation, cluster: str) -> ConnectivityCheck | None:
     try:
         return installation.check_connectivity(cluster)
     except CounterpoiseError as error:
-        _LOGGER.warning("nobody walked to the endpoints of %s: %s", cluster, error)
+        _LOGGER.warning("the endpoints of %s are not audited: %s", cluster, error)
         return None
 
 
-def _connected(
-    installation: Installation, cluster: str, stack: ExitStack
-) -> tuple[ClusterReader, ClusterAdmin | None]:
-    """Reader and operator, whose rights are looked at, where that one leads to the cluster; often
-    the same.
-    """
-    names = installation.cluster(cluster)
-    if names.operator_connection_id == names.connection_id:
-        both = stack.enter_context(installation.operator(cluster))
-        return both, both
-    reader = stack.enter_context(installation.reader(cluster))
-    try:
-        return reader, stack.enter_context(installation.operator(cluster))
-    except CounterpoiseError as error:
-        _LOGGER.warning("rights on %s are not known: the operator's connection: %s", cluster, error)
-        return reader, None
-
-
 def _run_under_way(installation: Installation, cluster: str) -> str | None:
-    return next(
-        (
-            run.run_id
-            for run in installation.ledger.runs(cluster=cluster)
-            if run.state in UNDER_WAY_STATES
+    for run in installation.ledger.runs(cluster=cluster):
+        if run.state in UNDER_WAY_STATES:
+            return run.run_id
+    return None
+
+
+# -- the history
+
+
+def past_facts(installation: Installation, snapshot: ClusterSnapshot) -> PastFacts | None:
+    """Return what the history knows of the cluster of `snapshot`, from before it was made.
+
+    None: it has no snapshot of this cluster id. What cannot be read is left out with a warning.
+    """
+    manifests = installation.archive.manifests([snapshot.cluster])
+    manifests = manifests.filter(pc.equal(manifests["cluster_id"], snapshot.cluster_id))
+    if not manifests.num_rows:
+        return None
+    series = _series_of_cluster_id(installation, snapshot)
+    newest_ids, forecast_ids = _analysed_ids(series)
+    tables = {
+        "topic_load": _result_table(installation, "topic_load", newest_ids),
+        "partition_load": _result_table(installation, "partition_load", newest_ids),
+        "log_dir_load": _result_table(installation, "log_dir_load", forecast_ids),
+    }
+    load = _load(series, tables, snapshot.cluster)
+    rows_by_age = history.rows_by_age(manifests, snapshot)
+    return PastFacts(
+        manifests=manifests,
+        series=series,
+        recent_snapshots=tuple(
+            _read_snapshots(installation, history.recent_rows(manifests, snapshot))
         ),
-        None,
+        idle_since=idle_since(series, snapshot.idle_broker_ids),
+        disk_forecasts=load.disks if load else (),
+        moving_since=moving_since(snapshot.partitions, _read_partitions(installation, rows_by_age)),
+        **tables,
     )
+
+
+def quarantined_since(
+    installation: Installation, snapshot: ClusterSnapshot, past: PastFacts | None
+) -> Iterator[QuarantinedSnapshot]:
+    """Yield the quarantined snapshots of this cluster id that are newer than its history, oldest
+    first.
+    """
+    newest_kept_at = past.manifests["observed_at"][-1].as_py() if past else None
+    for report in installation.archive.quarantine_reports(snapshot.cluster):
+        try:
+            quarantined = QuarantinedSnapshot(
+                snapshot_id=str(report["snapshot_id"]),
+                observed_at=datetime.fromisoformat(report["observed_at"]),
+                reasons=tuple(map(str, report["reasons"])),
+                is_loss=bool(report["counts_alone"]),
+            )
+            is_newer = newest_kept_at is None or quarantined.observed_at > newest_kept_at
+        except (KeyError, TypeError, ValueError) as error:
+            _LOGGER.warning(
+                "a quarantined snapshot of %s is not counted, its reason.json is damaged: %s",
+                snapshot.cluster,
+                error,
+            )
+            continue
+        if is_newer and report.get("cluster_id") == snapshot.cluster_id:
+            yield quarantined
+
+
+def _series_of_cluster_id(installation: Installation, snapshot: ClusterSnapshot) -> pa.Table:
+    try:
+        series = series_of(installation, snapshot.cluster)
+    except CounterpoiseError as error:
+        _LOGGER.warning("the series of %s cannot be read: %s", snapshot.cluster, error)
+        return SERIES.empty_table()
+    is_same_id = pc.fill_null(pc.equal(series["cluster_id"], snapshot.cluster_id), True)
+    return series.filter(is_same_id)
+
+
+def _analysed_ids(series: pa.Table) -> tuple[set[str], set[str]]:
+    """Return the id of the newest analysed snapshot, and the ids that disks are forecast from."""
+    if not series.num_rows:
+        return set(), set()
+    newest_at = series["observed_at"][-1].as_py()
+    since = pa.scalar(newest_at - _DISK_FORECAST_PERIOD, SERIES.field("observed_at").type)
+    lately = series.filter(pc.greater_equal(series["observed_at"], since))
+    return {series["snapshot_id"][-1].as_py()}, set(lately["snapshot_id"].unique().to_pylist())
+
+
+def _result_table(installation: Installation, name: str, snapshot_ids: set[str]) -> pa.Table:
+    try:
+        return installation.results.table(name, snapshot_ids)
+    except CounterpoiseError as error:
+        _LOGGER.warning("the table %s of the analysis cannot be read: %s", name, error)
+        return RESULT_TABLES[name].empty_table()
+
+
+def _load(series: pa.Table, tables: Mapping[str, pa.Table], cluster: str) -> ClusterLoad | None:
+    if not series.num_rows:
+        return None
+    since = series["observed_at"][-1].as_py() - _DISK_FORECAST_PERIOD
+    return analysis.cluster_load(
+        series,
+        tables["topic_load"],
+        tables["partition_load"],
+        tables["log_dir_load"],
+        cluster=cluster,
+        since=since,
+    )
+
+
+def _read_snapshots(
+    installation: Installation, rows: list[Mapping[str, Any]]
+) -> Iterator[ClusterSnapshot]:
+    for row in rows:
+        try:
+            yield installation.archive.read_snapshot(row["cluster"], row["snapshot_id"])
+        except CounterpoiseError as error:
+            _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
+
+
+def _read_partitions(
+    installation: Installation, rows: list[Mapping[str, Any]]
+) -> Iterator[tuple[datetime, pa.Table]]:
+    for row in rows:
+        try:
+            partitions = installation.archive.read_snapshot_table(row, "partitions")
+        except CounterpoiseError as error:
+            _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
+        else:
+            yield row["observed_at"], partitions
+
+
+# -- the report
+
+
+def _write_pages(installation: Installation, report: AuditReport, thresholds: Thresholds) -> None:
+    texts = auditing.rule_texts(thresholds)
+    cluster = report.cluster
+    docs = f"{DATA_DOCS}/index.html" if installation.archive.has_data_docs(cluster) else None
+    page = reporting.audit_report(report, texts, data_checks=docs)
+    pages = {
+        audit_report_name(cluster, report.audited_at.date()): page,
+        audit_report_name(cluster, suffix="md"): reporting.audit_markdown(report, texts),
+        audit_report_name(cluster, suffix="json"): reporting.audit_json(report, texts),
+        audit_report_name(cluster): page,
+    }
+    for name, text in pages.items():
+        installation.archive.write_report(name, text)

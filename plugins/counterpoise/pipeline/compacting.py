@@ -28,7 +28,7 @@ from counterpoise.history import DayPlan
 from counterpoise.installation import Installation
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
-from counterpoise.pipeline.merging import WORK, make_files
+from counterpoise.pipeline.spark_compaction import WORK, make_files
 
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)

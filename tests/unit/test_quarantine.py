@@ -18,7 +18,7 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
-from counterpoise.pipeline import checking
+from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.support.pictures import simulated
 from tests.support.installations import DEMO, site_over
@@ -75,7 +75,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         (docs / "index.html").write_text("<p>docs</p>")
         return DataCheck(success=False, failures=())
 
-    monkeypatch.setattr(checking, "check_snapshot_data", check)
+    monkeypatch.setattr(snapshots, "check_snapshot_data", check)
     yield Place(tmp_path)
 
 
@@ -104,9 +104,9 @@ def test_a_cluster_that_lost_more_than_half_of_its_topics_is_set_aside(place: Pl
 def test_a_cluster_that_was_built_anew_is_not_compared_with_the_one_before(place: Place) -> None:
     place.snapshot()
     with place.installation() as installation:
-        taken = pipeline.photograph(installation, "demo", place.now)
-        assert checking.counts_before(installation, taken) is not None
-        assert checking.counts_before(installation, replace(taken, cluster_id="another")) is None
+        taken = pipeline.fresh_snapshot(installation, "demo", place.now)
+        assert snapshots.counts_before(installation, taken) is not None
+        assert snapshots.counts_before(installation, replace(taken, cluster_id="another")) is None
 
 
 def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_one(
@@ -146,7 +146,7 @@ def test_a_policy_may_say_that_nothing_is_compared(place: Place) -> None:
 def test_what_was_seen_three_times_in_a_row_is_how_the_cluster_is_now(place: Place) -> None:
     place.snapshot()
     place.has(8)
-    assert "believed when it was seen 3 times in a row" in place.is_refused(HOUR)
+    assert "accepted once 3 snapshots in a row show it" in place.is_refused(HOUR)
     place.is_refused(2 * HOUR)
     assert place.snapshot(3 * HOUR) in place.in_history()
     place.snapshot(4 * HOUR)
@@ -217,7 +217,7 @@ def test_without_data_docs_it_is_as_bad(place: Place, monkeypatch: pytest.Monkey
     def fail(*_: object, docs: Path) -> DataCheck:
         raise ImportError("no great_expectations here")
 
-    monkeypatch.setattr(checking, "check_snapshot_data", fail)
+    monkeypatch.setattr(snapshots, "check_snapshot_data", fail)
     place.snapshot()
     place.has(8)
     assert "the reason in reason.json." in place.is_refused(HOUR)

@@ -1,7 +1,7 @@
-"""An approved run: opened, executed look by look, settled.
+"""An approved run: opened, executed one observation at a time, settled.
 
-open_run(site, run_id, fingerprint)
-execute_step(site, run_id, fingerprint, log)     # seconds to wait; None: all is moved and elected
+open_run(installation, run_id, fingerprint)
+execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,12 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
-from counterpoise.pipeline.looking_up import run_and_plan
 
 Log = Callable[[str], None]
 
 
 def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Starts an approved run.
+    """Start an approved run.
 
     Raises NotApprovedError, StalePlanError, RunConflictError; nothing has changed then.
     """
@@ -33,75 +32,78 @@ def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
 def opened_run(
     installation: Installation, run_id: str, fingerprint: str, log: Log = lambda _: None
 ) -> Iterator[Driver]:
-    """As `open_run`, and then the hands of that run, on the same connection."""
-    run, made = run_and_plan(installation, run_id, fingerprint)
+    """Start an approved run and yield its driver, on the same connection."""
+    run, plan = installation.run_and_plan(run_id, fingerprint)
     if run.state is RunState.SUPERSEDED:
         raise RefusedError(
             f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan"
         )
     if run.state not in UNDER_WAY_STATES:
         approvals = installation.ledger.approvals_of(run_id)
-        granted_approval(
-            approvals, made.fingerprint, installation.clock(), people=people_needed(made)
-        )
-    _restore_what_is_pending(installation, run.cluster)
+        now = installation.clock()
+        granted_approval(approvals, plan.fingerprint, now, people=people_needed(plan))
+    _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
         driver.open()
         yield driver
 
 
-def _restore_what_is_pending(installation: Installation, cluster: str) -> None:
-    """What earlier runs owe is restored first, or this run would take it for what was there before."""
+def _restore_pending(installation: Installation, cluster: str) -> None:
+    """Restore config keys of earlier runs, which this run would otherwise note as its "before"."""
     runs = [run for run in installation.ledger.runs(cluster=cluster) if run.state in ENDED_STATES]
-    if any(
-        is_pending_restore(key)
-        for run in runs
-        for key in installation.ledger.journal(run.run_id).touched()
-    ):
+    if any(_has_pending_restores(installation, run) for run in runs):
         with installation.operator(cluster) as admin:
             restore_pending_of(installation, admin, runs)
+
+
+def _has_pending_restores(installation: Installation, run: Run) -> bool:
+    return any(map(is_pending_restore, installation.ledger.journal(run.run_id).touched()))
 
 
 def restore_pending_of(
     installation: Installation, admin: ClusterAdmin, runs: Sequence[Run]
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
-    """The keys that those of the runs that have ended owe: now paid, and still owed.
+    """Restore the config keys of ended runs; return those restored now, and those still pending.
 
-    `runs` come newest first: what an older one put there may be what a newer one found.
+    `runs` come newest first: what an older one wrote may be what a newer one found before it.
     """
-    paid: list[TouchedKey] = []
-    owed: list[TouchedKey] = []
+    restored: list[TouchedKey] = []
+    pending: list[TouchedKey] = []
     for run in runs:
         if run.state in ENDED_STATES:
-            done, left = restore_pending(admin, installation.ledger.journal(run.run_id))
-            paid += done
-            owed += left
-    return paid, owed
+            now_restored, still_pending = restore_pending(
+                admin, installation.ledger.journal(run.run_id)
+            )
+            restored += now_restored
+            pending += still_pending
+    return restored, pending
 
 
 def execute_step(
     installation: Installation, run_id: str, fingerprint: str, log: Log
 ) -> float | None:
-    """One look at a run that moves; the seconds to wait, or None when all is moved and elected."""
+    """Observe a run and carry it on; return the seconds to wait, or None when all is moved and
+    elected.
+    """
     with execution(installation, run_id, fingerprint, log) as driver:
-        wait = driver.step()
+        wait_seconds = driver.step()
     _log_progress(installation, run_id, log)
-    return wait
+    return wait_seconds
 
 
 def settle_step(installation: Installation, run_id: str, log: Log) -> float | None:
-    """One look towards the end of a run: nothing in flight, then every config as it was.
+    """Bring a run closer to its end: nothing in flight, then every config as it was.
 
-    None when it is over.
+    Returns the seconds to wait, or None when it has ended.
     """
     run = installation.ledger.run(run_id)
     if run.state not in UNDER_WAY_STATES:
         return None
     with execution(installation, run_id, run.fingerprint, log) as driver:
-        wait = driver.settle_step()
-    if wait is not None:
+        wait_seconds = driver.settle_step()
+    if wait_seconds is not None:
         _log_progress(installation, run_id, log)
-    return wait
+    return wait_seconds
 
 
 def _log_progress(installation: Installation, run_id: str, log: Log) -> None:
@@ -113,19 +115,23 @@ def _log_progress(installation: Installation, run_id: str, log: Log) -> None:
 def execution(
     installation: Installation, run_id: str, fingerprint: str, log: Log = lambda _: None
 ) -> Iterator[Driver]:
-    """The hands of a run, on one connection.
+    """Yield the driver of a run, on one connection.
 
-    Raises NotApprovedError unless the ledger holds a yes for this plan.
+    Raises NotApprovedError unless the ledger holds a yes for this plan. Whether the yes has expired
+    is checked only when the run starts.
     """
-    run, made = run_and_plan(installation, run_id, fingerprint)
-    yes = [a for a in installation.ledger.approvals_of(run_id) if a.decision is Decision.GRANTED]
-    at = yes[-1].at if yes else installation.clock()
-    # Whether it still holds is asked when the run starts.
-    approval = granted_approval(yes, made.fingerprint, at, people=people_needed(made))
+    run, plan = installation.run_and_plan(run_id, fingerprint)
+    granted = [
+        approval
+        for approval in installation.ledger.approvals_of(run_id)
+        if approval.decision is Decision.GRANTED
+    ]
+    granted_at = granted[-1].at if granted else installation.clock()
+    approval = granted_approval(granted, plan.fingerprint, granted_at, people=people_needed(plan))
     policy = installation.cluster(run.cluster).policy
     options = ExecutionOptions(
         run_id=run.run_id,
-        plan=made,
+        plan=plan,
         rate_bytes_per_second=approval.rate_bytes_per_second or 0,
         limits=policy.movement,
         disk_limit_percent=policy.balance.disk_limit_percent,

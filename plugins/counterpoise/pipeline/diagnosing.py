@@ -1,0 +1,68 @@
+"""The way that every client takes to its leaders, and what is wrong on it.
+
+    examination = examine(installation, "orders-eu", topics=("orders",))
+    examination.findings
+
+Reads only; nothing is kept, and no ledger is needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from counterpoise.discovery.diagnosis import diagnose
+from counterpoise.installation import Installation
+from counterpoise.model.connectivity import ClusterMetadata, ConnectivityCheck
+from counterpoise.model.finding import Finding
+
+if TYPE_CHECKING:  # the clients are slow to import
+    from counterpoise.kafka_admin.leader_watch import LeaderWatch
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Endpoints, the cluster's metadata by the address that answered (None: none did), findings."""
+
+    connectivity: ConnectivityCheck
+    metadata: ClusterMetadata | None
+    findings: tuple[Finding, ...]  # the worst first
+    topics: tuple[str, ...] = ()  # those that were asked for
+
+
+def examine(installation: Installation, cluster: str, *, topics: Sequence[str] = ()) -> Examination:
+    """Check every bootstrap address and every endpoint.
+
+    Raises InputError for a connection that cannot be used.
+    """
+    from counterpoise.kafka_admin.connectivity import read_cluster_metadata
+
+    connectivity = installation.check_connectivity(cluster, topics=topics)
+    metadata = None
+    if installation.connectivity_checker is None:
+        settings = installation.connectivity_settings(cluster)
+        metadata = read_cluster_metadata(settings, connectivity)
+    findings = diagnose(
+        connectivity,
+        metadata,
+        topics=topics,
+        now=installation.clock(),
+        pinned_cluster_id=installation.cluster(cluster).pinned_cluster_id,
+    )
+    return Examination(connectivity, metadata, findings, tuple(topics))
+
+
+@contextmanager
+def leader_watch(
+    installation: Installation,
+    cluster: str,
+    connectivity: ConnectivityCheck,
+    *,
+    topics: Sequence[str] = (),
+) -> Iterator["LeaderWatch"]:
+    """Follow the leaders of `topics`, or of all, through the addresses that answered."""
+    from counterpoise.kafka_admin.leader_watch import LeaderWatch
+
+    settings = installation.connectivity_settings(cluster)
+    with closing(LeaderWatch(settings, connectivity, topics=topics)) as watch:
+        yield watch

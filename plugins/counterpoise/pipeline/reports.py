@@ -1,0 +1,242 @@
+"""What the analysis of a cluster says: its report, the fleet's, and the rebalance that would help.
+
+report_balance(installation, "orders-eu", period=timedelta(days=30))
+report_fleet(installation)
+propose(installation, "orders-eu")
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from counterpoise import analysis, history, reporting
+from counterpoise.archive import balance_report_name, fleet_report_name
+from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.installation import Installation
+from counterpoise.model.balance import LeaderBalance, PlanSize, WantedRebalance
+from counterpoise.model.control import find_active_requests
+from counterpoise.model.fleet import ClusterState
+from counterpoise.model.load import ClusterLoad
+from counterpoise.model.movement import busiest_link_bytes
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
+from counterpoise.pipeline.analysing import series_of
+from counterpoise.pipeline.planning import plan_from
+from counterpoise.units import format_moment, format_seconds
+
+PERIOD: Final = timedelta(days=30)
+_PERIOD_OF_TOPICS: Final = timedelta(days=1)  # a row for each topic and snapshot: a day is enough
+_PERIOD_OF_DISKS: Final = timedelta(days=14)
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAnalysis:
+    """All that is known of one cluster over a period."""
+
+    balance: LeaderBalance
+    load: ClusterLoad | None
+    wanted: WantedRebalance | None
+    series: pa.Table
+
+
+def cluster_analysis(
+    installation: Installation,
+    cluster: str,
+    *,
+    period: timedelta = PERIOD,
+    until: datetime | None = None,
+) -> ClusterAnalysis:
+    """Return what the results say of the `period` before `until` (default: the newest snapshot).
+
+    Raises RefusedError when there is no analysed snapshot in that time.
+    """
+    series = series_of(installation, cluster)
+    if series.num_rows == 0:
+        raise RefusedError(
+            f"cluster {cluster} has no analysed snapshot yet; make one: "
+            f"counterpoise snapshot --cluster {cluster}"
+        )
+    newest_at: datetime = series["observed_at"][-1].as_py()
+    end = until or newest_at
+    since = end - period
+    balance = _balance(installation, cluster, series, since, until)
+    if balance is None:
+        length = format_seconds(period.total_seconds())
+        raise RefusedError(
+            f"cluster {cluster} has no analysed snapshot in the {length} before "
+            f"{format_moment(end)}; its newest is of {format_moment(newest_at)}: choose another "
+            "period"
+        )
+    return ClusterAnalysis(
+        balance=balance,
+        load=_load(installation, balance, series, since, until),
+        wanted=analysis.wanted_goal(balance, installation.cluster(cluster).policy.balance),
+        series=series,
+    )
+
+
+def _balance(
+    installation: Installation,
+    cluster: str,
+    series: pa.Table,
+    since: datetime,
+    until: datetime | None,
+) -> LeaderBalance | None:
+    latest_id = analysis.latest_snapshot_id(series, until)
+    if latest_id is None:
+        return None
+    topic_balance = installation.results.table("topic_balance", {latest_id})
+    return analysis.leader_balance(series, topic_balance, cluster=cluster, since=since, until=until)
+
+
+def _load(
+    installation: Installation,
+    balance: LeaderBalance,
+    series: pa.Table,
+    since: datetime,
+    until: datetime | None,
+) -> ClusterLoad | None:
+    latest = balance.latest
+
+    def ids_of_last(period: timedelta) -> set[str]:
+        begin = latest.observed_at - period
+        return {point.snapshot_id for point in balance.series if point.observed_at >= begin}
+
+    results = installation.results
+    return analysis.cluster_load(
+        series,
+        results.table("topic_load", ids_of_last(_PERIOD_OF_TOPICS)),
+        results.table("partition_load", {latest.snapshot_id}),
+        results.table("log_dir_load", ids_of_last(_PERIOD_OF_DISKS)),
+        cluster=balance.cluster,
+        since=since,
+        until=until,
+    )
+
+
+def report_balance(
+    installation: Installation,
+    cluster: str,
+    *,
+    period: timedelta = PERIOD,
+    until: datetime | None = None,
+) -> str:
+    """Write a cluster's report as HTML, Markdown, JSON and CSV; return the URI of the page."""
+    analysed = cluster_analysis(installation, cluster, period=period, until=until)
+    plan_size = _plan_size(installation, analysed)
+    left_out = installation.results.left_out(cluster)
+
+    def render(renderer: Callable[..., str]) -> str:
+        return renderer(
+            analysed.balance,
+            wanted=analysed.wanted,
+            load=analysed.load,
+            plan_size=plan_size,
+            left_out=left_out,
+        )
+
+    page = render(reporting.leader_balance_report)
+    markdown = render(reporting.leader_balance_markdown)
+    document = render(reporting.leader_balance_json)
+    csv = reporting.leader_balance_csv(analysed.balance)
+    write = installation.archive.write_report
+    write(balance_report_name(cluster, analysed.balance.latest.observed_at.date()), page)
+    write(balance_report_name(cluster, suffix="md"), markdown)
+    write(balance_report_name(cluster, suffix="json"), document)
+    write(balance_report_name(cluster, suffix="csv"), csv)
+    return write(balance_report_name(cluster), page)
+
+
+def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSize | None:
+    """Return what the wanted rebalance costs; None where none is wanted, or no plan can be made."""
+    if analysed.wanted is None:
+        return None
+    cluster = analysed.balance.cluster
+    policy = installation.cluster(cluster).policy
+    rebalance_request = RebalanceRequest(analysed.wanted.goal, analysed.wanted.broker_ids)
+    snapshot_id = analysed.balance.latest.snapshot_id
+    try:
+        snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
+        plan = plan_from(snapshot, rebalance_request, policy.balance)
+    except CounterpoiseError as error:
+        _LOGGER.warning(
+            "the report of %s does not say what the rebalance costs, since no plan could be made "
+            "from snapshot %s: %s",
+            cluster,
+            snapshot_id,
+            error,
+        )
+        return None
+    rate = policy.movement.rate_bytes_per_second
+    return PlanSize(
+        replicas_copied=plan.copied_replicas,
+        bytes_copied=plan.copied_bytes,
+        leaders_changed=plan.leader_changes,
+        expected_seconds=busiest_link_bytes(plan) / rate,
+        rate_bytes_per_second=rate,
+    )
+
+
+def report_fleet(installation: Installation) -> str:
+    """Write the report over all clusters, worst first; return the URI of the page."""
+    states = [_state(installation, cluster) for cluster in sorted(installation.settings.clusters)]
+    fleet = analysis.fleet(states, as_of=installation.clock())
+    write = installation.archive.write_report
+    write(fleet_report_name(suffix="md"), reporting.fleet_markdown(fleet))
+    write(fleet_report_name(suffix="json"), reporting.fleet_json(fleet))
+    write(fleet_report_name(suffix="csv"), reporting.fleet_csv(fleet))
+    return write(fleet_report_name(), reporting.fleet_report(fleet))
+
+
+def _state(installation: Installation, cluster: str) -> ClusterState:
+    """Return what the fleet's report needs of one cluster; little before the first analysis."""
+    left_out = installation.results.left_out(cluster)
+    known_ids = {
+        installation.ledger.last_snapshot_id(cluster),
+        *installation.results.of_cluster(cluster),
+    }
+    scheduled = [history.scheduled_at_of(known_id) for known_id in known_ids if known_id]
+    age = installation.clock() - max(scheduled) if scheduled else None
+    try:
+        analysed = cluster_analysis(installation, cluster)
+    except RefusedError:
+        return ClusterState(cluster, age, left_out=left_out)
+    return ClusterState(
+        cluster, age, analysed.balance, analysed.load, analysed.wanted, left_out=left_out
+    )
+
+
+def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
+    """Return the rebalance that the analysis asks for, as an event carries it.
+
+    None where the cluster is even enough or frozen, where a run is under way, and where the same
+    question already waits for an answer: a person is asked once, however often it is found again.
+    """
+    wanted = cluster_analysis(installation, cluster).wanted
+    requests = installation.ledger.requests(cluster)
+    if wanted is None or find_active_requests(requests, installation.clock()).frozen:
+        return None
+    for run in installation.ledger.runs(cluster=cluster):
+        if _is_in_the_way(installation, run, wanted):
+            return None
+    return {
+        "cluster": cluster,
+        "goal": str(wanted.goal),
+        "broker_ids": list(wanted.broker_ids),
+        "reason": wanted.reason,
+    }
+
+
+def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
+    """Whether a run is under way, or waits for an answer about what is wanted now."""
+    if run.state not in OPEN_STATES:
+        return False
+    if run.state in UNDER_WAY_STATES:
+        return True
+    plan = installation.plan_of(run)
+    return (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)

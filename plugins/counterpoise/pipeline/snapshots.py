@@ -1,0 +1,237 @@
+"""Snapshots of clusters: made, checked, and kept in the history or quarantined.
+
+    snapshot(installation, "orders-eu", scheduled_at)
+    write_data_docs(installation, ["orders-eu"])
+
+A bad snapshot is quarantined: its tables, then `reason.json`, then Data Docs, are written to
+`aside/<cluster>/<snapshot id>/` of the store, where nothing analyses or plans. What is bad, and
+when a loss is accepted after all, is for `validation` to say.
+"""
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from counterpoise import history
+from counterpoise.archive import data_docs_folder
+from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.snapshot import take_snapshot
+from counterpoise.validation import (
+    BadSnapshotError,
+    CountsBefore,
+    DataCheck,
+    check_snapshot_data,
+    quarantine_report,
+    quick_check,
+    repeated_loss,
+)
+
+_LOGGER = logging.getLogger(__name__)
+_MAX_FAILURES_SHOWN: Final = 10
+
+
+def due_clusters(installation: Installation) -> list[str]:
+    """Return the clusters of which a snapshot is due in this round: all."""
+    return sorted(installation.settings.clusters)
+
+
+def snapshot(installation: Installation, cluster: str, scheduled_at: datetime) -> dict[str, str]:
+    """Make a snapshot of a cluster and add it to the history.
+
+    The scheduled time names it, so that a retry writes the same files. Raises BadSnapshotError for
+    a snapshot that was quarantined, and what `fresh_snapshot` raises.
+    """
+    fresh = fresh_snapshot(installation, cluster, scheduled_at)
+    keep(installation, fresh)
+    return {"cluster": cluster, "snapshot_id": fresh.snapshot_id}
+
+
+def keep(installation: Installation, snapshot: ClusterSnapshot) -> None:
+    """Add a snapshot to the history.
+
+    Raises BadSnapshotError before anything of it is written there.
+    """
+    check_snapshot(installation, snapshot)
+    installation.archive.write_snapshot(snapshot)
+    installation.ledger.record_snapshot(
+        snapshot.cluster, snapshot.snapshot_id, installation.clock()
+    )
+
+
+def fresh_snapshot(installation: Installation, cluster: str, at: datetime) -> ClusterSnapshot:
+    """Return a snapshot made now and named by `at`; nothing is kept.
+
+    Raises ClusterUnreachableError, ClusterError.
+    """
+    with installation.reader(cluster) as reader:
+        return read_snapshot(reader, installation, cluster, at)
+
+
+def read_snapshot(
+    reader: ClusterReader, installation: Installation, cluster: str, at: datetime
+) -> ClusterSnapshot:
+    """Return what `fresh_snapshot` does, over a connection that is open already."""
+    return take_snapshot(
+        reader,
+        cluster=cluster,
+        snapshot_id=history.snapshot_id_for(cluster, at),
+        observed_at=installation.clock(),
+        security_protocol=installation.security_protocol(cluster),
+    )
+
+
+def checked_snapshot(installation: Installation, cluster: str, at: datetime) -> ClusterSnapshot:
+    """Return a fresh snapshot that may be planned on; it does not join the history.
+
+    Raises BadSnapshotError for one that was quarantined.
+    """
+    fresh = fresh_snapshot(installation, cluster, at)
+    check_snapshot(installation, fresh)
+    return fresh
+
+
+def check_snapshot(installation: Installation, snapshot: ClusterSnapshot) -> None:
+    """Raise BadSnapshotError for a snapshot that must not be kept or planned on; it is quarantined
+    then.
+    """
+    before = counts_before(installation, snapshot)
+    check = quick_check(snapshot, before)
+    for failure in check.momentary:
+        _LOGGER.warning(
+            "snapshot %s: %s (this may be so for a moment, while the cluster changes)",
+            snapshot.snapshot_id,
+            failure,
+        )
+    if not check.grave:
+        return
+    if not _is_accepted_loss(installation, snapshot, check, before):
+        raise BadSnapshotError(_quarantine(installation, snapshot, check, before))
+
+
+def counts_before(installation: Installation, snapshot: ClusterSnapshot) -> CountsBefore | None:
+    """Return the row counts of the newest snapshot of the history.
+
+    None: there is none of this cluster id, it cannot be read, or the policy does not compare.
+    """
+    policy = installation.cluster(snapshot.cluster).policy.history
+    min_share_percent = policy.least_share_of_previous_percent
+    previous_id = installation.ledger.last_snapshot_id(snapshot.cluster)
+    if previous_id is None or not min_share_percent:
+        return None
+    try:
+        manifest = installation.archive.manifest_row(snapshot.cluster, previous_id)
+    except CounterpoiseError as error:
+        _LOGGER.warning(
+            "snapshot %s is not compared with the one before: %s", snapshot.snapshot_id, error
+        )
+        return None
+    if manifest["cluster_id"] != snapshot.cluster_id:
+        return None  # another cluster under the same name: it lost nothing
+    row_counts = {file["table"]: file["row_count"] for file in manifest["files"]}
+    return CountsBefore(previous_id, row_counts, min_share_percent)
+
+
+def write_data_docs(installation: Installation, clusters: Sequence[str]) -> dict[str, DataCheck]:
+    """Check the newest snapshot of each cluster with Great Expectations, and write its Data Docs.
+
+    Returns the checks by snapshot id. Raises BadSnapshotError, after all docs are written, if one
+    of the snapshots should not be in the history.
+    """
+    checks: dict[str, DataCheck] = {}
+    for cluster in clusters:
+        newest_id = installation.ledger.last_snapshot_id(cluster)
+        if newest_id is None:
+            continue
+        newest = installation.archive.read_snapshot(cluster, newest_id)
+        with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as folder:
+            checks[newest_id] = check_snapshot_data(newest, docs=Path(folder))
+            installation.archive.write_docs(data_docs_folder(cluster), Path(folder))
+    failures = [
+        f"{snapshot_id}: {failure}"
+        for snapshot_id, check in checks.items()
+        for failure in check.grave
+    ]
+    if failures:
+        raise BadSnapshotError(
+            f"the history has bad snapshots, with {len(failures)} failed checks in all; reports "
+            f"and plans made from them may be wrong:\n{_indented(failures)}"
+        )
+    return checks
+
+
+def _is_accepted_loss(
+    installation: Installation,
+    snapshot: ClusterSnapshot,
+    check: DataCheck,
+    before: CountsBefore | None,
+) -> bool:
+    reports = installation.archive.quarantine_reports(snapshot.cluster)
+    loss = repeated_loss(snapshot, check, before, reports)
+    policy = installation.cluster(snapshot.cluster).policy.history
+    if loss is None or before is None or not loss.is_accepted(policy.believed_after):
+        return False
+    _LOGGER.warning(
+        "snapshot %s lacks much of what %s has; it joins the history all the same, since %d "
+        "snapshots in a row show the same loss",
+        snapshot.snapshot_id,
+        before.snapshot_id,
+        loss.observations,
+    )
+    return True
+
+
+def _quarantine(
+    installation: Installation,
+    snapshot: ClusterSnapshot,
+    check: DataCheck,
+    before: CountsBefore | None,
+) -> str:
+    """Store a bad snapshot outside of the history; return the message about it."""
+    report = quarantine_report(check, before)
+    folder = installation.archive.quarantine(snapshot, report)
+    docs = _write_docs(installation, snapshot, before, f"{folder}/data-docs")
+    rows_in_docs = f", and the rows in {docs}" if docs else ""
+    sentences = [
+        f"snapshot {snapshot.snapshot_id} of {snapshot.cluster} is bad and was quarantined: it is "
+        "neither analysed nor planned on, and the cluster was not changed:",
+        _indented(report["reasons"]),
+        f"It is in {installation.archive.store.uri(folder)}, with the reason in "
+        f"reason.json{rows_in_docs}.",
+    ]
+    if report["counts_alone"]:
+        policy = installation.cluster(snapshot.cluster).policy.history
+        sentences.append(
+            "If the cluster really is like this now: the loss is accepted once "
+            f"{policy.believed_after} snapshots in a row show it, over ten minutes or more. To "
+            "accept it at once, set least_share_of_previous_percent to 0 under policy, history, "
+            "until the next snapshot is kept."
+        )
+    return "\n".join(sentences)
+
+
+def _write_docs(
+    installation: Installation, snapshot: ClusterSnapshot, before: CountsBefore | None, folder: str
+) -> str | None:
+    """Write the Data Docs of a bad snapshot; return their URI, or None where that failed."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="counterpoise-docs-") as local_folder:
+            check_snapshot_data(snapshot, before, docs=Path(local_folder))
+            installation.archive.write_docs(folder, Path(local_folder))
+    # Whatever Great Expectations raises: the caller has a message that must not be lost.
+    except Exception as error:  # noqa: BLE001
+        _LOGGER.warning("no Data Docs of snapshot %s: %s", snapshot.snapshot_id, error)
+        return None
+    return installation.archive.store.uri(f"{folder}/index.html")
+
+
+def _indented(failures: Sequence[str]) -> str:
+    lines = [f"  {failure}" for failure in failures[:_MAX_FAILURES_SHOWN]]
+    if len(failures) > _MAX_FAILURES_SHOWN:
+        lines.append(f"  and {len(failures) - _MAX_FAILURES_SHOWN} more")
+    return "\n".join(lines)

@@ -1,0 +1,178 @@
+"""After a run: verified, its brokers judged, reported; and whether its Dag run succeeded.
+
+verify(installation, run_id, fingerprint)      # raises with every difference from the plan
+report_run(installation, run_id)               # the URI of its page
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from counterpoise import analysis, reporting, verification
+from counterpoise.archive import run_report_name
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.pipeline.snapshots import fresh_snapshot
+from counterpoise.verification import RemovalVerdict, judge_removal
+
+_LOGGER = logging.getLogger(__name__)
+_SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
+_MAX_PROBLEMS_SHOWN: Final = 20
+
+
+def verify(
+    installation: Installation,
+    run_id: str,
+    fingerprint: str,
+    log: Callable[[str], None] = _LOGGER.info,
+) -> None:
+    """Compare a fresh snapshot with the plan; raise RefusedError with every difference.
+
+    After a removal the brokers are judged, too; where they may be stopped, the log says so, and
+    which command comes next.
+    """
+    _, plan = installation.run_and_plan(run_id, fingerprint)
+    problems = find_problems(installation, plan)
+    removal = removal_verdict(installation, plan) if plan.goal is Goal.REMOVE_BROKERS else None
+    if removal and not removal.is_safe:
+        problems += removal.lines()
+    if problems:
+        shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
+        raise RefusedError(
+            f"{plan.cluster} is not as planned, {len(problems)} problem(s):\n{shown}"
+        )
+    for line in removal.lines() if removal else ():
+        log(line)
+
+
+def find_problems(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:
+    """Return what in a fresh snapshot is not as planned, and which config keys of an ended run are
+    not as before.
+    """
+    runs = installation.ledger.runs(fingerprint=plan.fingerprint)
+    ended = [run for run in runs if run.closed_at]
+    touched = installation.ledger.journal(ended[0].run_id).touched() if ended else ()
+    fresh = fresh_snapshot(installation, plan.cluster, installation.clock())
+    return verification.find_problems(plan, fresh, touched)
+
+
+def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalVerdict:
+    """Return whether the brokers that a plan emptied may be stopped, by two observations.
+
+    Topics that are created meanwhile may put replicas there again (only cordoned log dirs,
+    KIP-1066, forbid that).
+    """
+    with installation.reader(plan.cluster) as reader:
+        first = _partitions_with_replicas(reader)
+        time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
+        second = _partitions_with_replicas(reader)
+        quorum = reader.describe_quorum()
+    voter_ids = [node.node_id for node in quorum.voters] if quorum else []
+    return judge_removal(plan.broker_ids, (first, second), voter_ids)
+
+
+def _partitions_with_replicas(reader: ClusterReader) -> list[tuple[str, tuple[int, ...]]]:
+    return [
+        (f"{topic.topic}-{partition.partition}", tuple(partition.replicas))
+        for topic in reader.describe_topics()
+        for partition in topic.partitions
+    ]
+
+
+def next_removal(installation: Installation, run_id: str) -> dict[str, Any] | None:
+    """Return the request to empty the same brokers once more, as an event carries it.
+
+    None unless the plan was carried out and partitions came to the brokers that its snapshot does
+    not have: Kafka places new topics on a broker that is being emptied, unless its log dirs are
+    cordoned (KIP-1066). What a budget or the policy left there is not asked for again.
+    """
+    run, plan = installation.run_and_plan(run_id)
+    if plan.goal is not Goal.REMOVE_BROKERS or run.state is not RunState.DONE:
+        return None
+    partitions_left = removal_verdict(installation, plan).partitions_left
+    if not partitions_left:
+        return None
+    partitions = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id).partitions
+    names = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
+    known = {f"{topic}-{number}" for topic, number in names}
+    new_partitions = sorted(set(partitions_left) - known)
+    if not new_partitions:
+        return None
+    return {
+        "cluster": plan.cluster,
+        "goal": str(plan.goal),
+        "broker_ids": list(plan.broker_ids),
+        "reason": (
+            f"{len(new_partitions)} partitions came while they were emptied, first "
+            f"{new_partitions[0]}"
+        ),
+        "requested_by": f"run {run_id}",
+    }
+
+
+def report_run(installation: Installation, run_id: str) -> str:
+    """Write the run's report (before and after, moves, config keys, events); return its URI."""
+    run, plan = installation.run_and_plan(run_id)
+    journal = installation.ledger.journal(run_id)
+    approvals = installation.ledger.approvals_of(run_id)
+    submissions = journal.submissions()
+    done = {name for name, submission in submissions.items() if submission.done_at}
+    fresh = fresh_snapshot(installation, run.cluster, installation.clock())
+    problems: tuple[str, ...] = ()
+    if run.state is RunState.DONE:
+        problems = verification.find_problems(plan, fresh, journal.touched())
+    report = RunReport(
+        run=run,
+        plan=plan,
+        approval=approvals[-1] if approvals else None,
+        before=_loads_before(plan),
+        after=analysis.broker_loads(fresh),
+        copied_bytes=sum(move.copied_bytes for move in plan.moves if move.topic_partition in done),
+        moves_done=len(done),
+        throttle_keys=tuple(_throttle_key(touched) for touched in journal.touched()),
+        events=journal.events(),
+        problems=problems,
+    )
+    name = run_report_name(run.cluster, run_id)
+    return installation.archive.write_report(name, reporting.run_report(report))
+
+
+def _loads_before(plan: RebalancePlan) -> tuple[BrokerLoad, ...]:
+    return tuple(
+        BrokerLoad(
+            figure.broker_id, figure.leaders_before, figure.replicas_before, figure.bytes_before
+        )
+        for figure in plan.figures
+    )
+
+
+def _throttle_key(touched: TouchedKey) -> ThrottleKey:
+    return ThrottleKey(
+        resource=f"{touched.resource.type} {touched.resource.name}",
+        key=touched.key,
+        before=touched.before_value,
+        during=touched.during_value,
+        after=touched.after_value,
+        is_pending=touched.restored_at is None,
+    )
+
+
+def verdict(installation: Installation, run_id: str, task_states: Mapping[str, str | None]) -> None:
+    """Raise RefusedError, which fails the Dag run, unless the run is done or ended with a no."""
+    run = installation.ledger.run(run_id)
+    if run.state in (RunState.REJECTED, RunState.SUPERSEDED):
+        return
+    failed = {task: state for task, state in task_states.items() if state != "success"}
+    if run.state is RunState.DONE and not failed:
+        return
+    tasks = "; ".join(f"{task} is {state}" for task, state in failed.items())
+    raise RefusedError(
+        f"run {run_id} is {run.state} ({run.reason or 'no reason given'}): "
+        f"{tasks or 'every task succeeded'}"
+    )
