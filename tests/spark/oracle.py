@@ -150,7 +150,9 @@ def _partition_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterato
         }
 
 
-def _how(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> tuple[str, float | None]:
+def _how(
+    now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row
+) -> tuple[str, float | None]:
     """Why, and the bytes that came; those are None where they are not known."""
     if reason := _why_not(now, previous, old, new):
         return reason, None
@@ -177,7 +179,9 @@ def _how(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new:
     return "records", by_records
 
 
-def _why_not(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> str | None:
+def _why_not(
+    now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row
+) -> str | None:
     if previous is None:
         return "first"
     if previous.cluster_id != now.cluster_id:
@@ -199,7 +203,9 @@ def _why_not(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, 
     return "unknown" if ends[0] != ends[1] and new["earliest_offset"] is None else None
 
 
-def _growth(now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row) -> int | None:
+def _growth(
+    now: SnapshotSpec, previous: SnapshotSpec | None, old: Row | None, new: Row
+) -> int | None:
     """Of the leader's copy, when the same broker leads the same topic, and the two specs can be
     compared.
     """

@@ -1,5 +1,5 @@
-"""What can happen to a cluster between two photographs: each scenario is a cluster of its own, of
-some specs.
+"""What can happen to a cluster between two snapshots: each scenario is a cluster of its own with
+a few specs.
 
 SCENARIOS["failover"]        # the specs, by time
 drawn(seed=1, specs=5)      # a small cluster to which anything happens
@@ -227,7 +227,9 @@ def drawn(seed: int, specs: int) -> list[SnapshotSpec]:
             if made and chance.random() < 0.1
             else (made[-1].cluster_id if made else "the-first")
         )
-        made.append(SnapshotSpec(f"drawn-{seed}", hour, rows, tuple(brokers), told, cluster_id, LOG_DIRS))
+        made.append(
+            SnapshotSpec(f"drawn-{seed}", hour, rows, tuple(brokers), told, cluster_id, LOG_DIRS)
+        )
         hour += chance.choice([0.5, 1, 1, 1, 30])
         brokers = [row | {"is_fenced": chance.random() < 0.2} for row in brokers]
         rows = [_later(chance, row, brokers) for row in rows if chance.random() > 0.03]

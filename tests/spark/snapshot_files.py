@@ -53,9 +53,9 @@ def part(
 
 @dataclass(frozen=True)
 class SnapshotSpec:
-    """One look at a cluster, `hour` hours after noon.
+    """A snapshot of a cluster, `hour` hours after noon.
 
-    Topics that are not told have id `<name>-id`, policy `delete`.
+    Topics that are not named have id `<name>-id`, policy `delete`.
     """
 
     cluster: str

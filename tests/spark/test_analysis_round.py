@@ -20,8 +20,14 @@ from rounds import Round, load_manifests, open_round
 
 from counterpoise.model.result_tables import LEADER_CHANGE_KINDS, RESULT_TABLES
 from tests.spark.oracle import tables_of
-from tests.spark.snapshot_files import SnapshotSpec, as_context, compacted, result_rows, write_history
 from tests.spark.scenarios import SCENARIOS, drawn
+from tests.spark.snapshot_files import (
+    SnapshotSpec,
+    as_context,
+    compacted,
+    result_rows,
+    write_history,
+)
 
 DRAWN = [spec for seed in range(12) for spec in drawn(seed, specs=6)]
 SPECS = [spec for specs in SCENARIOS.values() for spec in specs] + DRAWN
@@ -200,9 +206,9 @@ def test_a_history_from_its_beginning_is_brought_together_once(
     assert compared.count()  # the plan is final when it has been run
     plan = compared._jdf.queryExecution().executedPlan().toString()
     compared.unpersist()
-    assert re.search(r"ReusedExchange \[task_key#[^]]*\], Exchange hashpartitioning\(task_key#", plan), (
-        plan
-    )
+    assert re.search(
+        r"ReusedExchange \[task_key#[^]]*\], Exchange hashpartitioning\(task_key#", plan
+    ), plan
 
 
 def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:

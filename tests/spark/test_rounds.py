@@ -154,9 +154,7 @@ def test_what_is_kept_is_computed_at_once_and_needs_no_file_any_more(
 ) -> None:
     manifests = write_history(tmp_path, HISTORY)
     round_ = rounds.Round(spark, f"file://{tmp_path}", "r1", manifests)
-    monkeypatch.setattr(
-        rounds, "_MAX_ROWS_CHECKPOINTED", round_.row_count if as_they_are else 0
-    )
+    monkeypatch.setattr(rounds, "_MAX_ROWS_CHECKPOINTED", round_.row_count if as_they_are else 0)
     monkeypatch.setattr(rounds, "_ROWS_PER_TASK_KEPT", 2)
     kept = round_.keep(round_.read("partitions").repartition(5))
     for manifest in manifests:

@@ -30,8 +30,9 @@ def snapshot(
         "cluster_id": "Kafka-Id",
         "snapshot_id": snapshot_id_for(cluster, scheduled_at),
         "observed_at": (
+            # after midnight
             scheduled_at + timedelta(minutes=3)
-        ).isoformat(),  # the look itself was after midnight
+        ).isoformat(),
         "brokers": [
             {"id": 1, "rack": "a", "log_dirs": [{"path": "/data", "total_bytes": 9}]},
             {"id": 2},

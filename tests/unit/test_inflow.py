@@ -1,4 +1,4 @@
-"""Inflow from two photographs: what offsets and sizes tell, and every case in which they tell
+"""Inflow from two snapshots: what offsets and sizes tell, and every case in which they tell
 nothing.
 """
 
@@ -18,18 +18,18 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PICTURE = "orders-0: 1 2 size=1000\norders-1: 2 1 size=6000"
 
 
-def photograph(
+def observed(
     *ends: tuple[int | None, int | None], at: float = 0, picture: str = PICTURE, **ids: str
 ) -> ClusterSnapshot:
     """The picture at `at` seconds past noon, with the earliest and latest offset of each of its
     partitions.
     """
-    taken = cluster(picture, racks="1 2", **ids)
-    rows = taken.partitions.to_pylist()
+    drawn = cluster(picture, racks="1 2", **ids)
+    rows = drawn.partitions.to_pylist()
     for row, (earliest, latest) in zip(rows, ends, strict=True):
         row |= {"earliest_offset": earliest, "latest_offset": latest}
-    tables = {**taken.tables, "partitions": pa.Table.from_pylist(rows, schema=PARTITIONS)}
-    return replace(taken, observed_at=NOON + timedelta(seconds=at), tables=tables)
+    tables = {**drawn.tables, "partitions": pa.Table.from_pylist(rows, schema=PARTITIONS)}
+    return replace(drawn, observed_at=NOON + timedelta(seconds=at), tables=tables)
 
 
 def with_topic_id(snapshot: ClusterSnapshot, topic_id: str | None) -> ClusterSnapshot:
@@ -41,15 +41,15 @@ def with_topic_id(snapshot: ClusterSnapshot, topic_id: str | None) -> ClusterSna
     )
 
 
-def test_records_between_the_photographs_count_with_the_average_size_of_those_kept() -> None:
-    earlier = photograph((0, 50), (0, 200))
-    later = photograph((0, 100), (100, 500), at=10)  # 10 and 15 bytes a record
+def test_records_between_the_snapshots_count_with_the_average_size_of_those_kept() -> None:
+    earlier = observed((0, 50), (0, 200))
+    later = observed((0, 100), (100, 500), at=10)  # 10 and 15 bytes a record
     assert observed_inflow(earlier, later).to_pylist() == [50, 450]
 
 
 def test_each_partition_keeps_its_place_whatever_the_order_and_new_ones_are_unknown() -> None:
-    earlier = photograph((0, 200), picture="orders-1: 2 1 size=10")
-    assert observed_inflow(earlier, photograph((0, 9), (100, 500), at=10)).to_pylist() == [
+    earlier = observed((0, 200), picture="orders-1: 2 1 size=10")
+    assert observed_inflow(earlier, observed((0, 9), (100, 500), at=10)).to_pylist() == [
         None,
         450,
     ]
@@ -72,7 +72,7 @@ def test_what_cannot_be_told_is_null_and_nothing_new_is_zero(
 ) -> None:
     picture = "orders-0: 1 2 size=1000"
     inflow = observed_inflow(
-        photograph(earlier, picture=picture), photograph(later, at=5, picture=picture)
+        observed(earlier, picture=picture), observed(later, at=5, picture=picture)
     )
     assert inflow.to_pylist() == [says]
 
@@ -81,14 +81,14 @@ def test_without_a_size_nothing_is_told() -> None:
     picture = "orders-0: 1 2"
     assert (
         observed_inflow(
-            photograph((0, 1), picture=picture), photograph((0, 2), at=5, picture=picture)
+            observed((0, 1), picture=picture), observed((0, 2), at=5, picture=picture)
         ).null_count
         == 1
     )
 
 
 def test_another_cluster_another_topic_of_the_name_and_no_time_between_tell_nothing() -> None:
-    earlier, later = photograph((0, 50), (0, 200)), photograph((0, 100), (0, 500), at=10)
+    earlier, later = observed((0, 50), (0, 200)), observed((0, 100), (0, 500), at=10)
     others = [
         replace(earlier, cluster_id="another"),
         replace(earlier, observed_at=later.observed_at),

@@ -163,7 +163,7 @@ def test_what_is_not_known_is_said_and_never_shown_as_zero() -> None:
         "Not known yet: a rate needs two snapshots.",
         "No topic is known to grow.",
         "No rate is known, or nothing is written.",
-        "No log dir is told.",
+        "No log dir is known.",
     ):
         assert sentence in text
     assert "0 B/s" not in text
@@ -190,7 +190,7 @@ def test_the_median_stands_in_where_the_latest_snapshot_tells_no_rates() -> None
         for broker in load.brokers
     )
     text = Page(section(replace(load, brokers=brokers))).text
-    assert "The median over the period: the latest snapshot tells no rates." in text
+    assert "The median over the period: the latest snapshot has no rates." in text
     assert "without a bar" not in text
 
 
@@ -273,7 +273,7 @@ def test_a_fleet_of_any_size_is_one_small_page(count: int) -> None:
     assert html == fleet_report(found)
     assert len(html) < 400_000
     assert html.count('class="fleet"') == (1 if count else 0)
-    assert "There is no cluster yet." in html or count
+    assert "No cluster is configured yet." in html or count
 
 
 def test_hostile_names_stay_names_in_all_forms() -> None:
@@ -323,4 +323,4 @@ def test_markdown_has_a_row_per_cluster() -> None:
         "a",
         "b",
     ]
-    assert "There is no cluster yet." in fleet_markdown(fleet_of())
+    assert "No cluster is configured yet." in fleet_markdown(fleet_of())

@@ -89,8 +89,10 @@ def balance(
         rows(hour, [*old, new] if hour == snapshots - 1 else old, cluster=cluster)
         for hour in range(snapshots)
     ]
-    leans = topics(snapshots - 1, [(topic, 12, 9, 0, 5_000_000), ("even", count, 1, 1, 5)], cluster)
-    made = leader_balance(pa.concat_tables(tables), leans, cluster=cluster)
+    skewed = topics(
+        snapshots - 1, [(topic, 12, 9, 0, 5_000_000), ("even", count, 1, 1, 5)], cluster
+    )
+    made = leader_balance(pa.concat_tables(tables), skewed, cluster=cluster)
     assert made is not None
     return made
 
@@ -336,12 +338,12 @@ def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
         in text
     )
     unknown = Page(usual_page()).text
-    assert "is known when the plan is made" in unknown and "Left out" not in unknown
+    assert "is shown when the plan is made" in unknown and "Left out" not in unknown
 
 
 def test_a_single_snapshot_has_a_page_without_anything_over_time() -> None:
     text = Page(leader_balance_report(balance(4, 1))).text
-    assert "One snapshot: what was over time shows from the second one on" in text
+    assert "One snapshot: charts over time appear from the second one on" in text
     for heading in (
         "What happened",
         "over time Lea",
@@ -364,7 +366,7 @@ def test_a_long_story_is_told_in_words_and_pictures(brokers: int, snapshots: int
         (told.elected_at, "Preferred leaders lead again"),
     ):
         assert f"{told.times[at]:%Y-%m-%d %H:%M} {words}" in text, words
-    for lane in (
+    for band in (
         "joined",
         "has share",
         "returned",
@@ -374,7 +376,7 @@ def test_a_long_story_is_told_in_words_and_pictures(brokers: int, snapshots: int
         "moved",
         "gap",
     ):
-        assert text.count(lane) >= 3, lane  # in both pictures, and in the legend
+        assert text.count(band) >= 3, band  # in both pictures, and in the legend
     assert (
         "Leaders of each broker over time" in text and "Bytes in of each broker over time" in text
     )
@@ -546,11 +548,13 @@ def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
 
 def test_the_run_page_is_green_only_when_all_is_well() -> None:
     assert "Done: the cluster is as planned" in Page(run_report(run())).text
-    owed = ThrottleKey("broker 2", "leader.replication.throttled.rate", None, "1", None, owed=True)
+    pending = ThrottleKey(
+        "broker 2", "leader.replication.throttled.rate", None, "1", None, is_pending=True
+    )
     left = ThrottleKey("topic t", "leader.replication.throttled.replicas", "", "0:1", None)
-    text = Page(run_report(run(throttle_keys=(owed, left)))).text
+    text = Page(run_report(run(throttle_keys=(pending, left)))).text
     assert "Done: the cluster" not in text
-    assert "broker 2: leader.replication.throttled.rate is owed" in text
+    assert "broker 2: leader.replication.throttled.rate is not restored yet" in text
     assert "topic t: leader.replication.throttled.replicas is not as it was before" in text
     assert "0 of 2" in text
     assert (
@@ -574,5 +578,5 @@ def test_a_long_run_shows_its_beginning_and_its_end() -> None:
         48,
         49,
     ]
-    assert "40 events between" in text
-    assert "could not be looked at afterwards" in text
+    assert "40 more events" in text
+    assert "could not be read after the run" in text

@@ -96,11 +96,11 @@ def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
 
 
 def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows of manifest files (by path), oldest first, each snapshot once.
+    """Return the rows of manifest files (by path), oldest first, each snapshot once.
 
-    In the middle of a compaction a snapshot stands in two files; the same one, so that it does not
-    matter which counts. One that was photographed again after its day was compacted counts as it
-    was seen last.
+    In the middle of a compaction a snapshot is in two files; both are the same, so it does not
+    matter which one counts. Of a snapshot that was written again after its day was compacted, the
+    last observation counts.
     """
     rows: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for path in sorted(files):

@@ -33,11 +33,11 @@ class ThrottleKey:
     before: str | None
     during: str | None
     after: str | None
-    owed: bool = False  # the broker is dead, so that the key could not be put back yet
+    is_pending: bool = False  # the broker is dead, so that the key could not be restored yet
 
     @property
     def is_restored(self) -> bool:
-        return not self.owed and self.before == self.after
+        return not self.is_pending and self.before == self.after
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from counterpoise.model.fleet import ClusterState, Concern, ClusterConcern, Fleet, FleetRow
-from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.evenness import Evenness
+from counterpoise.model.fleet import ClusterConcern, ClusterState, Concern, Fleet, FleetRow
+from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.reporting import small
 from counterpoise.reporting.html import count, render, when
 from counterpoise.reporting.load_section import disk_alerts, known_rate
@@ -29,7 +29,7 @@ from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 FORMAT: Final = "counterpoise-fleet/1"
-_MILD: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # worth a look, and no hurry
+_NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -62,28 +62,30 @@ def fleet_report(fleet: Fleet) -> str:
         fleet=fleet,
         tiles=fleet_tiles(fleet),
         rows=[_row(row) for row in fleet.rows],
-        well=sum(not row.concerns for row in fleet.rows),
+        without_concern=sum(not row.concerns for row in fleet.rows),
     )
 
 
 def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
-    """Sums over the clusters of which the figure is known."""
+    """Return sums over the clusters of which the figure is known."""
     states = [row.state for row in fleet.rows]
     brokers = [broker for state in states if state.balance for broker in state.balance.live_brokers]
     rates = [state.load.bytes_in.now for state in states if state.load]
     known = [rate for rate in rates if rate is not None]
     held = sum(state.balance.latest.bytes.total for state in states if state.balance)
     silent, soon = _with(fleet, Concern.SILENT), _with(fleet, Concern.DISK)
-    asks = sum(any(finding.concern not in _MILD for finding in row.concerns) for row in fleet.rows)
+    urgent = sum(
+        any(found.concern not in _NOT_URGENT for found in row.concerns) for row in fleet.rows
+    )
     return (
         Tile("Clusters", count(len(states)), f"{count(len(brokers))} live brokers"),
         Tile(
-            "Ask for a look",
-            count(asks),
-            "a concern that does not wait" if asks else "none in a hurry",
-            asks > 0,
+            "Need attention",
+            count(urgent),
+            "clusters with an urgent concern" if urgent else "no concern is urgent",
+            urgent > 0,
         ),
-        Tile("Silent", count(silent), "no new snapshot, though one is due", silent > 0),
+        Tile("Silent", count(silent), "clusters whose next snapshot is overdue", silent > 0),
         Tile("Disks full soon", count(soon), "clusters with one within 30 days", soon > 0),
         Tile(
             "Bytes in",
@@ -105,12 +107,12 @@ def fleet_markdown(fleet: Fleet) -> str:
         "Not preferred",
         "Bytes in",
         "First disk",
-        "Seen",
+        "Last snapshot",
     )
     parts = [
         "# All clusters",
         escaped(f"As of {when(fleet.as_of)}. Worst first."),
-        table(heads, rows) if fleet.rows else "There is no cluster yet.",
+        table(heads, rows) if fleet.rows else "No cluster is configured yet.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -143,7 +145,8 @@ def fleet_csv(fleet: Fleet) -> str:
     """
     rows = [_document(row) | {"why": _all_words(row)} for row in fleet.rows]
     text = io.StringIO()
-    names = ["cluster", "why", *(name for name in _document_names() if name != "cluster")]
+    figures = _document(FleetRow(ClusterState("", None), ()))  # an empty row has all the names
+    names = ["cluster", "why", *(name for name in figures if name != "cluster")]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(row[name]) for name in names} for row in rows)
@@ -151,7 +154,7 @@ def fleet_csv(fleet: Fleet) -> str:
 
 
 def _with(fleet: Fleet, concern: Concern) -> int:
-    return sum(any(finding.concern is concern for finding in row.concerns) for row in fleet.rows)
+    return sum(any(found.concern is concern for found in row.concerns) for row in fleet.rows)
 
 
 def _row(row: FleetRow) -> _Row:
@@ -166,7 +169,7 @@ def _row(row: FleetRow) -> _Row:
         cluster=name,
         link=f"{quote(name, safe='')}/leader-balance.html" if balance else "",
         worst=worst,
-        is_alert=worst is not None and worst.concern not in _MILD,
+        is_alert=worst is not None and worst.concern not in _NOT_URGENT,
         others=row.concerns[1:],
         brokers=f"{brokers} {'broker' if brokers == '1' else 'brokers'}" if balance else "",
         leaders=small.brokers(leaders, label=f"Leaders per live broker of {name}: {spread}"),
@@ -212,7 +215,7 @@ def _spread(leaders: Evenness) -> str:
 
 
 def _first(disks: Sequence[DiskForecast]) -> DiskForecast | None:
-    """The first one to fill, of those that can be told."""
+    """Return the first disk to fill, of those with a forecast."""
     return next((disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN), None)
 
 
@@ -223,7 +226,7 @@ def _unknown(disks: Sequence[DiskForecast]) -> int:
 def _forecast(disks: Sequence[DiskForecast]) -> str:
     first = _first(disks)
     if first is None:
-        return "not known" if disks else "not told"
+        return "not known" if disks else "no log dir known"
     return (
         f"broker {first.broker_id} {first.in_words}"
         if first.days_left is not None
@@ -236,69 +239,41 @@ def _ago(age: timedelta | None) -> str:
 
 
 def _all_words(row: FleetRow) -> str:
-    return "; ".join(finding.words for finding in row.concerns) or "all is well"
+    return "; ".join(found.words for found in row.concerns) or "no concern"
 
 
 def _document(row: FleetRow) -> dict[str, Any]:
-    """Flat, for JSON and CSV alike."""
+    """Return the figures of a cluster for JSON and CSV; None is not known."""
     state = row.state
     balance, load = state.balance, state.load
     latest = balance.latest if balance else None
-    first = load.first_full if load else None
-    values: tuple[Any, ...] = (
-        state.cluster,
-        str(row.worst.concern) if row.worst else "",
-        None if state.age is None else state.age.total_seconds(),
-        latest.snapshot_id if latest else None,
-        latest.observed_at.astimezone(UTC).isoformat() if latest else None,
-        len(balance.brokers) if balance else None,
-        len(balance.live_brokers) if balance else None,
-        len(balance.idle_broker_ids) if balance else None,
-        latest.leaders.total if latest else None,
-        latest.leaders.max_minus_min if latest else None,
-        latest.leaders.best_max_minus_min if latest else None,
-        latest.leaders.max_over_mean if latest else None,
-        latest.share_not_preferred if latest else None,
-        latest.replicas.total if latest else None,
-        latest.bytes.total if latest else None,
-        load.bytes_in.now if load else None,
-        load.bytes_in.p95 if load else None,
-        load.leaders.max_over_mean if load and load.leaders else None,
-        load.bytes_per_day if load else None,
-        first.broker_id if first else None,
-        first.days_left if first else None,
-        str(state.wanted.goal) if state.wanted else None,
-        len(state.left_out),
-    )
-    return dict(zip(_document_names(), values, strict=True))
-
-
-def _document_names() -> tuple[str, ...]:
-    return (
-        "cluster",
-        "worst_concern",
-        "age_seconds",
-        "snapshot_id",
-        "observed_at",
-        "brokers",
-        "live_brokers",
-        "idle_brokers",
-        "leaders",
-        "leaders_max_minus_min",
-        "leaders_best_max_minus_min",
-        "leaders_max_over_mean",
-        "share_not_preferred",
-        "replicas",
-        "bytes",
-        "bytes_in_per_second",
-        "bytes_in_p95_per_second",
-        "bytes_in_max_over_mean",
-        "growth_bytes_per_day",
-        "first_full_broker",
-        "first_full_days",
-        "wanted_goal",
-        "snapshots_left_out",
-    )
+    first_full = load.first_full if load else None
+    bytes_in_evenness = load.leaders if load else None
+    return {
+        "cluster": state.cluster,
+        "worst_concern": str(row.worst.concern) if row.worst else "",
+        "age_seconds": None if state.age is None else state.age.total_seconds(),
+        "snapshot_id": latest.snapshot_id if latest else None,
+        "observed_at": latest.observed_at.astimezone(UTC).isoformat() if latest else None,
+        "brokers": len(balance.brokers) if balance else None,
+        "live_brokers": len(balance.live_brokers) if balance else None,
+        "idle_brokers": len(balance.idle_broker_ids) if balance else None,
+        "leaders": latest.leaders.total if latest else None,
+        "leaders_max_minus_min": latest.leaders.max_minus_min if latest else None,
+        "leaders_best_max_minus_min": latest.leaders.best_max_minus_min if latest else None,
+        "leaders_max_over_mean": latest.leaders.max_over_mean if latest else None,
+        "share_not_preferred": latest.share_not_preferred if latest else None,
+        "replicas": latest.replicas.total if latest else None,
+        "bytes": latest.bytes.total if latest else None,
+        "bytes_in_per_second": load.bytes_in.now if load else None,
+        "bytes_in_p95_per_second": load.bytes_in.p95 if load else None,
+        "bytes_in_max_over_mean": bytes_in_evenness.max_over_mean if bytes_in_evenness else None,
+        "growth_bytes_per_day": load.bytes_per_day if load else None,
+        "first_full_broker": first_full.broker_id if first_full else None,
+        "first_full_days": first_full.days_left if first_full else None,
+        "wanted_goal": str(state.wanted.goal) if state.wanted else None,
+        "snapshots_left_out": len(state.left_out),
+    }
 
 
 def _cell(value: object) -> object:

@@ -108,7 +108,7 @@ def cells(row: BrokerBalance | TopicLeaderSkew, columns: Columns) -> list[str]:
 
 
 def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
-    """When, what and how many of each event, the newest first."""
+    """Return when, what and how many of each event, the newest first."""
     rows = []
     for event in reversed(balance.events):
         first = f"{event.first_at:%Y-%m-%d %H:%M}"
@@ -124,14 +124,14 @@ def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
 
 
 def churn_rows(churn: Churn) -> list[tuple[str, str]]:
-    """What changed over the period, in all; empty where no snapshot tells."""
+    """Return what changed over the period, in all; empty where no snapshot was compared."""
     if not churn.snapshots:
         return []
     rows = [
         ("Leader changes", churn.leaders_changed),
         ("of these failovers", churn.failovers),
         ("of these preferred elections", churn.preferred_elections),
-        ("Elections between snapshots, seen by none", churn.epochs_unseen),
+        ("Elections that no snapshot shows", churn.epochs_unseen),
         ("Partitions moved to other brokers", churn.replica_sets_changed),
         ("Topics created", churn.topics_created),
         ("Topics deleted", churn.topics_deleted),
@@ -141,7 +141,7 @@ def churn_rows(churn: Churn) -> list[tuple[str, str]]:
 
 
 def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
-    """What the plan costs; empty where that is not known."""
+    """Return what the plan costs; empty where that is not known."""
     if size is None:
         return []
     return [
@@ -156,12 +156,12 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
 
 
 def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
-    """How evenly the rack's own brokers lead."""
+    """Return how evenly the rack's own brokers lead."""
     return next((point.leaders for point in balance.latest.racks if point.rack == rack.rack), None)
 
 
 def plan_command(cluster: str, wanted: WantedRebalance) -> str:
-    """The command line that makes the plan, ready for a shell."""
+    """Return the command line that makes the plan, ready for a shell."""
     words = ["counterpoise", "plan", "--cluster", cluster, "--goal", str(wanted.goal)]
     if wanted.broker_ids:
         words += ["--brokers", ",".join(map(str, wanted.broker_ids))]
@@ -175,7 +175,7 @@ def rack_indexes(brokers: Sequence[BrokerBalance]) -> Mapping[str | None, int | 
 
 
 def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
-    """The figures that a person compares with last week's."""
+    """Return the main figures, to be compared with those of last week."""
     latest = balance.latest
     leaders, replicas, size = latest.leaders, latest.replicas, latest.bytes
     idle = balance.idle_broker_ids
@@ -193,7 +193,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
             leaders.max_over_mean > 1.2,
         ),
         Tile(
-            "Not led as preferred",
+            "Not led by preferred",
             f"{latest.share_not_preferred * 100:.1f} %",
             "of partitions",
             latest.share_not_preferred > 0.1,
@@ -211,7 +211,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         Tile(
             "Idle brokers",
             count(len(idle)),
-            f"broker {join_ids(idle)}" if idle else "every live broker holds some",
+            f"broker {join_ids(idle)}" if idle else "every live broker holds replicas",
             bool(idle),
         ),
     )

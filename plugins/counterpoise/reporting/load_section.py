@@ -37,11 +37,11 @@ _FULL_SOON_DAYS: Final = 30
 _MUCH_OVER_SHARE: Final = 1.5
 _WHY_UNKNOWN: Final = {
     "first": "nothing to compare with yet",
-    "rebuilt": "the cluster was built anew",
-    "recreated": "the topic was created anew",
+    "rebuilt": "the cluster was rebuilt",
+    "recreated": "the topic was recreated",
     "reset": "the log became shorter",
     "gap": "more than a day since the snapshot before",
-    "unknown": "an offset or a size was not told",
+    "unknown": "an offset or a size is not known",
 }
 
 
@@ -53,7 +53,7 @@ class LoadSection:
     tiles: tuple[Tile, ...]
     bars: tuple[tuple[str, Picture], ...]  # title and picture
     shows_median: bool  # where the rates of the latest snapshot are not known
-    untold: tuple[int, ...]  # live brokers whose rate is not known now
+    unknown_broker_ids: tuple[int, ...]  # live brokers whose rate is not known now
     unknown: tuple[str, ...]  # why rates of partitions are not known
     bytes_in: Picture | None  # over time
     hot_partitions: tuple[tuple[HotPartition, Markup], ...]
@@ -72,7 +72,7 @@ def load_section(load: ClusterLoad) -> LoadSection:
         tiles=load_tiles(load),
         bars=bars,
         shows_median=shows_median,
-        untold=tuple(
+        unknown_broker_ids=tuple(
             b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None
         ),
         unknown=tuple(
@@ -88,7 +88,7 @@ def load_section(load: ClusterLoad) -> LoadSection:
 
 
 def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
-    """The figures that a person compares with last week's."""
+    """Return the main figures, to be compared with those of last week."""
     leaders, first = load.leaders, load.first_full
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
     coverage = (
@@ -312,14 +312,16 @@ def _first_full(disks: Sequence[DiskForecast]) -> str:
 def _no_forecast(disks: Sequence[DiskForecast]) -> str:
     unknown = [disk for disk in disks if disk.outlook is Outlook.NOT_KNOWN]
     if not disks:
-        return "no log dir is told"
+        return "no log dir is known"
     if not unknown:
         return f"all {count(len(disks))} disks"
     if any(disk.usable_bytes is None for disk in unknown):
-        return f"of {count(len(unknown))} disks the room left is not told"
+        return f"the free space of {count(len(unknown))} disks is not known"
     watched = max(disk.watched_seconds for disk in unknown)
     return (
-        f"watched for {format_seconds(watched)}; a day is needed" if watched else "not watched yet"
+        f"observed for {format_seconds(watched)}; a forecast needs a day"
+        if watched
+        else "not observed yet"
     )
 
 
@@ -347,7 +349,7 @@ def _disks_table(disks: Sequence[DiskForecast]) -> str:
         )
         for disk in disks[:DISKS_SHOWN]
     ]
-    shown = table(("Broker", "Log dirs", "Held", "Left", "Grows per day", "Forecast"), rows)
+    shown = table(("Broker", "Log dirs", "Held", "Free", "Grows per day", "Forecast"), rows)
     others = _others(disks[DISKS_SHOWN:])
     return (
         f"{shown}\n\n{escaped(f'The other {len(disks) - DISKS_SHOWN}: {others}')}"

@@ -1,5 +1,6 @@
-"""What the pages share: a figure at the top, a picture in two shapes, and pictures of before and
-after per broker.
+"""What the pages share: tiles, charts in two shapes, and comparisons per broker before and after.
+
+Tile("Idle brokers", "1", "broker 4", is_alert=True)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ MANY_BROKERS: Final = 12  # more than that, and bars of before and after become 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure at the top of the page; `is_alert` marks the one that asks for a look."""
+    """One figure at the top of the page; `is_alert` marks the one that needs attention."""
 
     title: str
     value: str
@@ -52,7 +53,7 @@ def comparison(
     unit: Callable[[float], str],
     after: str = "after",
 ) -> Comparison:
-    """A card for few brokers; for many a wide picture, and one for phones."""
+    """Return a card for few brokers; for many a wide chart, and one for phones."""
 
     def drawn(shape: str) -> Markup:
         label = f"{title}, before and {after}"
@@ -67,7 +68,7 @@ def comparison(
 def before_after_pictures(
     before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]
 ) -> tuple[Comparison, ...]:
-    """Leaders, replicas and bytes per broker; nothing without both looks."""
+    """Return charts of leaders, replicas and bytes per broker; none without both observations."""
     if not before or not after:
         return ()
     was, now = by_broker(before), by_broker(after)
@@ -95,5 +96,5 @@ def by_broker(loads: Sequence[BrokerLoad]) -> Mapping[int, BrokerLoad]:
 
 
 def _value(loads: Mapping[int, BrokerLoad], broker_id: int, name: str) -> int:
-    """A broker that one of the looks did not know held nothing then."""
+    """Return 0 for a broker that was not registered then."""
     return int(getattr(loads[broker_id], name)) if broker_id in loads else 0

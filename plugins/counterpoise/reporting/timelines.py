@@ -9,7 +9,14 @@ from typing import Final
 
 from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
 from counterpoise.model.events import ClusterEvent, EventKind, SnapshotChanges
-from counterpoise.reporting.charts import HEAT_LEVELS, EventBand, Line, Unit, heat_picture, over_time
+from counterpoise.reporting.charts import (
+    HEAT_LEVELS,
+    EventBand,
+    Line,
+    Unit,
+    heat_picture,
+    over_time,
+)
 from counterpoise.reporting.event_words import ALERTS, KIND_MEANINGS, KIND_NAMES
 from counterpoise.reporting.html import count
 from counterpoise.reporting.parts import Picture
@@ -72,7 +79,7 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
             "bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."
         ),
         Line(
-            "not led as preferred",
+            "not led by preferred leader",
             [100 * point.share_not_preferred for point in series],
             orange,
             "--",
@@ -88,7 +95,7 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
             balance,
             shares,
             "variation",
-            "Variation between brokers, and partitions not led as preferred",
+            "Variation between brokers, and partitions not led by their preferred leader",
             hundredths,
         ),
     ]
@@ -98,7 +105,7 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
                 balance,
                 racks,
                 "racks",
-                "Leaders per broker of each rack, of the fair share",
+                "Leaders per broker of each rack, in % of the fair share",
                 hundredths,
             )
         )

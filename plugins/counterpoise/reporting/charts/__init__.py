@@ -18,7 +18,7 @@ __all__ = [
     "HEAT_LEVELS",
     "WIDE",
     "Bar",
-    "Lane",
+    "EventBand",
     "Line",
     "Pair",
     "Unit",

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from counterpoise.reporting.charts.frame import (
     CARD,
     FAIR_LINE,
-    MIN_COLOURED_WIDTH,
     MAX_EVIDENCE_ROWS,
+    MIN_COLOURED_WIDTH,
     PLATE,
     WIDE,
     Unit,
@@ -148,7 +148,9 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     axes = plain_axes(figure, grid="y")
     room = (width - 40) / len(bars)
     thickness = 0.74 if room > 8 else 0.9
-    colours = [_colour(bar) if room >= MIN_COLOURED_WIDTH or bar.is_fenced else NO_RACK for bar in bars]
+    colours = [
+        _colour(bar) if room >= MIN_COLOURED_WIDTH or bar.is_fenced else NO_RACK for bar in bars
+    ]
     at = range(len(bars))
     top = max([fair, *(bar.value for bar in bars)]) or 1
     solid = [bar.value - bar.hatched for bar in bars]

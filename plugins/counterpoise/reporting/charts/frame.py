@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 WIDE: Final = 720.0
 CARD: Final = 245.0
 MAX_EVIDENCE_ROWS: Final = 12
-MIN_COLOURED_WIDTH: Final = 2.0  # units; side by side, thinner columns of many colours only look grey
+MIN_COLOURED_WIDTH: Final = (
+    2.0  # units; side by side, thinner columns of many colours only look grey
+)
 
 # What lies under a number, so that a line that crosses it does not strike it through.
 PLATE: Final = {"facecolor": SURFACE, "edgecolor": "none", "pad": 0.8}

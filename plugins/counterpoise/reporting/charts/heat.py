@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from counterpoise.model.balance import HeatMap
-from counterpoise.reporting.charts.frame import CARD, MAX_EVIDENCE_ROWS, WIDE, day_numbers, write_dates
+from counterpoise.reporting.charts.frame import (
+    CARD,
+    MAX_EVIDENCE_ROWS,
+    WIDE,
+    day_numbers,
+    write_dates,
+)
 from counterpoise.reporting.svg import INK, heat_colour, inline_svg, plain_axes
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 happened, a row per kind.
 
     over_time(times, [Line("leaders", values, colour)], name="spread", label="...", unit=count, wide=True,
-              breaks=(7,), lanes=[Lane("failover", [(at, at)])])
+              breaks=(7,), bands=[EventBand("failover", [(time, time)])])
 
 More points than the picture has room for are thinned; the highest and the lowest of each stretch
 stay.
@@ -65,7 +65,7 @@ def over_time(
 ) -> Markup:
     """Lines over time, from zero up. Nothing joins the points before which `breaks` are.
 
-    Each lane is a row below, with its name: a dot for each event, a bar where it lasted.
+    Each band is a row below, with its name: a dot for each event, a bar where it lasted.
     """
     width = WIDE if wide else CARD
     return inline_svg(
@@ -110,12 +110,14 @@ def _draw(
 
 
 def _two_axes(figure: "Figure", band_count: int) -> "tuple[Axes, Axes | None]":
-    """One for the lines, and one for the lanes when there are some."""
+    """Return axes for the lines, and for the bands when there are any."""
     if not band_count:
         axes = figure.add_subplot()
         calm(axes, grid="y")
         return axes, None
-    grid = figure.add_gridspec(2, 1, height_ratios=[_PLOT - 40, _BAND_HEIGHT * band_count], hspace=0.02)
+    grid = figure.add_gridspec(
+        2, 1, height_ratios=[_PLOT - 40, _BAND_HEIGHT * band_count], hspace=0.02
+    )
     axes = figure.add_subplot(grid[0])
     below = figure.add_subplot(grid[1], sharex=axes)
     calm(axes, grid="y")

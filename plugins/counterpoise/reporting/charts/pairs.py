@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from counterpoise.reporting.charts.frame import (
     CARD,
-    MIN_COLOURED_WIDTH,
     MAX_EVIDENCE_ROWS,
+    MIN_COLOURED_WIDTH,
     PLATE,
     WIDE,
     Unit,
