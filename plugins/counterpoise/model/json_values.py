@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -111,7 +111,7 @@ def read_json(type_: type[Value], text: str) -> Value:
     from pydantic import ValidationError
 
     try:
-        value: Value = _adapter(type_).validate_json(text, strict=True)
+        value: Value = _adapter(cast(Any, type_)).validate_json(text, strict=True)
     except ValidationError as error:
         raise JsonValueError(_complaints(error)) from None
     return value

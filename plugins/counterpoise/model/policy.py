@@ -1,7 +1,10 @@
-"""What a team wants of a cluster: how even, how fast, who may say yes, what is kept. `settings`
-reads it from YAML.
+"""What a team wants of a cluster: how even, how fast, who may approve, what is kept.
 
-ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
+    ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
+
+Each field says by its type and its annotations what may be written for it in
+`config/clusters.yaml`; `settings/policies.py` reads the file by them. A key has the name of its
+field, without a unit that the value brings along: `rate_bytes_per_second` is `rate: 20MB/s`.
 """
 
 import hashlib
@@ -9,9 +12,40 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import time, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
+from typing import Annotated
 
+from counterpoise.model.json_values import Range
 from counterpoise.model.severity import Severity, Waiver
+
+
+class Written(Enum):
+    """How a value is written in the file, where its type does not say so."""
+
+    RATE = auto()  # 50MB/s
+    BYTES = auto()  # 500GB
+    TOPIC_PATTERNS = auto()  # a list of names and patterns
+    CRON = auto()  # five fields: minute, hour, day of month, month, day of week
+    TIME_ZONE = auto()  # Europe/Berlin
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key in the file, where it is not the name of the field."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The shortest duration that may be written, as it is written: `AtLeast("30s")`."""
+
+    duration: str
+
+
+Percent = Annotated[int, Range(1, 100)]
+BytesPerSecond = Annotated[int, Written.RATE]
+Bytes = Annotated[int, Written.BYTES]
 
 
 class LeaderWeight(StrEnum):
@@ -25,25 +59,21 @@ class LeaderWeight(StrEnum):
 class BalancePolicy:
     """How even is even enough; a plan depends on this and on nothing else of the policy."""
 
-    bytes_tolerance_percent: int = 10
-    leaders_max_minus_min: int = 1  # more than this above the best possible asks for a plan
-    excluded_topics: tuple[
-        str, ...
-    ] = ()  # names or patterns (`audit-*`); their replicas stay where they are
-    topics_max_above_share: int | None = (
-        None  # of a topic's replicas; rebalance then moves some for that alone
-    )
+    bytes_tolerance_percent: Percent = 10
+    # a difference that is larger than the best possible by more than this asks for a plan
+    leaders_max_minus_min: Annotated[int, Range(0, 10**6)] = 1
+    # names or patterns (`audit-*`); their replicas stay where they are
+    excluded_topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS] = ()
+    # of a topic's replicas; rebalance then moves some for that alone
+    topics_max_above_share: Annotated[int, Range(0, 10**6)] | None = None
     leader_weight: LeaderWeight = LeaderWeight.COUNT
-    disk_limit_percent: int = 85  # no log dir is filled further than this at any moment of a move
-    ignorable_permille: int = (
-        2  # an evenness gained that is less than this part of the mean is not worth a plan
-    )
+    disk_limit_percent: Percent = 85  # of each log dir, at any moment of a move
+    # an improvement smaller than this part of the mean is not worth a plan
+    ignorable_permille: Annotated[int, Range(0, 100)] = 2
 
     @property
     def digest(self) -> str:
-        """Names this policy inside a plan: the first 16 hex digits of the SHA-256 of its canonical
-        JSON.
-        """
+        """Return what names this policy inside a plan: 16 hex digits of a SHA-256."""
         canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -57,36 +87,37 @@ class InFlight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWindow:
-    """When new moves may be submitted: from each time that `starts` names, for as long as `lasts`."""
+    """When new moves may be submitted: from each time that `starts` names, for that long."""
 
-    starts: str  # five cron fields: minute, hour, day of month, month, day of week
+    starts: Annotated[str, Written.CRON]
     lasts: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class DailyRate:
-    """The most that a broker may copy from one time of day until another; past midnight when
-    `until` is earlier.
+    """The most that a broker may copy from one time of day until another.
+
+    It goes past midnight when `until` is earlier.
     """
 
-    starts: time
+    starts: Annotated[time, Key("from")]
     until: time
-    rate_bytes_per_second: int
+    rate_bytes_per_second: BytesPerSecond
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottleBackOffPolicy:
-    """How a run slows down while clients outside the plan suffer, and speeds up again.
+    """How a run slows down while its copies harm clients outside the plan, and speeds up again.
 
-    Each step halves the rate, down to the floor. Pain is a partition outside the plan that lost an
-    in-sync replica since the run began, although its broker is live, with a leader on a broker that
-    copies are read from.
+    Each level halves the rate, down to the lowest. The sign of harm is ISR loss: a partition
+    outside the plan lost an in-sync replica since the run began, although the broker of that
+    replica is live, and its leader is on a broker that copies are read from.
     """
 
-    lowest_rate_bytes_per_second: int = 1_000_000
-    step_after: timedelta = timedelta(seconds=30)  # of pain: one step down
-    calm_after: timedelta = timedelta(minutes=2)  # without pain: one step up
-    halt_after: timedelta = timedelta(minutes=10)  # of pain at the floor
+    lowest_rate_bytes_per_second: BytesPerSecond = 1_000_000
+    step_after: timedelta = timedelta(seconds=30)  # of ISR loss: one level down
+    calm_after: timedelta = timedelta(minutes=2)  # without: one level up
+    halt_after: timedelta = timedelta(minutes=10)  # of ISR loss at the lowest rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,73 +127,65 @@ class MovementPolicy:
     The rate is per broker, for leaders and followers alike (KIP-73).
     """
 
-    rate_bytes_per_second: int = 20_000_000
-    max_moves_in_flight: int = 500
-    max_moves_in_flight_per_broker: int = 50
-    max_bytes_in_flight: int | None = (
-        None  # of the cluster; one move is always allowed, however large
-    )
-    max_bytes_in_flight_per_broker: int | None = None
-    max_coordinator_moves_in_flight: int = (
-        5  # of offsets, transactions and share groups, which come last
-    )
-    max_elections_per_look: int = 100
+    rate_bytes_per_second: BytesPerSecond = 20_000_000
+    max_moves_in_flight: Annotated[int, Range(1, 10**5)] = 500
+    max_moves_in_flight_per_broker: Annotated[int, Range(1, 10**4)] = 50
+    # of the cluster; one move is always allowed, however large
+    max_bytes_in_flight: Bytes | None = None
+    max_bytes_in_flight_per_broker: Bytes | None = None
+    # of the topics of offsets, transactions and share groups, which come last
+    max_coordinator_moves_in_flight: Annotated[int, Range(1, 10**4)] = 5
+    max_elections_per_look: Annotated[int, Range(1, 10**5)] = 100
     on_halt: InFlight = InFlight.FINISH
     windows: tuple[MaintenanceWindow, ...] = ()  # none: always
     daily_rates: tuple[DailyRate, ...] = ()  # they only lower what was approved
-    time_zone: str = "UTC"  # of windows and daily rates
-    link_capacity_bytes_per_second: int | None = (
-        None  # of each broker's network; a safe rate is suggested from it
+    time_zone: Annotated[str, Written.TIME_ZONE] = "UTC"  # of windows and daily rates
+    # of each broker's network; a safe rate is suggested from it
+    link_capacity_bytes_per_second: BytesPerSecond | None = None
+    throttle_back_off: Annotated[ThrottleBackOffPolicy, Key("brakes")] = field(
+        default_factory=ThrottleBackOffPolicy
     )
-    throttle_back_off: ThrottleBackOffPolicy = field(default_factory=ThrottleBackOffPolicy)
-    dead_broker_patience: timedelta = timedelta(
-        minutes=2
-    )  # nothing new meanwhile; then the run halts
-    stall_patience: timedelta = timedelta(
-        seconds=90
-    )  # without a byte less to copy on a link: alarm; twice: halt
-    orphaned_after: timedelta = timedelta(
-        minutes=15
-    )  # since the last look; then kafka_throttle_watch settles the run
+    dead_broker_patience: timedelta = timedelta(minutes=2)  # nothing new meanwhile; then it halts
+    # Observations are 10 s apart through Airflow: a time of fewer than three would be chance.
+    # without a byte less to copy on a link: alarm; after twice that: halt
+    stall_patience: Annotated[timedelta, AtLeast("30s")] = timedelta(seconds=90)
+    # since the last observation; then kafka_throttle_watch settles the run
+    orphaned_after: Annotated[timedelta, AtLeast("2m")] = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """Who may approve, how long a question stays open, and how long a yes holds."""
+    """Who may approve, how long a request for approval stays open, and how long a yes holds."""
 
-    approvers: tuple[str, ...] = ()  # user ids; empty: everybody whom Airflow lets answer
+    approvers: tuple[str, ...] = ()  # user ids; empty: everybody whom Airflow lets respond
     wait_for: timedelta = timedelta(hours=24)
     expires_after: timedelta = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPolicy:
-    """How long which snapshots are kept.
+    """How long which snapshots are kept; none of the three is shorter than the one before it."""
 
-    Each time is the least, and none is shorter than the one before it.
-    """
-
-    keep_all: timedelta = timedelta(days=14)
+    keep_all: Annotated[timedelta, AtLeast("1d")] = timedelta(days=14)
     keep_hourly: timedelta = timedelta(days=90)  # the first of each hour
     keep_daily: timedelta = timedelta(days=730)  # the first of each day
-    grace: timedelta = timedelta(days=1)  # a file that nothing names any more stays for as long
-    least_share_of_previous_percent: int = (
-        50  # of brokers, topics, partitions, replicas; with less, it is set aside
-    )
-    believed_after: int = 3  # times in a row; then such a loss is how the cluster is
+    # for a file that nothing names any more: longer than any job reads
+    grace: Annotated[timedelta, AtLeast("1h")] = timedelta(days=1)
+    # of brokers, topics, partitions, replicas; a snapshot with less is quarantined
+    least_share_of_previous_percent: Annotated[int, Range(0, 100)] = 50
+    believed_after: Annotated[int, Range(1, 1000)] = 3  # snapshots in a row with the same loss
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPolicy:
     """What rules are measured against, what a team already knows, and what makes an audit fail."""
 
-    thresholds: Mapping[str, Mapping[str, int]] = field(
-        default_factory=dict
-    )  # by rule, then by name
+    # by rule, then by name
+    thresholds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
     controller_racks: Mapping[int, str] = field(
         default_factory=dict
-    )  # of controllers that are no brokers
+    )  # of those that are no brokers
     fails_at: Severity | None = None  # the Dag run, when a finding that nobody waived is this bad
 
 
