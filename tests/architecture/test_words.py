@@ -47,22 +47,28 @@ WORDS = (
         r"\b(a|an|one|each|every|next|last|first|per|this|that|the|no|another|earlier|later|failed)"
         r"[ _]looks?\b|\blooks_|_looks?\b|\blooks (are|is)\b",
         "observation, observe",
-        allowed=r"max_elections_per_look",
+        allowed=r"max_elections_per_look|failed_looks",
     ),
     Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r'\bpulses\b|"pulse"'),
-    Word(r"\bheart ?beats?\b|\bbeats?\b", "update progress"),
+    Word(r"\bheart ?beats?\b|\bbeats?\b", "update progress", allowed=r"heartbeat\.interval"),
     Word(r"(?-i:\bHands\b|_hands\b)", "command executor"),
     Word(r"(?-i:\bOrders\b|_orders\b)", "execution options"),
-    Word(r"\bbrak(e|es|ed|ing)\b|brake_|_brake", "throttle back-off", allowed=r"\bbrakes\b"),
+    Word(
+        r"\bbrak(e|es|ed|ing)\b|brake_|_brake", "throttle back-off", allowed=r"\bbrakes\b|\"brake\""
+    ),
     Word(
         r"\bdebts?\b|_debts?\b|\bdebts?_|\bow(es?|ed|ing)\b|_owed\b",
         "pending restore",
-        allowed=r"config_keys_owed",
+        allowed=r"config_keys_owed|\"owed\"",
     ),
     Word(r"\bbreak[ _-]?glass\b", "emergency stop"),
     Word(r"\bstrangers?\b|_strangers?\b|\bstrangers?_", "foreign change, somebody else"),
     Word(r"\bobey(s|ed|ing)?\b|\bheard\b", "request seen, request done", allowed=r"obeyed_at"),
-    Word(r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_", "leader skew", r"leaning_topic_count|topics_that_lean"),
+    Word(
+        r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_",
+        "leader skew",
+        r"leaning_topic_count|topics_that_lean",
+    ),
     Word(r"\bsites?\b|_sites?\b|\bsites?_", "installation", allowed=r"site_names?|data_docs_site"),
     Word(r"\b(giver|taker)s?\b|_(giver|taker)s?\b|\b(giver|taker)s?_", "source, destination"),
     Word(
@@ -74,7 +80,11 @@ WORDS = (
     Word(r"\bknock(s|ing|ed)?\b|_knock|knock_", "liveness probe"),
     Word(r"\bwires?\b|_wire\b|\bwire_", "broker client", allowed=r"wire[- ](protocol|format)"),
     Word(r"\bboth[ _]clients\b", "cluster admin"),
-    Word(r"_silen(t|ce)\b|\bsilen(t|ce)_", "unavailable, does not respond"),
+    Word(
+        r"_silen(t|ce)\b|\bsilen(t|ce)_",
+        "unavailable, does not respond",
+        allowed=r'"silent_seconds"',
+    ),
     Word(r"\bset[ _]aside\b|\bkeep_aside\b|_aside\b", "quarantined"),
     Word(r"(?-i:(?<![\w.])(some|few|many)\()", "join_ids, join_names, pluralize"),
     Word(
@@ -86,7 +96,11 @@ WORDS = (
         r"|\bleast_(above_best|max_minus_min|gigabytes|kilobytes_per_second|percent_of_cluster"
         r"|partitions)\b",
     ),
-    Word(r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)", "known, reported"),
+    Word(
+        r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)",
+        "known, reported",
+        allowed=r'"not_told"',
+    ),
 )
 
 

@@ -1,5 +1,5 @@
 """Brokers that die while a run moves partitions: each time the run ends at the plan, or halts
-cleanly and owes nothing that it does not show."""
+cleanly and leaves nothing pending that it does not show."""
 
 from collections.abc import Iterator
 
@@ -29,24 +29,25 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Ground]:
-    ground = Ground(kafka, tmp_path_factory.mktemp("site"))
+    ground = Ground(kafka, tmp_path_factory.mktemp("installation"))
     yield ground
     ground.close()
 
 
-def paid_at_last(ground: Ground) -> list[str]:
-    """What watches pay until nothing is owed: a broker that has just started may need a moment to
-    answer.
+def restored_at_last(ground: Ground) -> list[str]:
+    """Return what watches restore until nothing is pending.
+
+    A broker that has just started may need a moment to respond.
     """
-    paid: list[str] = []
+    restored: list[str] = []
 
     def is_clean() -> bool:
         report = ground.watch()
-        paid.extend(report.paid)
+        restored.extend(report.restored_keys)
         return report.is_clean
 
-    wait_until(is_clean, "every debt to be paid", 60)
-    return paid
+    wait_until(is_clean, "every pending restore to be done", 60)
+    return restored
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +68,18 @@ def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, befor
     ground.advance(run, lambda: ground.in_flight(run) == 3, "three moves are under way")
     kafka.kill_broker(4)
     ground.advance(
-        run, lambda: "broker 4 is dead" in ground.saying(run), "the run waits for broker 4"
+        run, lambda: "broker 4 is dead" in ground.waits_for(run), "the run waits for broker 4"
     )
     kafka.restart_broker(4)
     ground.change_rate(run)
-    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.state(run).reason == ""
     assert ground.is_as_planned(run)
     assert configs(kafka) == before
     assert not ground.reassignments()
 
 
-def test_a_destination_dies_for_good_and_its_debt_is_paid_later(
+def test_a_destination_dies_for_good_and_its_keys_are_restored_later(
     kafka: LocalKafka, ground: Ground, before: str
 ) -> None:
     ground.movement = IMPATIENT
@@ -88,16 +89,16 @@ def test_a_destination_dies_for_good_and_its_debt_is_paid_later(
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED
     assert "brokers of the plan are dead: 4" in ended.reason
-    assert "debt(s)" in ended.reason
+    assert "of dead brokers to restore" in ended.reason
     assert ground.is_as_before(run), "cancelled, and the order restored"
     assert not ground.reassignments()
     assert throttles(configs(kafka)) == []
-    owed = ground.watch().owed
-    assert owed
-    assert all(line.startswith("broker 4") for line in owed)
+    pending = ground.watch().pending_keys
+    assert pending
+    assert all(line.startswith("broker 4") for line in pending)
     kafka.restart_broker(4)
     assert throttles(configs(kafka)), "what the dead broker kept"
-    assert set(paid_at_last(ground)) == set(owed)
+    assert set(restored_at_last(ground)) == set(pending)
     assert configs(kafka) == before
     assert not ground.reassignments()
     assert ground.watch().is_clean
@@ -113,12 +114,12 @@ def test_the_leader_of_moving_partitions_dies(
     wait_until(lambda: placement(kafka)["led-2"][1] in (1, 2), "another leader", 60)
     ground.change_rate(run)
     ended = ground.finish(run)
-    assert ended.state is RunState.DONE, ground.told(run)
-    assert ended.reason == "1 debt(s): config keys of dead brokers"
+    assert ended.state is RunState.DONE, ground.diagnosis(run)
+    assert ended.reason.startswith("1 config key of dead brokers to restore")
     assert ground.is_as_planned(run)
     assert throttles(configs(kafka)) == []
     kafka.restart_broker(3)
-    assert len(paid_at_last(ground)) == 1
+    assert len(restored_at_last(ground)) == 1
     assert configs(kafka) == before
     assert not ground.reassignments()
 
@@ -135,11 +136,11 @@ def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: s
     controller = quorum.leader_id
     kafka.kill_broker(controller)
     ground.advance(
-        run, lambda: f"broker {controller} is dead" in ground.saying(run), "the run waits"
+        run, lambda: f"broker {controller} is dead" in ground.waits_for(run), "the run waits"
     )
     kafka.restart_broker(controller)
     ground.change_rate(run)
-    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     assert configs(kafka) == before
     assert not ground.reassignments()
@@ -156,11 +157,11 @@ def test_all_brokers_restart_one_after_another(
     with ground.victim(run) as runner:
         for broker_id in (4, 1, 2, 3):
             kafka.restart_broker(broker_id)
-        assert runner.is_alive, ground.told(run)
-        assert ground.state(run).state is RunState.RUNNING, ground.told(run)
+        assert runner.is_alive, ground.diagnosis(run)
+        assert ground.state(run).state is RunState.RUNNING, ground.diagnosis(run)
         ground.change_rate(run)
         assert runner.wait() == 0
-    assert ground.state(run).state is RunState.DONE, ground.told(run)
+    assert ground.state(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     assert configs(kafka) == before
     assert not ground.reassignments()

@@ -30,7 +30,7 @@ THREE_AT_A_TIME = "{max_moves_in_flight: 3}"
 
 @pytest.fixture
 def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Ground]:
-    ground = Ground(kafka, tmp_path_factory.mktemp("site"))
+    ground = Ground(kafka, tmp_path_factory.mktemp("installation"))
     yield ground
     ground.close()
 
@@ -114,12 +114,16 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     somebody_sets(
-        ground, [(broker_resource(4), FOLLOWER_RATE, None), (topic_resource("kept"), FOLLOWER_REPLICAS, None)]
+        ground,
+        [
+            (broker_resource(4), FOLLOWER_RATE, None),
+            (topic_resource("kept"), FOLLOWER_REPLICAS, None),
+        ],
     )
     somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "12000")])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
     ground.change_rate(run)
-    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     (changed,) = throttles(configs(kafka))
     assert changed.startswith(f"{LEADER_RATE}=12000")
@@ -146,7 +150,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     ground.advance(run, lambda: "moving" in ground.waits_for(run), "the keys are set again")
     somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ended = ground.finish(run)
-    assert ended.state is RunState.HALTED, ground.told(run)
+    assert ended.state is RunState.HALTED, ground.diagnosis(run)
     assert "somebody else removed our throttle keys again" in ended.reason
     assert ground.is_as_before(run), "cancelled: nothing may copy without a throttle"
     assert configs(kafka) == before
@@ -184,7 +188,7 @@ def test_topics_are_deleted_made_anew_given_partitions_and_created(
     added = placement(kafka)["grown-2"]
     ground.change_rate(run)
     ended = ground.finish(run)
-    assert ended.state is RunState.DONE, ground.told(run)
+    assert ended.state is RunState.DONE, ground.diagnosis(run)
     assert ended.reason == "4 partitions skipped: their topic is gone"
     now = placement(kafka)
     assert [now[f"grown-{n}"][0] for n in (0, 1)] == [(1, 4, 3), (4, 2, 3)]
@@ -195,10 +199,10 @@ def test_topics_are_deleted_made_anew_given_partitions_and_created(
     assert not ground.reassignments()
 
 
-def test_a_topic_is_deleted_between_the_look_and_the_call(
+def test_a_topic_is_deleted_between_the_observation_and_the_call(
     kafka: LocalKafka, ground: Ground
 ) -> None:
-    """The cluster refuses all that was asked; the next look knows why, and skips it."""
+    """The cluster refuses the move; the next observation shows why, and the run skips it."""
     ground.create_topic("brief", [(1, 2, 3)])
     run = ground.approved({"brief-0": (4, 2, 3)})
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
@@ -212,5 +216,5 @@ def test_a_topic_is_deleted_between_the_look_and_the_call(
     assert (ended.state, ended.reason) == (
         RunState.DONE,
         "1 partitions skipped: their topic is gone",
-    ), ground.told(run)
+    ), ground.diagnosis(run)
     assert throttles(configs(kafka)) == []

@@ -51,7 +51,7 @@ class Freezer:
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Ground]:
-    ground = Ground(kafka, tmp_path_factory.mktemp("site"), call_seconds=CALL_SECONDS)
+    ground = Ground(kafka, tmp_path_factory.mktemp("installation"), call_seconds=CALL_SECONDS)
     for name in ("asked", "stopped", "late"):
         ground.create_topic(name, [(1, 2, 3), (2, 3, 1), (1, 2, 3)])
     ground.create_topic("later", [(1, 2), (2, 1)])
@@ -69,15 +69,18 @@ def before(kafka: LocalKafka, ground: Ground) -> str:
 @pytest.fixture
 def freezer(kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Freezer]:
     freezer = Freezer(kafka)
-    forwarding_broker_id, responding_broker_id = BrokerClient.forwarding_broker_id, BrokerClient.responding_broker_id
+    forwarding_broker_id, responding_broker_id = (
+        BrokerClient.forwarding_broker_id,
+        BrokerClient.responding_broker_id,
+    )
     monkeypatch.setattr(
         BrokerClient,
-        "taker_id",
+        "forwarding_broker_id",
         lambda broker_client: freezer.chosen(forwarding_broker_id(broker_client)),
     )
     monkeypatch.setattr(
         BrokerClient,
-        "answering_broker",
+        "responding_broker_id",
         lambda broker_client: freezer.chosen(responding_broker_id(broker_client)),
     )
     yield freezer
@@ -105,7 +108,7 @@ def test_whoever_is_asked_to_change_the_cluster_freezes(
     run = approved(ground, "asked", FAST)
     ended = ground.finish(run, tell=freezer.tell)
     assert len(freezer.frozen) == 4, freezer.points
-    assert ended.state is RunState.DONE, ground.told(run)
+    assert ended.state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     kafka.wait_until_ready()
     ground.watch()
@@ -127,10 +130,10 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
     ]
     ended = ground.finish(run, tell=freezer.tell)
     assert len(freezer.frozen) == 3, freezer.points
-    assert ended.state is RunState.HALTED, ground.told(run)
+    assert ended.state is RunState.HALTED, ground.diagnosis(run)
     kafka.wait_until_ready()
     ground.watch()
-    assert ground.is_as_before(run), ground.told(run)
+    assert ground.is_as_before(run), ground.diagnosis(run)
     assert configs(kafka) == before
     assert not ground.reassignments()
 
@@ -154,14 +157,14 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     with ground.installation() as installation:
         controls.cancel(installation, run["run_id"], by="alice", why="test")
     ended = ground.finish(run)
-    assert ended.state is RunState.HALTED, ground.told(run)
+    assert ended.state is RunState.HALTED, ground.diagnosis(run)
     kafka.thaw_broker(frozen)
     kafka.wait_until_ready()
 
     def is_over() -> bool:
         return ground.watch().is_clean and not ground.reassignments()
 
-    wait_until(is_over, "nothing to be owed or under way", 90)
+    wait_until(is_over, "nothing to be pending or under way", 90)
     now = placement(kafka)
     for move in ground.plan_of(run).moves:
         assert now[str(move.topic_partition)][0] in (move.replicas_before, move.replicas_after)
@@ -175,7 +178,7 @@ def test_a_bystander_wakes_with_throttle_keys_in_hand_after_the_run_has_ended(
     freezer.thaws, freezer.victim = False, 3
     freezer.points += ["alter_configs while throttling"]
     run = ground.approved({"later-0": (4, 2), "later-1": (2, 4)}, FAST)
-    assert ground.finish(run, tell=freezer.tell).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run, tell=freezer.tell).state is RunState.DONE, ground.diagnosis(run)
     assert freezer.frozen == [3]
     assert ground.has_event(run, "no answer")
     kafka.wait_until_fenced(3)

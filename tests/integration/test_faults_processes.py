@@ -45,7 +45,7 @@ POINTS = [
 
 @pytest.fixture(scope="module")
 def travel(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Travel]:
-    ground = Ground(kafka, tmp_path_factory.mktemp("site"), TWO_AT_A_TIME)
+    ground = Ground(kafka, tmp_path_factory.mktemp("installation"), TWO_AT_A_TIME)
     travel = Travel(ground)
     ground.create_topic("waits", [(1, 2, 3)], size=200 * KB)
     travel.prepare()
@@ -97,7 +97,7 @@ def test_nothing_was_moved_twice(travel: Travel) -> None:
     assert travel.moved_twice() == []
 
 
-def test_a_broker_with_older_metadata_is_not_taken_for_a_stranger(
+def test_a_broker_with_older_metadata_is_not_taken_for_a_foreign_change(
     travel: Travel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It still shows the replicas of a move that has ended by the controller's list."""
@@ -115,7 +115,7 @@ def test_a_broker_with_older_metadata_is_not_taken_for_a_stranger(
     )
     ended = ground.finish(run)
     assert not older
-    assert ended.state is RunState.DONE, ground.told(run)
+    assert ended.state is RunState.DONE, ground.diagnosis(run)
     assert "somebody else" not in " ".join(ground.events(run))
 
 
@@ -150,7 +150,7 @@ def test_the_ledger_does_not_answer_at_the_start_and_midway(
             driver.step()
         assert ground.reassignments() == moving == {"waits-0"}
     ground.change_rate(run)
-    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     assert configs(ground.kafka) == travel.before
 
@@ -197,7 +197,7 @@ def moved_away(ground: Ground) -> Iterator[None]:
 
 
 def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
-    """No look goes on without it: not one that had it open, nor a new one; afterwards the same run
+    """No step goes on without it: not one that had it open, nor a new one; afterwards the same run
     ends at its plan.
     """
     ground = travel.ground
@@ -226,6 +226,6 @@ def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
             assert configs(ground.kafka) == throttled
         assert driver.step() is not None
     ground.change_rate(run)
-    assert ground.finish(run).state is RunState.DONE, ground.told(run)
+    assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     assert configs(ground.kafka) == travel.before

@@ -259,7 +259,7 @@ def test_leaders_and_in_sync_replicas_may_change_without_being_drift(tmp_path: P
     assert run.go() is RunState.DONE
 
 
-def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_is_a_debt(
+def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_restore_is_pending(
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)
@@ -273,7 +273,7 @@ def test_a_destination_that_dies_is_cancelled_put_back_in_order_and_its_config_i
         run.repeat(driver.step)
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.HALTED
-    assert "1 debt(s)" in run.run.reason
+    assert "1 config key of dead brokers to restore" in run.run.reason
     assert run.placement() == before
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "1000000"}}
     assert [
@@ -301,7 +301,7 @@ def test_a_kept_replica_that_dies_midway_does_not_keep_the_run_open_for_ever(
             assert partition.replicas in (moves[key].replicas_before, moves[key].replicas_after)
     left = own_configs(run.cluster)
     assert left.keys() <= {ConfigResource(ConfigResourceType.BROKER, "2")}, (
-        "only the dead broker owes a key"
+        "only a key of the dead broker is to restore"
     )
     run.cluster.restart_broker(2)
     run.cluster.advance(60)
@@ -349,18 +349,18 @@ def test_caps_hold_on_the_cluster_and_on_each_broker(tmp_path: Path) -> None:
     run.limits = MovementPolicy(max_moves_in_flight=6, max_moves_in_flight_per_broker=3)
     driver = run.driver()
     driver.open()
-    most, most_per_broker = 0, 0
+    max_in_flight, max_per_broker = 0, 0
     while (wait := driver.step()) is not None:
         moving = run.cluster.list_reassignments().values()
-        most = max(most, len(moving))
+        max_in_flight = max(max_in_flight, len(moving))
         arriving = Counter(b for reassignment in moving for b in reassignment.adding)
-        most_per_broker = max([most_per_broker, *arriving.values()])
+        max_per_broker = max([max_per_broker, *arriving.values()])
         run.cluster.advance(wait)
-    assert 0 < most <= 6
-    assert most_per_broker <= 3
+    assert 0 < max_in_flight <= 6
+    assert max_per_broker <= 3
 
 
-def test_two_copies_never_look_at_once_and_a_late_one_stops(tmp_path: Path) -> None:
+def test_two_copies_never_work_at_once_and_a_late_one_stops(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     run.driver().open()
     journal = run.ledger.journal(run.run_id)
@@ -390,7 +390,9 @@ def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keep
     assert own_configs(run.cluster) == {}
 
 
-def test_a_broker_that_is_silent_but_not_yet_known_to_be_dead_is_waited_for(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_respond_but_is_not_yet_known_to_be_dead_is_waited_for(
+    tmp_path: Path,
+) -> None:
     run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()

@@ -1,4 +1,4 @@
-"""Runs of the goals that do not keep every replica set as large as it was, or every broker alive."""
+"""Runs of goals that change the size of replica sets, or that work around dead brokers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,17 +26,17 @@ from tests.support.plans import move, plan_by_hand
 from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
 
 ORDERS = TopicPartition("orders", 0)
-HEALTHY = "orders-0: 1 2 3 size=3000000\norders-1: 2 3 1 size=3000000\nstock-0: 3 size=2000000"
+HEALTHY = "orders-0: 1 2 3 size=3000000\norders-1: 2 3 1 size=3000000\npayments-0: 3 size=2000000"
 # Broker 4 is dead; it was the preferred leader of the one and a follower of the other.
 WITHOUT_4 = "orders-0: 4 1 2 size=3000000\norders-1: 1 2 4 size=3000000"
 FOUR_IS_DEAD = "1=a 2=b 3=c !4=c"
 
 RAISES = (
     move("orders-0", "1 2 3", "1 2 3 4", size=3_000_000),
-    move("stock-0", "3", "2 3 1 4", size=2_000_000),
+    move("payments-0", "3", "2 3 1 4", size=2_000_000),
 )
 LOWERS = (move("orders-0", "1 2 3", "2 1"), move("orders-1", "2 3 1", "3 1"))
-BOTH_WAYS = (move("orders-0", "1 2 3", "2 1"), move("stock-0", "3", "3 4", size=2_000_000))
+BOTH_WAYS = (move("orders-0", "1 2 3", "2 1"), move("payments-0", "3", "3 4", size=2_000_000))
 REPAIRS = (
     move("orders-0", "4 1 2", "1 2 3", leader=1, size=3_000_000),
     move("orders-1", "1 2 4", "3 1 2", size=3_000_000),
@@ -85,7 +85,7 @@ RUNS: dict[str, Callable[[Path], SimulatedRun]] = {
 
 
 def watch_in_sync_replicas(cluster: SimulatedCluster) -> None:
-    """Fails the test at a request that would leave fewer in-sync replicas than it may (promise 6)."""
+    """Fail the test at a request that leaves fewer in-sync replicas than it may (promise 6)."""
     submit = cluster.alter_reassignments
 
     def watched(targets: Any, **options: Any) -> Any:
@@ -175,7 +175,7 @@ def test_lowering_copies_nothing_and_touches_no_config(tmp_path: Path) -> None:
 def test_replicas_are_given_up_only_when_all_copies_have_arrived(tmp_path: Path) -> None:
     run = RUNS["both ways"](tmp_path)
     until_moving(run, run.driver())
-    assert set(run.cluster.list_reassignments()) == {TopicPartition("stock", 0)}
+    assert set(run.cluster.list_reassignments()) == {TopicPartition("payments", 0)}
     assert run.cluster.partitions[ORDERS].replicas == (1, 2, 3)
 
 
@@ -276,7 +276,7 @@ def test_a_broker_that_is_being_emptied_may_die_on_the_way(tmp_path: Path) -> No
     run.repeat(driver.step)
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.DONE
-    assert run.run.reason == "1 debt(s): config keys of dead brokers"
+    assert run.run.reason.startswith("1 config key of dead brokers to restore")
     assert run.placement() == run.planned_placement()
     assert set(own_configs(run.cluster)) == {ConfigResource(ConfigResourceType.BROKER, "1")}
 
@@ -313,14 +313,14 @@ def test_a_partition_that_nobody_leads_halts_the_run_and_its_move_is_cancelled(
     tmp_path: Path,
 ) -> None:
     run = made(
-        tmp_path, Goal.REMOVE_BROKERS, move("stock-0", "3", "4", size=2_000_000), brokers=(3,)
+        tmp_path, Goal.REMOVE_BROKERS, move("payments-0", "3", "4", size=2_000_000), brokers=(3,)
     )
     driver = run.driver()
     until_moving(run, driver)
     run.cluster.kill_broker(3)  # had the only copy
-    with pytest.raises(HaltedError, match="no leader to copy from: stock-0"):
+    with pytest.raises(HaltedError, match="no leader to copy from: payments-0"):
         run.repeat(driver.step)
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.HALTED
-    assert run.placement()["stock-0"] == ((3,), None)
+    assert run.placement()["payments-0"] == ((3,), None)
     assert not run.cluster.list_reassignments()

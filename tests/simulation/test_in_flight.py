@@ -72,7 +72,7 @@ def test_two_new_replicas_of_a_partition_arrive_one_after_the_other_under_the_ol
     assert list(dict.fromkeys(adding)) == [(5,), (4,)]
 
 
-def test_a_step_is_not_taken_while_a_replica_that_came_with_the_step_before_lags(
+def test_the_next_reassignment_waits_while_a_replica_of_the_one_before_is_out_of_sync(
     tmp_path: Path,
 ) -> None:
     picture = "orders-0: 1 2 3 size=3000000"
@@ -140,7 +140,7 @@ def test_the_fleet_cap_counts_what_moves_in_other_clusters(tmp_path: Path) -> No
     first.until_moving(first.driver())
     moving = len(first.cluster.list_reassignments())
     assert moving > 2
-    first.driver().step()  # its pulse tells what is in flight
+    first.driver().step()  # its progress shows what is in flight
     (tmp_path / "second").mkdir()
     second = SimulatedRun.make(tmp_path / "second")
     plan = second.plan.__class__(**{**_fields(second.plan), "cluster": "another"})
@@ -210,15 +210,15 @@ def test_partitions_whose_kept_replicas_stay_behind_are_skipped_and_named(tmp_pa
 def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_needs_them(
     tmp_path: Path,
 ) -> None:
-    picture = "orders-0: 1 2 size=1000000\nstock-0: 3 2 size=20000000"
+    picture = "orders-0: 1 2 size=1000000\npayments-0: 3 2 size=20000000"
     moves = [
         move("orders-0", "1 2", "4 2", size=1_000_000),
-        move("stock-0", "3 2", "5 2", size=20_000_000),
+        move("payments-0", "3 2", "5 2", size=20_000_000),
     ]
     run = made_by_hand(tmp_path, picture, *moves)
     driver = run.driver()
     run.until_moving(driver)
-    assert {of_topic("orders"), of_topic("stock"), at_broker(1), at_broker(4)} <= own_configs(
+    assert {of_topic("orders"), of_topic("payments"), at_broker(1), at_broker(4)} <= own_configs(
         run.cluster
     ).keys()
     while ORDERS_0 in run.cluster.list_reassignments():
@@ -235,7 +235,7 @@ def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_ne
     assert max(times_submitted(run.cluster).values()) == 1
 
 
-def test_a_repair_of_two_dead_replicas_keeps_neither_for_a_step_that_would_never_end(
+def test_a_repair_of_two_dead_replicas_keeps_neither_for_a_reassignment_that_would_never_end(
     tmp_path: Path,
 ) -> None:
     picture, racks = "orders-0: 1 2 3 size=3000000", "!1 !2 3 4 5"

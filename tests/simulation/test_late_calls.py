@@ -1,4 +1,4 @@
-"""What comes late: calls of brokers and of processes that were frozen, pending restores of dead brokers; and
+"""What comes late: calls of brokers and processes that were frozen, restores on dead brokers; and
 the stop by hand.
 """
 

@@ -1,10 +1,10 @@
 """Promises 2 to 10 under everything that may happen at once, for thousands of steps on the
 simulated cluster.
 
-Hypothesis interleaves looks of one or two processes that die or freeze anywhere, what people ask
-for, brokers that die, freeze and come back, lost and refused calls, and strangers;
-`tests/support/promises.py` watches. In the end all brokers are back, and whatever happened before, nothing
-of ours is left.
+Hypothesis interleaves steps of one or two processes that die or freeze anywhere, requests of
+people, brokers that die, freeze and come back, lost and refused calls, and foreign changes;
+`tests/support/promises.py` watches. In the end all brokers are back, and whatever happened before,
+nothing of ours is left.
 
 `COUNTERPOISE_SOAK=200` runs 200 times as many examples, drawn anew each time.
 """
@@ -68,8 +68,8 @@ orders-0: 1 2 3 size=2000000
 orders-1: 2 3 1 size=3000000
 orders-2: 3 1 2 size=2000000
 orders-3: 1 2 3 @2 size=1000
-stock-0: 1 2 size=3000000
-stock-1: 1 2 3 size=1000000
+payments-0: 1 2 size=3000000
+payments-1: 1 2 3 size=1000000
 __consumer_offsets-0: 1 2 3 size=1000000
 other-0: 1 2 3 size=2000000
 """
@@ -79,28 +79,28 @@ MOVES: Final = (
     move("orders-1", "2 3 1", "2 4 3", size=3_000_000),
     move("orders-2", "3 1 2", "4 5 2", size=2_000_000),
     move("orders-3", "1 2 3", "1 2 3", leader=2, size=1_000),
-    move("stock-0", "1 2", "5 4", size=3_000_000),
-    move("stock-1", "1 2 3", "3 2 1", size=1_000_000),
+    move("payments-0", "1 2", "5 4", size=3_000_000),
+    move("payments-1", "1 2 3", "3 2 1", size=1_000_000),
 )
 RATE: Final = 1_000_000
-STRANGERS_RATES: Final = ("333333", "77777777")
+FOREIGN_RATES: Final = ("333333", "77777777")
 
 brokers = st.sampled_from(BROKERS)
 planned = st.sampled_from([m.topic_partition for m in MOVES])
-looks = st.integers(1, 6)
+steps = st.integers(1, 6)
 crash_after = st.one_of(st.none(), st.integers(0, 14))
 
 
 def meanwhile(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
-    """A rule for what others do; the run goes on for some looks after it, or for none."""
+    """A rule for what others do; the run goes on for some steps after it, or for none."""
 
     def ruled(happens: Callable[..., None]) -> Any:
-        def then_the_run_goes_on(machine: "Promises", then_looks: int, **drawn: Any) -> None:
+        def then_the_run_goes_on(machine: "Promises", then_steps: int, **drawn: Any) -> None:
             happens(machine, **drawn)
-            machine.go_on(then_looks)
+            machine.go_on(then_steps)
 
         then_the_run_goes_on.__name__ = happens.__name__
-        return rule(**arguments, then_looks=st.integers(0, 3))(then_the_run_goes_on)
+        return rule(**arguments, then_steps=st.integers(0, 3))(then_the_run_goes_on)
 
     return ruled
 
@@ -135,7 +135,7 @@ class Promises(RuleBasedStateMachine):
         if set_before:
             for resource, key, value in (
                 (of_topic("orders"), LEADER_REPLICAS, "7:3,0:1"),
-                (of_topic("stock"), FOLLOWER_REPLICAS, "*"),
+                (of_topic("payments"), FOLLOWER_REPLICAS, "*"),
                 (at_broker(1), LEADER_RATE, "333333"),
                 (at_broker(4), FOLLOWER_RATE, "90000000"),
             ):
@@ -174,8 +174,8 @@ class Promises(RuleBasedStateMachine):
             ledger.journal = lambda run_id: CrashingProxy(
                 self.ledger.journal(run_id), writes, countdown
             )
-        orders = ExecutionOptions(self.run_id, self.plan, RATE, self.limits)
-        return Driver(admin, ledger, orders, self.clock, lambda _: None)
+        options = ExecutionOptions(self.run_id, self.plan, RATE, self.limits)
+        return Driver(admin, ledger, options, self.clock, lambda _: None)
 
     def _repeat(self, step: Callable[[], float | None], times: int) -> bool:
         """Whether it is over.
@@ -195,7 +195,7 @@ class Promises(RuleBasedStateMachine):
                 return False
             finally:
                 if is_faultless:
-                    self.watch.note_look()
+                    self.watch.note_observation()
             if was in UNDER_WAY_STATES and self.state in ENDED_STATES:
                 self._check_end()
             if wait is None:
@@ -208,33 +208,35 @@ class Promises(RuleBasedStateMachine):
         at = self.cluster.addressed_broker
         faults = [*self.cluster._failures.values(), *self.cluster._lost_responses.values()]
         return (
-            not any(faults) and not self.watch.refusals and (at is None or self.cluster.is_responding(at))
+            not any(faults)
+            and not self.watch.refusals
+            and (at is None or self.cluster.is_responding(at))
         )
 
     def _check_end(self) -> None:
         in_flight = self.watch.ours_in_flight()
         assert not in_flight, f"promise 3: {in_flight} in flight at the end of the run"
-        owed = {t.resource for t in self._owed()}
-        dead = frozenset(int(r.name) for r in owed if r.type is ConfigResourceType.BROKER)
+        pending = {t.resource for t in self._pending_restores()}
+        dead = frozenset(int(r.name) for r in pending if r.type is ConfigResourceType.BROKER)
         assert not dead & self.cluster.live_broker_ids
         self.watch.check_settings_as_before(is_final=False, except_brokers=dead)
 
-    def _owed(self) -> list[Any]:
+    def _pending_restores(self) -> list[Any]:
         journals = [self.ledger.journal(run.run_id) for run in self.ledger.runs()]
         return [t for journal in journals for t in journal.touched() if t.restored_at is None]
 
-    @rule(times=looks, crash=crash_after)
+    @rule(times=steps, crash=crash_after)
     def execute(self, times: int, crash: int | None) -> None:
         """A process opens the run, goes on with it, or executes it again after a halt."""
         driver = self.driver(None if crash is None else Countdown(crash))
         with suppress(RefusedError, ClusterError, Crash):
-            self._pay()
+            self._restore_pending()
             driver.open()
         if self.state is RunState.RUNNING:
             self._repeat(driver.step, times)
 
     def go_on(self, times: int) -> None:
-        """A process that has nothing else to do looks after the run, whatever it needs."""
+        """A process that has nothing else to do steps after the run, whatever it needs."""
         if self.state is RunState.APPROVED:
             with suppress(RefusedError, ClusterError):
                 self.driver().open()
@@ -243,19 +245,19 @@ class Promises(RuleBasedStateMachine):
             self._repeat(driver.settle_step, times if self.state is RunState.SETTLING else 0)
 
     @precondition(lambda self: self.state in UNDER_WAY_STATES)
-    @rule(times=looks, crash=crash_after)
+    @rule(times=steps, crash=crash_after)
     def settle(self, times: int, crash: int | None) -> None:
         self._repeat(self.driver(None if crash is None else Countdown(crash)).settle_step, times)
 
     @precondition(lambda self: self.state in UNDER_WAY_STATES)
-    @rule(times=looks, seconds=st.sampled_from([31.0, 100.0]), settles=st.booleans())
+    @rule(times=steps, seconds=st.sampled_from([31.0, 100.0]), settles=st.booleans())
     def freeze_a_process(self, times: int, seconds: float, settles: bool) -> None:
         """One process is frozen right before a call; another one takes over; then the first wakes,
         and calls.
         """
 
         def meanwhile() -> None:
-            self._free_the_step()
+            self._free_the_step_lock()
             self.cluster.advance(seconds)
             other = self.driver()
             self._repeat(other.settle_step if settles else other.step, times)
@@ -263,7 +265,7 @@ class Promises(RuleBasedStateMachine):
         with suppress(RefusedError, ClusterError):
             self.driver(meanwhile=meanwhile).step()
 
-    def _free_the_step(self) -> None:
+    def _free_the_step_lock(self) -> None:
         """As if the step lock had run out: its clock is the database's own."""
         with self.ledger._transaction() as connection:
             connection.execute(sa.text("UPDATE runs SET step_until = 0"))
@@ -274,7 +276,7 @@ class Promises(RuleBasedStateMachine):
         if self._is_faultless() and self.state in ENDED_STATES:
             with suppress(RefusedError, ClusterError):
                 self._settle_late()
-                self._pay()
+                self._restore_pending()
 
     def _settle_late(self) -> None:
         for run in self.ledger.runs():
@@ -283,7 +285,7 @@ class Promises(RuleBasedStateMachine):
                 self.run_id, self.plan = run.run_id, plan
                 self.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
 
-    def _pay(self) -> None:
+    def _restore_pending(self) -> None:
         if self.state in UNDER_WAY_STATES:
             return
         for run in self.ledger.runs():
@@ -313,7 +315,7 @@ class Promises(RuleBasedStateMachine):
 
     @precondition(
         lambda self: (
-            self.state in ENDED_STATES and not self.watch.strayed and len(self.watch.plans) < 3
+            self.state in ENDED_STATES and not self.watch.drifted and len(self.watch.plans) < 3
         )
     )
     @meanwhile()
@@ -334,7 +336,7 @@ class Promises(RuleBasedStateMachine):
             and not p.is_moving
         ]
         back = [replace(m, topic_id=self.cluster.topic_ids[m.topic]) for m in back]
-        self._pay()
+        self._restore_pending()
         self._propose(plan_by_hand(self.snapshot, Goal.IMPORTED, *back))
 
     # -- the cluster
@@ -348,7 +350,9 @@ class Promises(RuleBasedStateMachine):
         self._lose(broker_id, how)
 
     def _lose(self, broker_id: int, how: str) -> None:
-        if sum(map(self.cluster.is_responding, BROKERS)) <= 3 or not self.cluster.is_responding(broker_id):
+        if sum(map(self.cluster.is_responding, BROKERS)) <= 3 or not self.cluster.is_responding(
+            broker_id
+        ):
             return
         if how == "frozen":
             self.watch.freeze(broker_id)
@@ -404,47 +408,53 @@ class Promises(RuleBasedStateMachine):
             partition.isr.discard(followers[-1])
             partition.copied[followers[-1]] = partition.size_bytes / 2
 
-    # -- strangers
+    # -- foreign changes
 
     @meanwhile(
         tp=st.one_of(planned, st.just(TopicPartition("other", 0))), to=st.permutations([1, 2, 3, 4])
     )
-    def stranger_moves(self, tp: TopicPartition, to: list[int]) -> None:
+    def somebody_else_moves(self, tp: TopicPartition, to: list[int]) -> None:
         partition = self.cluster.partitions.get(tp)
         if partition is not None:
-            self.watch.stranger_moves(tp, tuple(to[: len(partition.target)]))
+            self.watch.move_as_somebody_else(tp, tuple(to[: len(partition.target)]))
 
     @meanwhile(
         broker_id=brokers,
         key=st.sampled_from(RATE_KEYS),
-        rate=st.sampled_from((None, *STRANGERS_RATES)),
+        rate=st.sampled_from((None, *FOREIGN_RATES)),
     )
-    def stranger_sets_or_deletes_a_rate(self, broker_id: int, key: str, rate: str | None) -> None:
+    def somebody_else_sets_or_deletes_a_rate(
+        self, broker_id: int, key: str, rate: str | None
+    ) -> None:
         operation = ConfigOperation.SET if rate else ConfigOperation.DELETE
-        self.watch.stranger_alters(ConfigChange(at_broker(broker_id), key, operation, rate or ""))
+        self.watch.alter_as_somebody_else(
+            ConfigChange(at_broker(broker_id), key, operation, rate or "")
+        )
 
     @meanwhile(
-        topic=st.sampled_from(["orders", "stock"]),
+        topic=st.sampled_from(["orders", "payments"]),
         key=st.sampled_from(LIST_KEYS),
         deletes=st.booleans(),
     )
-    def stranger_changes_a_list(self, topic: str, key: str, deletes: bool) -> None:
+    def somebody_else_changes_a_list(self, topic: str, key: str, deletes: bool) -> None:
         operation = ConfigOperation.DELETE if deletes else ConfigOperation.APPEND
-        self.watch.stranger_alters(
+        self.watch.alter_as_somebody_else(
             ConfigChange(of_topic(topic), key, operation, "" if deletes else "9:9")
         )
 
     @meanwhile(again=st.booleans())
-    def stranger_changes_topics(self, again: bool) -> None:
+    def somebody_else_changes_topics(self, again: bool) -> None:
         self.cluster.partitions.setdefault(
             TopicPartition("orders", 9), fresh_partition(TopicPartition("other", 0))
         )
-        if "stock" in self.cluster.topic_ids:
-            partitions = {tp: p for tp, p in self.cluster.partitions.items() if tp.topic == "stock"}
-            self.cluster.delete_topic("stock")
-            self.watch.topic_is_gone("stock")
+        if "payments" in self.cluster.topic_ids:
+            partitions = {
+                tp: p for tp, p in self.cluster.partitions.items() if tp.topic == "payments"
+            }
+            self.cluster.delete_topic("payments")
+            self.watch.topic_is_gone("payments")
             if again:
-                self.cluster.topic_ids["stock"] = f"made-at-{self.cluster.now}"
+                self.cluster.topic_ids["payments"] = f"made-at-{self.cluster.now}"
                 for tp in partitions:
                     fresh = fresh_partition(tp)
                     fresh.isr &= self.cluster.live_broker_ids
@@ -499,10 +509,10 @@ class Promises(RuleBasedStateMachine):
                 )
             self._settle_late()
         assert not self.watch.ours_in_flight()
-        self._pay()
-        assert not self._owed(), "promise 4: a debt that could be paid"
+        self._restore_pending()
+        assert not self._pending_restores(), "promise 4: a pending restore that was possible"
         self.watch.check_settings_as_before()
-        if self.state in (RunState.APPROVED, RunState.HALTED) and not self.watch.strayed:
+        if self.state in (RunState.APPROVED, RunState.HALTED) and not self.watch.drifted:
             self._finish()
 
     def _finish(self) -> None:

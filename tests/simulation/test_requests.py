@@ -40,7 +40,7 @@ def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_pa
     run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
     driver = run.driver()
     run.ask(Control.FREEZE, why="black friday", until=run.clock() + timedelta(seconds=60))
-    with pytest.raises(RefusedError, match="frozen by bob: black friday"):
+    with pytest.raises(RefusedError, match=r"frozen .*by bob: black friday"):
         driver.open()
     assert run.run.state is RunState.APPROVED
     run.ask(Control.UNFREEZE)
@@ -54,7 +54,7 @@ def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_pa
     assert run.end(driver) is RunState.DONE
 
 
-def test_a_rate_asked_for_midway_is_followed_up_and_down_but_never_raises_a_strangers(
+def test_a_rate_requested_midway_is_followed_up_and_down_but_never_raises_a_foreign_one(
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)

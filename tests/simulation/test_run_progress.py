@@ -1,6 +1,4 @@
-"""The pulse of a run: what one look tells the next, whoever makes it, and what people see
-meanwhile.
-"""
+"""The progress of a run: what one observation keeps for the next, and what people see meanwhile."""
 
 from pathlib import Path
 
@@ -32,7 +30,7 @@ def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> Non
     assert run.end(driver) is RunState.DONE
 
 
-def test_every_look_may_be_made_by_another_process(tmp_path: Path) -> None:
+def test_every_observation_may_be_made_by_another_process(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     run.until_moving(run.driver())
     while run.cluster.list_reassignments():

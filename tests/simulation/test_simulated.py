@@ -331,9 +331,7 @@ def test_faults_a_lost_answer_is_applied_and_a_failed_call_is_not() -> None:
         cluster.describe_cluster()
 
 
-def test_a_frozen_broker_answers_nobody_copies_nothing_and_loses_its_partitions_with_its_session() -> (
-    None
-):
+def test_a_frozen_broker_copies_nothing_and_loses_its_partitions_with_its_session() -> None:
     cluster = simulated("orders-0: 1 2 3 size=1000000000\nlonely-0: 1 size=5000", racks=RACKS)
     lonely = TopicPartition("lonely", 0)
     cluster.alter_reassignments({ORDERS: (4, 2, 3)})

@@ -163,7 +163,7 @@ class Ground:
     def create_topic(
         self, name: str, assignments: Sequence[Sequence[int]], size: int = 100 * KB
     ) -> None:
-        """Makes a topic and writes `size` bytes to each partition, in batches smaller than a fetch."""
+        """Create a topic; write `size` bytes to each partition, in batches smaller than a fetch."""
         create_topics(self.kafka.bootstrap_string, [TopicSpec(name, assignments)])
         settings: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap_string, "acks": "all"}
         producer = Producer({**settings, "batch.num.messages": 1, "log_level": 0})

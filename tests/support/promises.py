@@ -1,9 +1,9 @@
-"""What a run has promised, watched from outside: every call of ours, and every instant of the
+"""The promises of a run, watched from outside: every call of ours, and every instant of the
 simulated cluster.
 
     watch = Watch(cluster)
     driver = Driver(watch.ours(), ledger, ...)      # each call of its own is checked as it is made
-    watch.stranger_set(resource, key, "777777")     # somebody else's doing goes through `watch`, too
+    watch.alter_as_somebody_else(change)            # foreign changes go through `watch`, too
     watch.check()                                   # promises that hold between calls
 
 What it knows of the product is the plan, and what Kafka's throttles need (KIP-73); not how
@@ -35,10 +35,9 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
 
 Key = tuple[ConfigResource, str]
-_SECONDS_TO_WAIT_FOR_AN_ANSWER = (
-    30.0  # so long at least, throttles stay for moves that may still be applied
-)
-_LOOKS_TO_CLOSE_A_GAP = 2  # one may halt the run instead; then the settling closes it
+# For so long at least, throttles stay for moves that may still be applied.
+_SECONDS_TO_WAIT_FOR_AN_ANSWER = 30.0
+_OBSERVATIONS_TO_CLOSE_A_GAP = 2  # one may halt the run instead; then the settling closes it
 
 
 class Watch:
@@ -51,19 +50,16 @@ class Watch:
         self.foreign_moves: dict[TopicPartition, tuple[int, ...]] = {}
         self.foreign_keys: set[Key] = set()  # that somebody else changed since `before`
         self.foreign_entries: defaultdict[Key, set[str]] = defaultdict(set)
-        self.gaps: dict[
-            Key, int
-        ] = {}  # keys that a stranger changed: looks that could have mended that since
+        # Keys that somebody else changed: observations since, each could have restored them.
+        self.gaps: dict[Key, int] = {}
         self.late: set[TopicPartition] = set()  # moved by a call that came after it was given up
         self.late_keys: set[Key] = set()  # changed by such a call
-        self.unanswered: set[Key] = set()  # by a call of the look that is being made
-        self.excused: set[Key] = (
-            set()
-        )  # such keys of a process that died before it could write that down
+        self.unanswered: set[Key] = set()  # by a call of the present step
+        # Such keys of a process that died before it could record that.
+        self.excused: set[Key] = set()
         self._frozen_at: dict[int, float] = {}
-        self.strayed: set[TopicPartition] = (
-            set()
-        )  # partitions that somebody else moved, or made anew
+        # Partitions that somebody else moved, or created again.
+        self.drifted: set[TopicPartition] = set()
         self.highest_rate = 0
         self.refusals = 0  # so many of our next reassignments are refused
         self.written: defaultdict[Key, set[str]] = defaultdict(set)
@@ -73,7 +69,7 @@ class Watch:
 
     # -- somebody else
 
-    def stranger_alters(self, change: ConfigChange) -> None:
+    def alter_as_somebody_else(self, change: ConfigChange) -> None:
         key = (change.resource, change.key)
         exists = (
             change.resource.type is ConfigResourceType.BROKER
@@ -91,18 +87,17 @@ class Watch:
             self.foreign_entries[key].clear()
         self.foreign_entries[key].update(_entries(change.value))
 
-    def stranger_moves(self, tp: TopicPartition, target: tuple[int, ...]) -> None:
+    def move_as_somebody_else(self, tp: TopicPartition, target: tuple[int, ...]) -> None:
         partition = self.cluster.partitions[tp]
         if partition.reassign(target, self.cluster.brokers.keys()):
             return
         partition.complete_if_ready(self.cluster.live_broker_ids)
         if any(target in reassignment_targets(move) for move in self.moves_of(tp)):
-            self.late.add(
-                tp
-            )  # what equals a step of a plan is taken for ours, whoever asked for it
+            # What equals a reassignment of a plan is taken for ours, whoever asked for it.
+            self.late.add(tp)
             return
         if self.moves_of(tp):
-            self.strayed.add(tp)
+            self.drifted.add(tp)
         self.foreign_moves[tp] = target
 
     def freeze(self, broker_id: int) -> None:
@@ -138,7 +133,7 @@ class Watch:
         }
 
     def topic_is_gone(self, name: str) -> None:
-        """With its settings; one that is made anew under its name is not of the plan."""
+        """Forget its settings; one that is created again under its name is not of the plan."""
         gone = {
             key for key in (*self.before, *self.foreign_keys, *self.gaps) if key[0].name == name
         }
@@ -148,7 +143,7 @@ class Watch:
             self.gaps.pop(key, None)
             self.foreign_entries.pop(key, None)
         self.foreign_keys -= gone
-        self.strayed |= {
+        self.drifted |= {
             m.topic_partition for plan in self.plans for m in plan.moves if m.topic == name
         }
 
@@ -156,13 +151,13 @@ class Watch:
 
     def check_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         for tp, target in targets.items():
-            stages = {
-                stage
+            targets = {
+                target_of_plan
                 for move in self.moves_of(tp)
-                for stage in (move.replicas_before, *reassignment_targets(move))
+                for target_of_plan in (move.replicas_before, *reassignment_targets(move))
             }
-            assert target is None or target in stages, (
-                f"promise 2: {tp} to {target}, which is no stage of a plan"
+            assert target is None or target in targets, (
+                f"promise 2: {tp} to {target}, which is no target of a plan"
             )
             partition = self.cluster.partitions.get(tp)
             if partition is not None:
@@ -210,8 +205,8 @@ class Watch:
     def note_change(self, change: ConfigChange) -> None:
         self.written[change.resource, change.key].update(_entries(change.value))
 
-    def note_look(self) -> None:
-        """A look without a fault has been made, and could close every gap that brokers which answer
+    def note_observation(self) -> None:
+        """Count a faultless observation: it could close every gap that responding brokers
         have.
         """
         for resource, key in self.gaps:
@@ -225,17 +220,19 @@ class Watch:
     def check(self) -> None:
         for tp, partition in self.cluster.partitions.items():
             moves = self.moves_of(tp)
-            if not moves or tp in self.strayed:
+            if not moves or tp in self.drifted:
                 continue
-            stages = [
-                set(stage) for move in moves for stage in (move.replicas_before, *reassignment_targets(move))
+            targets = [
+                set(target_of_plan)
+                for move in moves
+                for target_of_plan in (move.replicas_before, *reassignment_targets(move))
             ]
             if not partition.is_moving:
-                assert set(partition.replicas) in stages, (
+                assert set(partition.replicas) in targets, (
                     f"promise 2: {tp} is at {partition.replicas}"
                 )
             elif tp not in self.late:
-                assert set(partition.target) in stages, (
+                assert set(partition.target) in targets, (
                     f"promise 2: {tp} moves to {partition.target}"
                 )
         assert not (bare := self._unthrottled()), f"promise 3: {bare}"
@@ -244,13 +241,13 @@ class Watch:
         return {
             tp: p.target
             for tp, p in self.cluster.partitions.items()
-            if p.is_moving and self.moves_of(tp) and tp not in self.strayed
+            if p.is_moving and self.moves_of(tp) and tp not in self.drifted
         }
 
     def check_settings_as_before(
         self, *, is_final: bool = True, except_brokers: frozenset[int] = frozenset()
     ) -> None:
-        """Each key as it was, except what strangers changed: there, nothing of ours is left, and
+        """Each key as it was, except what others changed: there, nothing of ours is left, and
         all of theirs is.
         """
         now = _settings(self.cluster)
@@ -325,7 +322,7 @@ class Watch:
         return bare
 
     def _may_gape(self, key: Key) -> bool:
-        return self.gaps.get(key, _LOOKS_TO_CLOSE_A_GAP) < _LOOKS_TO_CLOSE_A_GAP
+        return self.gaps.get(key, _OBSERVATIONS_TO_CLOSE_A_GAP) < _OBSERVATIONS_TO_CLOSE_A_GAP
 
 
 class OurAdmin:

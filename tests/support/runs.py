@@ -29,7 +29,8 @@ START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 FOUR_BROKERS = "1=a 2=b 3=c 4=d"
 SKEWED = (
-    "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8)) + "\nstock-0: 2 1 3 size=1000000"
+    "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8))
+    + "\npayments-0: 2 1 3 size=1000000"
 )
 
 
@@ -84,25 +85,25 @@ class SimulatedRun:
         )
 
     def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
-        orders = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
+        options = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
         return Driver(
-            admin or self.cluster, ledger or self.ledger, orders, self.clock, self.log.append
+            admin or self.cluster, ledger or self.ledger, options, self.clock, self.log.append
         )
 
     @property
     def run(self) -> Run:
         return self.ledger.run(self.run_id)
 
-    def go(self, driver: Driver | None = None, *, most_steps: int = 500) -> RunState:
-        """Open, move, settle; the state it ends in. Raises whatever the driver raises."""
+    def go(self, driver: Driver | None = None, *, max_steps: int = 500) -> RunState:
+        """Open, move, settle; return the state it ends in. Raises whatever the driver raises."""
         driver = driver or self.driver()
         driver.open()
-        self.repeat(driver.step, most_steps)
-        self.repeat(driver.settle_step, most_steps)
+        self.repeat(driver.step, max_steps)
+        self.repeat(driver.settle_step, max_steps)
         return self.run.state
 
     def until_moving(self, driver: Driver) -> None:
-        """Opens, and looks until the cluster reassigns something."""
+        """Open, and take steps until the cluster reassigns something."""
         driver.open()
         for _ in range(50):
             if self.cluster.list_reassignments():
@@ -111,19 +112,19 @@ class SimulatedRun:
         raise AssertionError(f"nothing moves; it said: {self.log[-3:]}")
 
     def end(self, driver: Driver) -> RunState:
-        """Whatever stopped it: nothing in flight, configs restored; the state it ends in."""
+        """Settle, whatever stopped it; return the state it ends in."""
         self.repeat(driver.settle_step)
         return self.run.state
 
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
-        """What somebody asks of the run; of its cluster when it is a freeze."""
+        """Request something of the run; of its cluster when it is a freeze."""
         concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
         self.ledger.record_request(
             ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more)
         )
 
     def run_progress(self) -> RunProgress:
-        """What the last look found."""
+        """Return the progress at the last observation."""
         run_progress = self.ledger.journal(self.run_id).run_progress()
         assert run_progress is not None
         return run_progress
@@ -131,13 +132,13 @@ class SimulatedRun:
     def event_kinds(self) -> list[str]:
         return [event.kind for event in self.ledger.journal(self.run_id).events()]
 
-    def repeat(self, step: Callable[[], float | None], most_steps: int = 500) -> None:
-        for _ in range(most_steps):
+    def repeat(self, step: Callable[[], float | None], max_steps: int = 500) -> None:
+        for _ in range(max_steps):
             wait = step()
             if wait is None:
                 return
             self.cluster.advance(wait)
-        raise AssertionError(f"not over after {most_steps} steps; it said: {self.log[-3:]}")
+        raise AssertionError(f"not over after {max_steps} steps; it said: {self.log[-3:]}")
 
     def placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
         return {
@@ -160,7 +161,7 @@ def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str
 
 
 def times_submitted(cluster: SimulatedCluster) -> Counter[tuple[TopicPartition, tuple[int, ...]]]:
-    """How often each partition was asked to go to each place."""
+    """Return how often each partition was reassigned to each target."""
     submitted: Counter[tuple[TopicPartition, tuple[int, ...]]] = Counter()
     for call in cluster.calls:
         if call.name == "alter_reassignments":

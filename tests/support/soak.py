@@ -54,7 +54,7 @@ RATE: Final = "200kB/s"
 TWO_AT_A_TIME: Final = "{max_moves_in_flight: 2}"
 KILLS_PER_RUN: Final = 8
 LONGEST_LIFE_SECONDS: Final = 6.0
-MOST_PROCESSES: Final = 60
+MAX_PROCESSES: Final = 60
 
 Kill = Callable[
     [PlannedRun], int
@@ -121,24 +121,25 @@ class Travel:
                 seen[partition] += times
             wanted = {n: self.added[broker_id, n] for n in range(len(HOME))}
             wrong += [
-                f"broker {broker_id} was added to {TOPIC}-{n} {seen[n]} times, {times} plans wanted it"
+                f"broker {broker_id} was added to {TOPIC}-{n} {seen[n]} times, "
+                f"{times} plans wanted it"
                 for n, times in wanted.items()
                 if seen[n] != times
             ]
         return wrong
 
 
-def killed_at(ground: Ground, trap: Trap, most: int = MOST_PROCESSES) -> Kill:
+def killed_at(ground: Ground, trap: Trap, most: int = MAX_PROCESSES) -> Kill:
     """A kill at each point of the trap; the process after `most` kills is let live."""
 
     def kill(run: PlannedRun) -> int:
-        for kills in range(MOST_PROCESSES):
+        for kills in range(MAX_PROCESSES):
             with ground.victim(run, trap if kills < most else None) as victim:
                 code = victim.wait()
             if code != -signal.SIGKILL:
                 return kills
             ground.forget_lock(run)
-        return MOST_PROCESSES
+        return MAX_PROCESSES
 
     return kill
 
@@ -147,7 +148,7 @@ def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
     """At most `most` kills, each at some instant of a process's life."""
 
     def kill(run: PlannedRun) -> int:
-        for kills in range(MOST_PROCESSES):
+        for kills in range(MAX_PROCESSES):
             with ground.victim(run) as victim:
                 if kills >= most:
                     victim.wait()
@@ -162,7 +163,7 @@ def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
             if victim.exit_code != -signal.SIGKILL:
                 return kills
             ground.forget_lock(run)
-        return MOST_PROCESSES
+        return MAX_PROCESSES
 
     return kill
 
@@ -172,26 +173,29 @@ def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
     ground = travel.ground
     losses: list[str] = []
 
-    def told(name: str, row: Row) -> Row:
+    def reported(name: str, row: Row) -> Row:
         console.print(
-            f"{name:<24}{row.kills:>6}{row.seconds:>10.1f}   {'; '.join(row.losses) or 'nothing lost'}"
+            f"{name:<24}{row.kills:>6}{row.seconds:>10.1f}   "
+            f"{'; '.join(row.losses) or 'nothing lost'}"
         )
         losses.extend(f"{name}: {loss}" for loss in row.losses)
         return row
 
     console.print(f"{'run':<24}{'kills':>6}{'seconds':>10}   outcome")
-    told("nobody is killed", travel.once(killed_at_random(ground, random.Random(0), 0)))
+    reported("nobody is killed", travel.once(killed_at_random(ground, random.Random(0), 0)))
     trap = Trap(record=ground.folder / "points.txt", is_everywhere=True)
     number, barren = 0, 0
     while barren < 2:  # a way there and a way back that meet no new point
         number += 1
-        row = told(f"named points {number}", travel.once(killed_at(ground, trap, KILLS_PER_RUN)))
+        row = reported(
+            f"named points {number}", travel.once(killed_at(ground, trap, KILLS_PER_RUN))
+        )
         barren = barren + 1 if not row.kills else 0
     points = (ground.folder / "points.txt").read_text().splitlines()
     chance, done, number = random.Random(seed), 0, 0
     while done < kills:
         number += 1
-        done += told(
+        done += reported(
             f"random instants {number}",
             travel.once(killed_at_random(ground, chance, min(KILLS_PER_RUN, kills - done))),
         ).kills
@@ -200,7 +204,8 @@ def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
     losses += travel.moved_twice()
     copies = sum(travel.added.values())
     console.print(
-        f"{len(points)} named points, {done} random instants (seed {seed}), {copies} replicas added by plans"
+        f"{len(points)} named points, {done} random instants (seed {seed}), "
+        f"{copies} replicas added by plans"
     )
     return losses
 
@@ -220,7 +225,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder, brokers = Path(name), brokers_in_racks("a", "b", "c", "d")
         with local_kafka.running(folder / "kafka", brokers, BROKER_PROPERTIES) as kafka:
-            ground = Ground(kafka, folder / "site", TWO_AT_A_TIME)
+            ground = Ground(kafka, folder / "installation", TWO_AT_A_TIME)
             ground.folder.mkdir()
             travel = Travel(ground)
             try:

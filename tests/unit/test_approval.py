@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from counterpoise.approval import granted_approval, others_to_ask, people_needed, who_said_yes
+from counterpoise.approval import approvers_in_force, granted_approval, others_to_ask, people_needed
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.policy import ApprovalPolicy
@@ -32,9 +32,9 @@ def word(
 
 
 def test_two_people_are_needed_where_replicas_are_given_up_and_one_elsewhere() -> None:
-    snapshot = cluster("orders-0: 1 2\nstock-0: 1", racks="1 2 3")
+    snapshot = cluster("orders-0: 1 2\npayments-0: 1", racks="1 2 3")
     raised = plan_by_hand(
-        snapshot, Goal.REPLICATION_FACTOR, move("stock-0", "1", "1 2"), replication_factor=2
+        snapshot, Goal.REPLICATION_FACTOR, move("payments-0", "1", "1 2"), replication_factor=2
     )
     mixed = plan_by_hand(
         snapshot, Goal.REPLICATION_FACTOR, *raised.moves, move("orders-0", "1 2", "1")
@@ -65,7 +65,7 @@ def test_what_does_not_count_as_two_people(words: list[Approval], says: str) -> 
 
 
 def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> None:
-    assert who_said_yes([word("alice"), word("bob"), word("alice")]) == ("alice", "bob")
+    assert approvers_in_force([word("alice"), word("bob"), word("alice")]) == ("alice", "bob")
     assert others_to_ask(ApprovalPolicy(approvers=("alice", "bob")), ("alice",)) == ("bob",)
     assert others_to_ask(ApprovalPolicy(), ("alice",)) == ()
     with pytest.raises(RefusedError, match="names nobody but alice"):

@@ -84,7 +84,7 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
     ):
         typed = shell.type(*words)
         assert typed.code == 0, typed.err
-        assert "the next look at the run obeys" in typed.out
+        assert "the run does so at its next step" in typed.out
     found = asked(shell, run_id)
     assert [r.control for r in found] == [
         Control.PAUSE,
@@ -281,8 +281,8 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
     assert typed.code == 1, "it did not end as done"
     first, second, *_, last = typed.out.splitlines()
     assert first == (
-        "running, 25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, at most 100 B/s per broker, "
-        "2 min 5 s left; paused by bob: month end"
+        "running, 25 %: 150 B of 600 B, 1 of 8 partitions, 6 in flight, 50 B/s in all, "
+        "at most 100 B/s per broker, 2 min 5 s left; paused by bob: month end"
     )
     assert second.startswith("running, 50 %") and second.endswith(
         "slowed down 1 step for the sake of clients"

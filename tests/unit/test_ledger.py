@@ -97,8 +97,8 @@ def test_the_database_itself_allows_one_open_run_per_cluster(
     with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError):
         connection.execute(
             sa.text(
-                "INSERT INTO runs SELECT 'copy', cluster, fingerprint, state, reason, requested_by, opened_at, "
-                "closed_at, step_holder, step_until FROM runs WHERE run_id = :run_id"
+                "INSERT INTO runs SELECT 'copy', cluster, fingerprint, state, reason, "
+                "requested_by, opened_at, closed_at, step_holder, step_until FROM runs WHERE run_id = :run_id"
             ),
             {"run_id": run.run_id},
         )
@@ -195,7 +195,7 @@ def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on
 def test_what_a_killed_process_left_beside_the_ledger_is_kept_while_the_ledger_is_gone(
     tmp_path: Path,
 ) -> None:
-    """SQLite throws it away with the first look at a new, empty file."""
+    """SQLite throws it away when it opens a new, empty file."""
     path, away, left = tmp_path / "ledger.db", tmp_path / "away.db", tmp_path / "ledger.db-wal"
     ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)
     run = ledger.propose(PLAN, "p", requested_by="a")

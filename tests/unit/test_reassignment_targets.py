@@ -19,17 +19,20 @@ def moves(draw: st.DrawFn) -> Move:
     return Move("orders", 0, "id", before, after, draw(st.sampled_from(before)), 1)
 
 
-def test_a_move_of_one_replica_is_one_step_and_one_of_two_keeps_its_leader_till_the_last() -> None:
+def test_a_move_of_two_replicas_keeps_its_leader_until_the_last_reassignment() -> None:
     assert reassignment_targets(move("orders-0", "1 2 3", "4 2 3")) == ((4, 2, 3),)
     assert reassignment_targets(move("orders-0", "1 2 3", "1 2 3")) == ((1, 2, 3),)
     assert reassignment_targets(move("orders-0", "1 2 3", "4 5 3")) == ((1, 5, 3), (4, 5, 3))
-    assert reassignment_targets(move("orders-0", "1 2 3", "4 5 3", leader=2)) == ((5, 2, 3), (4, 5, 3))
+    assert reassignment_targets(move("orders-0", "1 2 3", "4 5 3", leader=2)) == (
+        (5, 2, 3),
+        (4, 5, 3),
+    )
     assert reassignment_targets(move("orders-0", "1", "1 2 3")) == ((1, 3), (1, 2, 3))
 
 
 @PLENTY
 @given(moves())
-def test_each_step_adds_one_replica_at_most_and_the_last_is_the_plan(moved: Move) -> None:
+def test_each_reassignment_adds_one_replica_at_most_and_the_last_is_the_plan(moved: Move) -> None:
     steps = reassignment_targets(moved)
     assert steps[-1] == moved.replicas_after
     present = moved.replicas_before
@@ -42,14 +45,16 @@ def test_each_step_adds_one_replica_at_most_and_the_last_is_the_plan(moved: Move
 
 @PLENTY
 @given(moves())
-def test_no_step_has_fewer_replicas_than_the_lesser_of_before_and_after(moved: Move) -> None:
+def test_no_reassignment_has_fewer_replicas_than_the_lesser_of_before_and_after(
+    moved: Move,
+) -> None:
     fewest = min(len(moved.replicas_before), len(moved.replicas_after))
     assert all(len(step) >= fewest for step in reassignment_targets(moved))
 
 
 @PLENTY
 @given(moves())
-def test_the_leader_stays_until_the_last_step_where_another_replica_can_leave_first(
+def test_the_leader_stays_until_the_last_reassignment_where_another_replica_can_leave_first(
     moved: Move,
 ) -> None:
     *earlier, _ = reassignment_targets(moved)
