@@ -191,13 +191,11 @@ def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:
             values.append(text if text is None or is_text else int(text))
         return values
 
-    columns = {
-        "topic": [topic.topic for topic in topics],
-        "topic_id": [topic.topic_id for topic in topics],
-        "is_internal": [topic.is_internal for topic in topics],
+    columns = columns_of(TOPICS, TopicDescription, topics) | {
         "partition_count": [len(topic.partitions) for topic in topics],
-    } | {column: config(column) for column in TOPIC_CONFIGS}
-    return pa.table(columns, schema=TOPICS)
+        **{column: config(column) for column in TOPIC_CONFIGS},
+    }
+    return table_of(TOPICS, columns)
 
 
 def _partitions(
@@ -209,21 +207,16 @@ def _partitions(
     not_moving = Reassignment((), (), ())
     ongoing = [reassignments.get(key, not_moving) for key, _ in partitions]
     log_ends = [offsets.get(key, (None, None)) for key, _ in partitions]
-    columns = {
+    described = columns_of(PARTITIONS, PartitionDescription, [p for _, p in partitions])
+    columns = described | {
         "topic": [key.topic for key, _ in partitions],
-        "partition": [key.partition for key, _ in partitions],
-        "leader": [p.leader for _, p in partitions],
-        "leader_epoch": [p.leader_epoch for _, p in partitions],
-        "replicas": [p.replicas for _, p in partitions],
-        "isr": [p.isr for _, p in partitions],
         "adding_replicas": [reassignment.adding for reassignment in ongoing],
         "removing_replicas": [reassignment.removing for reassignment in ongoing],
         "size_bytes": [_size_bytes(key, p, stored) for key, p in partitions],
-        "bytes_in_per_second": pa.nulls(len(partitions), pa.int64()),
         "earliest_offset": [earliest for earliest, _ in log_ends],
         "latest_offset": [latest for _, latest in log_ends],
     }
-    return pa.table(columns, schema=PARTITIONS)
+    return table_of(PARTITIONS, columns)
 
 
 def _size_bytes(
