@@ -1,8 +1,8 @@
-"""`python -m demo`: see the package's text. `make demo` calls this.
+"""Runs the demo: `python -m demo`, or `make demo`.
 
-Ends with 0 when the main job went through (a "no" on the approval page included), else with another
-code; whatever was started is gone then. Under 6 minutes on 2 cores, when nobody has to be waited
-for.
+It ends with 0 when the main job was completed (also by a "no" on the approval page), else with
+another code, and ends all that it started. It takes less than 6 minutes on 2 cores, plus the time
+until somebody approves.
 """
 
 import argparse
@@ -15,26 +15,25 @@ from types import FrameType
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.run import RunState
 from demo.place import ROOT, Place
-from demo.steps import Demo, FinalAssignment
+from demo.steps import Demo, DemoResult
 from demo.terminal import Terminal
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the five steps; returns the exit code."""
+    """Run the five steps and return the exit code."""
     options = _parser().parse_args(arguments)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # ignored from birth in a script's background job
+    # A script's background job starts with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     terminal = Terminal()
     place = Place.new(options.directory)
     terminal.title(
-        f"Counterpoise: the main job on a real Kafka. Everything lies in {place.directory}"
+        f"Counterpoise: the main job on a real Kafka. All files are in {place.directory}"
     )
     try:
         with Demo(place, terminal) as demo:
-            outcome = run_steps(demo, approve=options.approve)
+            result = run_steps(demo, approve=options.approve)
             if options.keep:
                 _stay(demo)
     except CounterpoiseError as error:
@@ -43,27 +42,26 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         terminal.note("interrupted; everything that was started has ended")
         return 130
-    return 0 if _is_well(outcome) else 1
+    return 0 if _is_complete(result) else 1
 
 
-def run_steps(demo: Demo, *, approve: bool) -> FinalAssignment:
-    """The five steps; `approve` answers by itself, otherwise a person does."""
+def run_steps(demo: Demo, *, approve: bool) -> DemoResult:
+    """Run the five steps; with `approve` the demo approves, otherwise a person does."""
     demo.start_kafka()
     demo.start_airflow()
-    demo.photograph()
-    question = demo.add_broker()
+    demo.take_snapshot()
+    approval = demo.add_broker()
     if approve:
-        demo.approve(question)
+        demo.approve(approval)
     else:
-        demo.wait_for_answer(question)
-    return demo.move(question)
+        demo.wait_for_response(approval)
+    return demo.move(approval)
 
 
-def _is_well(outcome: FinalAssignment) -> bool:
-    ended = outcome.run.state in (RunState.DONE, RunState.REJECTED)
-    return (
-        ended and outcome.throttles == outcome.throttles_before and outcome.reassignments_left == 0
-    )
+def _is_complete(result: DemoResult) -> bool:
+    has_ended = result.run.state in (RunState.DONE, RunState.REJECTED)
+    has_restored = result.throttles == result.throttles_before
+    return has_ended and has_restored and result.ongoing_reassignments == 0
 
 
 def _stay(demo: Demo) -> None:
@@ -77,11 +75,11 @@ def _stay(demo: Demo) -> None:
         f"Kafka: {demo.kafka.bootstrap_string}",
         "Ctrl-C ends everything.",
     ]
-    demo.terminal.important("Still up", lines)
+    demo.terminal.important("Still running", lines)
     try:
         signal.pause()
     except KeyboardInterrupt:
-        demo.terminal.note("ending")
+        demo.terminal.note("ending everything")
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -97,12 +95,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="approve over Airflow's REST API instead of asking you",
     )
-    parser.add_argument("--keep", action="store_true", help="stay up afterwards, until Ctrl-C")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep everything running afterwards, until Ctrl-C"
+    )
     parser.add_argument(
         "--directory",
         type=Path,
         default=ROOT / "var" / "demo",
-        help="where everything is put (default: var/demo)",
+        help="for all files (default: var/demo)",
     )
     return parser
 

@@ -1,9 +1,8 @@
-"""What the cluster itself says, asked again for the demo: who leads, who holds what, which
-throttles are set.
+"""Figures that the demo reads from the cluster itself: leaders, replicas, bytes and throttles.
 
     before = broker_figures(reader)
 
-Limits: asks every broker for all its log dirs, which is fine for a demo's cluster.
+Limits: reads all log dirs of every broker, which is fine for a demo's cluster.
 """
 
 from collections.abc import Mapping
@@ -28,17 +27,17 @@ THROTTLE_KEYS: Mapping[ConfigResourceType, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """What one live broker leads and holds."""
+    """How much one live broker leads and holds."""
 
     broker_id: int
     rack: str
-    leaders: int
-    replicas: int
-    bytes: int
+    leader_count: int
+    replica_count: int
+    size_bytes: int
 
 
 def broker_figures(reader: ClusterReader) -> tuple[BrokerFigures, ...]:
-    """By broker id, every live broker."""
+    """Return the figures of every live broker, by id."""
     cluster = reader.describe_cluster()
     leaders = dict.fromkeys(cluster.live_broker_ids, 0)
     replicas = dict.fromkeys(cluster.live_broker_ids, 0)
@@ -48,7 +47,7 @@ def broker_figures(reader: ClusterReader) -> tuple[BrokerFigures, ...]:
                 leaders[partition.leader] += 1
             for broker_id in partition.replicas:
                 replicas[broker_id] += 1
-    sizes = _sizes(reader)
+    sizes = _sizes_by_broker(reader)
     return tuple(
         BrokerFigures(
             broker.broker_id,
@@ -63,34 +62,36 @@ def broker_figures(reader: ClusterReader) -> tuple[BrokerFigures, ...]:
 
 
 def copied_bytes(reader: ClusterReader, plan: RebalancePlan) -> int:
-    """How much of what the plan copies has arrived; as producers may add, no move counts for more
-    than planned.
+    """Return how many of the plan's bytes have been copied.
+
+    Producers may have added records, so no move counts for more than its planned bytes.
     """
-    sizes = _sizes(reader)
-    return sum(
-        min(move.size_bytes, sizes.get(broker_id, {}).get(move.topic_partition, 0))
-        for move in plan.moves
-        for broker_id in move.adding
-    )
+    sizes = _sizes_by_broker(reader)
+    total_bytes = 0
+    for move in plan.moves:
+        for broker_id in move.adding:
+            present_bytes = sizes.get(broker_id, {}).get(move.topic_partition, 0)
+            total_bytes += min(move.size_bytes, present_bytes)
+    return total_bytes
 
 
 def set_throttles(reader: ClusterReader) -> list[str]:
-    """Every throttle that is set on a live broker or a topic, as `broker 4: key = value`."""
-    found = []
+    """Return all throttle keys of live brokers and topics, as `broker 4: key = value`."""
+    lines = []
     brokers = [str(broker_id) for broker_id in sorted(reader.describe_cluster().live_broker_ids)]
     topics = sorted(topic.topic for topic in reader.describe_topics())
     for kind, names in ((ConfigResourceType.BROKER, brokers), (ConfigResourceType.TOPIC, topics)):
         resources = [ConfigResource(kind, name) for name in names]
-        answers = reader.describe_configs(resources, THROTTLE_KEYS[kind])
+        configs = reader.describe_configs(resources, THROTTLE_KEYS[kind])
         for resource in resources:
-            for key, value in answers.get(resource, {}).items():
+            for key, value in configs.get(resource, {}).items():
                 if value.source is not ConfigSource.DEFAULT:
-                    found.append(f"{kind} {resource.name}: {key} = {value.value}")
-    return found
+                    lines.append(f"{kind} {resource.name}: {key} = {value.value}")
+    return lines
 
 
-def _sizes(reader: ClusterReader) -> dict[int, dict[TopicPartition, int]]:
+def _sizes_by_broker(reader: ClusterReader) -> dict[int, dict[TopicPartition, int]]:
     sizes: dict[int, dict[TopicPartition, int]] = {}
-    for directory in reader.describe_log_dirs():
-        sizes.setdefault(directory.broker_id, {}).update(directory.sizes)
+    for log_dir in reader.describe_log_dirs():
+        sizes.setdefault(log_dir.broker_id, {}).update(log_dir.sizes)
     return sizes

@@ -1,17 +1,17 @@
-"""The demo's topics: real records, unevenly led and of uneven size on purpose.
+"""The demo's topics, with uneven leaders and sizes.
 
-Three brokers, three copies of everything: broker 1 leads more than half of the partitions, and the
-first partitions of each topic are the large ones.
+There are three brokers and three replicas of each partition. Broker 1 leads two thirds of the
+partitions, and the first partitions of each topic are the large ones.
 """
 
 from local_kafka import TopicSpec
 from local_kafka.load import MB
 
 BROKERS = (1, 2, 3)
-LEADERS = (1, 1, 2, 1, 3, 1)  # by turns; the others follow
-BUSY_TOPIC = "orders"  # somebody keeps writing here
+LEADERS = (1, 1, 2, 1, 3, 1)  # of partitions 0, 1, ..., and again from the start
+BUSY_TOPIC = "orders"  # a producer keeps writing to it
 
-# topic: megabytes by partition
+# By topic, the megabytes of each partition.
 MEGABYTES = {
     "orders": (20, 16, 12, 8, 6, 4, 4, 4, 2, 2, 2, 2),
     "clicks": (8, 8, 6, 6, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1),
@@ -22,7 +22,7 @@ TOTAL_MEGABYTES = sum(sum(sizes) for sizes in MEGABYTES.values())
 
 
 def topics() -> list[TopicSpec]:
-    """What to create, with what production should have: three copies, two of them in sync."""
+    """Return the topics to create, with three replicas and a min ISR of two."""
     return [
         TopicSpec(
             name,
@@ -34,7 +34,7 @@ def topics() -> list[TopicSpec]:
 
 
 def partition_bytes(topic: str) -> dict[int, int]:
-    """How much to write to each partition of a topic."""
+    """Return the bytes to write to each partition of a topic."""
     return {number: megabytes * MB for number, megabytes in enumerate(MEGABYTES[topic])}
 
 

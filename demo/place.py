@@ -1,8 +1,7 @@
-"""Where a demo lives, and what it tells Counterpoise: one directory, one cluster, one connection,
-by environment alone.
+"""The directory of a demo, and the configuration of Counterpoise in it.
 
 place = Place.new(Path("var/demo"))
-place.configure(bootstrap="127.0.0.1:1,127.0.0.1:9092")
+variables = place.configure(bootstrap="127.0.0.1:1,127.0.0.1:9092")
 """
 
 import json
@@ -23,9 +22,9 @@ clusters:
     connection: kafka_demo
     policy:
       balance:
-        # In the demo only the broker that joins is to ask for a plan, not the leaders that lie unevenly before.
+        # Only the broker that joins should lead to a plan, not the uneven leaders before it.
         leaders_max_minus_min: 1000
-        # All its brokers share the disk of this machine, which may be fuller than a broker's should be.
+        # All brokers share the disk of this machine, which may be rather full.
         disk_limit_percent: 100
       movement:
         rate: {RATE}
@@ -43,7 +42,7 @@ class Place:
 
     @classmethod
     def new(cls, parent: Path) -> "Place":
-        """A directory of its own below `parent`, named after the time."""
+        """Create a directory below `parent`, named after the time."""
         directory = (parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]).resolve()
         directory.mkdir(parents=True)
         return cls(directory)
@@ -61,7 +60,7 @@ class Place:
         return self.directory / "store" / "reports"
 
     def configure(self, bootstrap: str) -> Mapping[str, str]:
-        """Writes the demo's clusters.yaml; returns the variables that lead there."""
+        """Write the demo's clusters.yaml, and return the environment variables for it."""
         config = self.directory / "clusters.yaml"
         config.write_text(_CLUSTERS)
         connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}
@@ -74,7 +73,7 @@ class Place:
             "COUNTERPOISE_COMPACTION_SCHEDULE": "manual",
         }
 
-    def forget_records(self) -> None:
-        """Removes the brokers' data, which is large; logs, history, plans and reports stay."""
+    def delete_records(self) -> None:
+        """Delete the brokers' data, which is large; logs, history, plans and reports remain."""
         for data in self.kafka.glob("broker-*/data-*"):
             shutil.rmtree(data, ignore_errors=True)

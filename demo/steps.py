@@ -1,15 +1,16 @@
-"""The five steps of the demo, each a method that does its work and says what happened.
+"""The five steps of the demo, each a method that does its work and prints what happened.
 
     with Demo(Place.new(Path("var/demo")), Terminal()) as demo:
         demo.start_kafka()
         demo.start_airflow()
         demo.photograph()
-        question = demo.add_broker()
-        demo.approve(question)
-        outcome = demo.move(question)
+        approval = demo.add_broker()
+        demo.approve(approval)
+        result = demo.move(approval)
 
-Leaving the `with` ends everything that was started. Limits: one demo object runs the steps once, in
-this order.
+Everything that was started ends with the block.
+
+Limits: one demo object runs the steps once, in this order.
 """
 
 import time
@@ -35,33 +36,33 @@ from local_processes import free_ports
 
 ROUND_TIMEOUT_SECONDS = 300.0
 MOVE_TIMEOUT_SECONDS = 900.0
-LOOK_SECONDS = 1.0
-# Airflow may take a task that is answered while its first process still ends for one that failed.
-LEAST_PARKED_SECONDS = 10.0
+POLL_SECONDS = 1.0
+# Airflow may mark a task as failed that gets its response while its first process is still ending.
+MIN_DEFERRED_SECONDS = 10.0
 NEW_BROKER = 4
 RECORDS_PER_SECOND = 50
 
 
 class DemoFailedError(CounterpoiseError):
-    """A step did not end as it should; the message says where to look."""
+    """A step failed; the message says where its logs are."""
 
 
 @dataclass(frozen=True, slots=True)
-class FinalAssignment:
-    """How it ended, asked from the cluster and the ledger."""
+class DemoResult:
+    """How the demo ended, read from the cluster and the ledger."""
 
     run: Run
     plan: RebalancePlan
     before: tuple[BrokerFigures, ...]
     after: tuple[BrokerFigures, ...]
-    throttles: tuple[str, ...]  # set before, and after
+    throttles: tuple[str, ...]  # throttle keys that are set at the end
     throttles_before: tuple[str, ...]
-    reassignments_left: int
-    records_lost: int
+    ongoing_reassignments: int
+    lost_records: int
 
 
 class Demo:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, place: Place, terminal: Terminal) -> None:
         self.place = place
@@ -76,7 +77,7 @@ class Demo:
         self._api: AirflowApi | None = None
 
     def __enter__(self) -> Self:
-        self._stack.callback(self.place.forget_records)
+        self._stack.callback(self.place.delete_records)
         return self
 
     def __exit__(
@@ -89,39 +90,35 @@ class Demo:
 
     @property
     def kafka(self) -> LocalKafka:
-        """The cluster, once started."""
+        """Return the cluster, once started."""
         assert self._kafka is not None, "start_kafka comes first"
         return self._kafka
 
     @property
     def airflow(self) -> LocalAirflow:
-        """Airflow, once started."""
+        """Return Airflow, once started."""
         assert self._airflow is not None, "start_airflow comes first"
         return self._airflow
 
     @property
     def api(self) -> AirflowApi:
-        """Airflow's REST API, as the administrator."""
+        """Return Airflow's REST API, as the administrator."""
         assert self._api is not None, "start_airflow comes first"
         return self._api
 
     @property
     def installation(self) -> Installation:
-        """The same installation as Airflow's tasks see, for looking."""
+        """Return the installation of Airflow's tasks, to read from."""
         assert self._installation is not None, "start_airflow comes first"
         return self._installation
 
     def start_kafka(self) -> None:
-        """Step 1: three brokers on three racks, skewed topics, real records, and somebody who keeps
-        writing.
-        """
-        self.terminal.step(
-            1, "A real Kafka: three brokers, three racks, leaders and sizes uneven on purpose"
-        )
+        """Run step 1: three brokers in three racks, uneven topics, a steady producer."""
+        self.terminal.step(1, "A real Kafka: three brokers, three racks, uneven leaders and sizes")
         with self.terminal.busy("Starting three brokers"):
             kafka = LocalKafka(self.place.kafka, brokers_in_racks("rack-a", "rack-b", "rack-c"))
             self._kafka = self._stack.enter_context(kafka)
-        with self.terminal.busy(f"Writing {load.TOTAL_MEGABYTES} MB of records, three copies each"):
+        with self.terminal.busy(f"Writing {load.TOTAL_MEGABYTES} MB of records, 3 replicas each"):
             create_topics(kafka.bootstrap_string, load.topics())
             for topic in load.MEGABYTES:
                 fill(kafka.bootstrap_string, topic, load.partition_bytes(topic))
@@ -132,9 +129,7 @@ class Demo:
         )
 
     def start_airflow(self) -> None:
-        """Step 2: Airflow with this repository's Dags and plugins; and our own view of the same
-        installation.
-        """
+        """Run step 2: Airflow with this repository's Dags and plugins."""
         self.terminal.step(2, "Airflow: api-server, scheduler, dag-processor, triggerer")
         (dead_port,) = free_ports(1)
         dead = f"127.0.0.1:{dead_port}"
@@ -148,91 +143,87 @@ class Demo:
         self._stack.callback(self._api.close)
         self._installation = self._stack.enter_context(open_installation(environment=variables))
         self.terminal.note(
-            f"Airflow is at {airflow.base_url}; the bootstrap list starts with {dead}, where nobody listens"
+            f"Airflow is at {airflow.base_url}; the bootstrap list starts with {dead}, "
+            "where no broker listens"
         )
 
-    def photograph(self) -> None:
-        """Step 3: the first snapshot, which by itself leads to the Spark job and the leader-balance
-        report.
-        """
-        self.terminal.step(3, "A photograph of the cluster, and how evenly it is led")
+    def take_snapshot(self) -> None:
+        """Run step 3: the first snapshot, then the Spark job and the leader-balance report."""
+        self.terminal.step(3, "A snapshot of the cluster, and how even its leaders are")
         with self.installation.reader(CLUSTER) as reader:
             self.throttles_before = tuple(set_throttles(reader))
-        self._photograph_round()
+        self._run_snapshot_round()
         with self.installation.reader(CLUSTER) as reader:
             self.before = broker_figures(reader)
-        self.terminal.figures("What the photograph shows", self.before)
+        self.terminal.figures("The cluster in the snapshot", self.before)
         self.terminal.note(
-            f"report with pictures: {self.place.reports / CLUSTER / 'leader-balance.html'}"
+            f"report with charts: {self.place.reports / CLUSTER / 'leader-balance.html'}"
         )
 
     def add_broker(self) -> PendingApproval:
-        """Step 4: a broker joins and holds nothing; the next snapshot leads to a plan that waits
-        for approval.
-        """
+        """Run step 4: an empty broker joins; the next snapshot leads to a plan for approval."""
         self.terminal.step(
-            4, "A fourth broker joins; a plan is made, checked, and waits for a person"
+            4, "A fourth broker joins; a plan is made and validated, and waits for approval"
         )
-        with self.terminal.busy(f"Starting broker {NEW_BROKER} on rack-d"):
+        with self.terminal.busy(f"Starting broker {NEW_BROKER} in rack-d"):
             self.kafka.add_broker(NEW_BROKER, "rack-d")
         known = {run.run_id for run in self.api.dag_runs("kafka_rebalance")}
-        self._photograph_round()
-        with self.terminal.busy("Planning and checking"):
+        self._run_snapshot_round()
+        with self.terminal.busy("Planning and validating"):
             run = self.api.wait_for_new_run(
                 "kafka_rebalance", known, ROUND_TIMEOUT_SECONDS, partition_key=CLUSTER
             )
-            question = self.api.wait_for_approval(run.dag_id, run.run_id, ROUND_TIMEOUT_SECONDS)
-        self.terminal.markdown(question.body)
-        page = self.api.approval_page(question.dag_id, question.run_id, question.task_id)
+            approval = self.api.wait_for_approval(run.dag_id, run.run_id, ROUND_TIMEOUT_SECONDS)
+        self.terminal.markdown(approval.body)
+        page = self.api.approval_page(approval.dag_id, approval.run_id, approval.task_id)
         login = f"{APPROVER} / {self.airflow.password(APPROVER)}"
-        whole_plan = (
-            f"{self.airflow.base_url}/counterpoise/runs/{self._run_of_the_plan().run_id}/plan"
-        )
-        lines = [page, f"login: {login}", f"the whole plan, behind the same login: {whole_plan}"]
+        run_id = self._newest_run().run_id
+        plan_page = f"{self.airflow.base_url}/counterpoise/runs/{run_id}/plan"
+        lines = [page, f"login: {login}", f"the plan in full, with the same login: {plan_page}"]
         self.terminal.important("Approve or reject here", lines)
-        return question
+        return approval
 
-    def approve(self, question: PendingApproval) -> None:
-        """Answers yes over REST, as a person would on the page, at the rate that the form shows."""
+    def approve(self, approval: PendingApproval) -> None:
+        """Approve by REST, as a person would on the page, with the rate in the form."""
         with self.terminal.busy("Approving over REST"):
-            parked = (datetime.now(UTC) - question.created_at).total_seconds()
-            time.sleep(max(0.0, LEAST_PARKED_SECONDS + 1 - parked))
-            answer = {**question.params, "reason": "broker 4 joined (answered by the demo)"}
+            deferred_seconds = (datetime.now(UTC) - approval.created_at).total_seconds()
+            time.sleep(max(0.0, MIN_DEFERRED_SECONDS + 1 - deferred_seconds))
+            params = {**approval.params, "reason": "broker 4 joined (approved by the demo)"}
             approver = self.airflow.api(APPROVER)
             approver.answer_approval(
-                question.dag_id, question.run_id, question.task_id, "Approve", answer
+                approval.dag_id, approval.run_id, approval.task_id, "Approve", params
             )
             approver.close()
 
-    def wait_for_answer(self, question: PendingApproval) -> None:
-        """Until a person has answered, or time is up (which is a no)."""
+    def wait_for_response(self, approval: PendingApproval) -> None:
+        """Wait until a person has responded, or time is up, which rejects the plan."""
 
-        def answered() -> bool | None:
-            return None if self.api.pending_approvals(question.dag_id, question.run_id) else True
+        def has_response() -> bool | None:
+            return None if self.api.pending_approvals(approval.dag_id, approval.run_id) else True
 
-        with self.terminal.busy("Waiting for an answer on the page"):
-            self.api.wait_for(answered, "an answer", timeout_seconds=2 * 3600)
+        with self.terminal.busy("Waiting for a response on the page"):
+            self.api.wait_for(has_response, "a response", timeout_seconds=2 * 3600)
 
-    def move(self, question: PendingApproval) -> FinalAssignment:
-        """Step 5: the approved plan runs; a look at the cluster and the ledger says how it ended.
+    def move(self, approval: PendingApproval) -> DemoResult:
+        """Run step 5: the approved plan is executed; return how it ended.
 
         Raises DemoFailedError when the Dag run failed.
         """
         self.terminal.step(
-            5, "Moving, throttled; then electing leaders, verifying, putting every setting back"
+            5, "Moving with a throttle, electing leaders, verifying, restoring every config"
         )
-        run = self._run_of_the_plan()
+        run = self._newest_run()
         plan = queries.plan_of(self.installation, run.run_id)
-        self._watch(question, plan)
-        ended = self.api.dag_run(question.dag_id, question.run_id)
+        self._watch(approval, plan)
+        ended = self.api.dag_run(approval.dag_id, approval.run_id)
         if ended.state != "success":
-            raise DemoFailedError(self._what_failed(question))
-        outcome = self._outcome(run.run_id, plan)
-        self._tell(outcome)
-        return outcome
+            raise DemoFailedError(self._failure_of(approval.dag_id, approval.run_id))
+        result = self._result(run.run_id, plan)
+        self._print_result(result)
+        return result
 
-    def _photograph_round(self) -> None:
-        """Starts kafka_snapshot; its assets lead to kafka_leader_balance, whose end we wait for."""
+    def _run_snapshot_round(self) -> None:
+        """Trigger kafka_snapshot, and wait for the kafka_leader_balance run that it leads to."""
         known = {run.run_id for run in self.api.dag_runs("kafka_leader_balance")}
         with self.terminal.busy("kafka_snapshot"):
             run_id = self.api.trigger("kafka_snapshot")
@@ -243,70 +234,68 @@ class Demo:
 
     def _expect_success(self, dag_id: str, run_id: str) -> None:
         if self.api.wait_for_run(dag_id, run_id, ROUND_TIMEOUT_SECONDS).state != "success":
-            raise DemoFailedError(self._what_failed_in(dag_id, run_id))
+            raise DemoFailedError(self._failure_of(dag_id, run_id))
 
-    def _run_of_the_plan(self) -> Run:
+    def _newest_run(self) -> Run:
         return self.installation.ledger.runs(cluster=CLUSTER)[0]
 
-    def _watch(self, question: PendingApproval, plan: RebalancePlan) -> None:
-        """Until the Dag run has ended: how many bytes have arrived, and which task is at work."""
+    def _watch(self, approval: PendingApproval, plan: RebalancePlan) -> None:
+        """Show copied bytes and running tasks until the Dag run has ended."""
         deadline = time.monotonic() + MOVE_TIMEOUT_SECONDS
         with (
             self.installation.reader(CLUSTER) as reader,
             self.terminal.progress("Moving", plan.copied_bytes) as bar,
         ):
-            while (
-                state := self.api.dag_run(question.dag_id, question.run_id).state
-            ) not in FINAL_RUN_STATES:
+            while True:
+                state = self.api.dag_run(approval.dag_id, approval.run_id).state
+                if state in FINAL_RUN_STATES:
+                    break
                 self.airflow.check()
-                bar(copied_bytes(reader, plan), self._doing(question))
+                bar(copied_bytes(reader, plan), self._running_tasks(approval))
                 if time.monotonic() > deadline:
-                    raise DemoFailedError(
-                        f"the run is still {state} after {MOVE_TIMEOUT_SECONDS:g} s"
-                    )
-                time.sleep(LOOK_SECONDS)
+                    message = f"the Dag run is still {state} after {MOVE_TIMEOUT_SECONDS:g} s"
+                    raise DemoFailedError(f"{message}; logs are in {self.place.airflow}")
+                time.sleep(POLL_SECONDS)
             bar(copied_bytes(reader, plan), "done")
 
-    def _doing(self, question: PendingApproval) -> str:
-        states = self.api.task_states(question.dag_id, question.run_id)
-        at_work = [
-            task for task, state in states.items() if state in ("running", "queued", "deferred")
-        ]
-        return ", ".join(at_work) or "between two tasks"
+    def _running_tasks(self, approval: PendingApproval) -> str:
+        states = self.api.task_states(approval.dag_id, approval.run_id)
+        active = ("running", "queued", "deferred")
+        tasks = [task for task, state in states.items() if state in active]
+        return ", ".join(tasks) or "between two tasks"
 
-    def _outcome(self, run_id: str, plan: RebalancePlan) -> FinalAssignment:
+    def _result(self, run_id: str, plan: RebalancePlan) -> DemoResult:
         assert self._producer is not None, "start_kafka comes first"
         self._producer.stop()
         with self.installation.reader(CLUSTER) as reader:
-            return FinalAssignment(
+            return DemoResult(
                 run=self.installation.ledger.run(run_id),
                 plan=plan,
                 before=self.before,
                 after=broker_figures(reader),
                 throttles=tuple(set_throttles(reader)),
                 throttles_before=self.throttles_before,
-                reassignments_left=len(reader.list_reassignments()),
-                records_lost=self._producer.failed,
+                ongoing_reassignments=len(reader.list_reassignments()),
+                lost_records=self._producer.failed,
             )
 
-    def _tell(self, outcome: FinalAssignment) -> None:
-        self.terminal.before_and_after(outcome.before, outcome.after)
-        if outcome.run.state is RunState.DONE:
-            self.terminal.price(outcome.plan)
+    def _print_result(self, result: DemoResult) -> None:
+        self.terminal.before_and_after(result.before, result.after)
+        if result.run.state is RunState.DONE:
+            self.terminal.copied(result.plan)
         else:
-            self.terminal.note(f"the plan was {outcome.run.state}; the cluster is as it was")
-        same = "as before" if outcome.throttles == outcome.throttles_before else "NOT as before"
+            self.terminal.note(f"the plan was {result.run.state}; the cluster was not changed")
+        are_restored = result.throttles == result.throttles_before
+        throttles = "as before" if are_restored else "NOT as before"
         self.terminal.note(
-            f"throttle settings {same} ({len(outcome.throttles)} set); reassignments under way: "
-            f"{outcome.reassignments_left}; records that the producer could not write: {outcome.records_lost}"
+            f"throttle configs are {throttles} ({len(result.throttles)} set); "
+            f"ongoing reassignments: {result.ongoing_reassignments}; "
+            f"records that the producer could not write: {result.lost_records}"
         )
         for name in queries.list_reports(self.installation):
             self.terminal.note(f"report: {self.place.reports / name}")
 
-    def _what_failed(self, question: PendingApproval) -> str:
-        return self._what_failed_in(question.dag_id, question.run_id)
-
-    def _what_failed_in(self, dag_id: str, run_id: str) -> str:
+    def _failure_of(self, dag_id: str, run_id: str) -> str:
         states = self.api.task_states(dag_id, run_id)
         failed = [task for task, state in states.items() if state == "failed"]
         logs = [f"{task}: {self._last_log_lines(dag_id, run_id, task)}" for task in failed]

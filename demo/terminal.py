@@ -1,10 +1,10 @@
-"""What a person sees: numbered steps, short notes, tables, a progress bar.
+"""The demo's output: numbered steps, short notes, tables, a progress bar.
 
     terminal = Terminal()
     terminal.step(1, "A real Kafka")
     with terminal.busy("Starting three brokers"): ...
 
-Without a terminal (in a file, in a test) progress is a line for each tenth.
+Where the output is no terminal (a file, a test), progress is a line for each tenth.
 """
 
 import time
@@ -30,13 +30,13 @@ PLAIN_WIDTH = 110
 
 
 class Terminal:
-    """Writes to standard output, or to `file`."""
+    """Prints to standard output, or to `file`."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self.console = Console(file=file, highlight=False)
         if not self.console.is_terminal:
             self.console.width = PLAIN_WIDTH
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     def title(self, text: str) -> None:
         self.console.print(Panel(text, expand=False))
@@ -46,14 +46,12 @@ class Terminal:
         self.console.print(Rule(f"[bold]{number}/{STEPS}  {text}", align="left"))
 
     def note(self, text: str) -> None:
-        """One line of what happened, with the seconds since the start."""
-        line = Text(f"{time.monotonic() - self._began:6.0f} s  ", style="dim")
+        """Print one line with the seconds since the start."""
+        line = Text(f"{time.monotonic() - self._started_at:6.0f} s  ", style="dim")
         self.console.print(line.append(Text(text, style="default")), soft_wrap=True)
 
     def important(self, title: str, lines: Sequence[str]) -> None:
-        """A title and lines that are never wrapped, so that an address stays one that can be
-        clicked.
-        """
+        """Print a title and lines that are never wrapped, so that an address can be clicked."""
         self.console.print()
         self.console.print(Text(f" {title} ", style="bold reverse"))
         for line in lines:
@@ -65,17 +63,17 @@ class Terminal:
 
     @contextmanager
     def busy(self, text: str) -> Iterator[None]:
-        """Shows that something is at work; notes how long it took."""
-        began = time.monotonic()
+        """Show that something runs, then how long it took."""
+        started_at = time.monotonic()
         if self.console.is_terminal:
             with self.console.status(text):
                 yield
         else:
             yield
-        self.note(f"{text}: done in {time.monotonic() - began:.0f} s")
+        self.note(f"{text}: done in {time.monotonic() - started_at:.0f} s")
 
     def figures(self, title: str, figures: Sequence[BrokerFigures]) -> None:
-        """Leaders, replicas and bytes per broker."""
+        """Print leaders, replicas and bytes per broker."""
         table = Table(title=title, title_justify="left")
         for column in ("broker", "rack", "leaders", "replicas", "bytes"):
             table.add_column(column, justify="left" if column == "rack" else "right")
@@ -83,50 +81,48 @@ class Terminal:
             table.add_row(
                 str(row.broker_id),
                 row.rack,
-                str(row.leaders),
-                str(row.replicas),
-                format_bytes(row.bytes),
+                str(row.leader_count),
+                str(row.replica_count),
+                format_bytes(row.size_bytes),
             )
         self.console.print(table)
 
     def before_and_after(
         self, before: Sequence[BrokerFigures], after: Sequence[BrokerFigures]
     ) -> None:
-        """Both, side by side; a broker that was not there before shows dashes."""
+        """Print both in one table, with dashes for a broker that is new."""
         table = Table(title="Per broker, before and after", title_justify="left")
         table.add_column("broker", justify="right")
         table.add_column("rack")
         for column in ("leaders", "", "replicas", "", "bytes", ""):
             table.add_column(column, justify="right")
-        earlier = {row.broker_id: row for row in before}
+        before_by_id = {row.broker_id: row for row in before}
         for now in after:
-            was = earlier.get(now.broker_id)
+            was = before_by_id.get(now.broker_id)
             table.add_row(
                 str(now.broker_id),
                 now.rack,
-                str(was.leaders) if was else "-",
-                str(now.leaders),
-                str(was.replicas) if was else "-",
-                str(now.replicas),
-                format_bytes(was.bytes) if was else "-",
-                format_bytes(now.bytes),
+                str(was.leader_count) if was else "-",
+                str(now.leader_count),
+                str(was.replica_count) if was else "-",
+                str(now.replica_count),
+                format_bytes(was.size_bytes) if was else "-",
+                format_bytes(now.size_bytes),
             )
         self.console.print(table)
 
-    def price(self, plan: RebalancePlan) -> None:
-        """What the plan copies, against what any plan would have to."""
-        seen, bound = Overview.of(plan), plan.lower_bound
+    def copied(self, plan: RebalancePlan) -> None:
+        """Print what the plan copied, and the least that any plan would have to copy."""
+        overview, bound = Overview.of(plan), plan.lower_bound
         self.note(
-            f"copied: {seen.copied_replicas} replicas, {format_bytes(seen.copied_bytes)}, of these "
-            f"{format_bytes(seen.cross_rack_bytes)} from rack to rack; "
-            f"no plan for this goal needs fewer than {bound.replicas} replicas, {format_bytes(bound.bytes)}"
+            f"copied: {overview.copied_replicas} replicas, {format_bytes(overview.copied_bytes)}, "
+            f"of these {format_bytes(overview.cross_rack_bytes)} between racks; no plan for this "
+            f"goal copies fewer than {bound.replicas} replicas, {format_bytes(bound.bytes)}"
         )
 
     @contextmanager
     def progress(self, what: str, total_bytes: int) -> Iterator["Bar"]:
-        """A bar that fills; call it with the bytes that have arrived and a word on what is going
-        on.
-        """
+        """Yield a progress bar; call it with the copied bytes and the running tasks."""
         bar = Bar(self, what, max(1, total_bytes))
         try:
             yield bar
@@ -135,7 +131,7 @@ class Terminal:
 
 
 class Bar:
-    """A progress bar on a terminal, lines elsewhere."""
+    """A progress bar on a terminal, otherwise lines."""
 
     def __init__(self, terminal: Terminal, what: str, total_bytes: int) -> None:
         self._terminal = terminal

@@ -1,19 +1,17 @@
-"""A real Airflow of its own as child processes: api-server, scheduler, dag-processor and triggerer,
-on SQLite.
+"""A real Airflow on SQLite as child processes: its four components, until the block ends.
 
     with LocalAirflow(Path("var/airflow"), dags=Path("dags"), plugins=Path("plugins")) as airflow:
         api = airflow.api("admin")
         run_id = api.trigger("kafka_snapshot")
 
-Each component is a supervised process of its own; `check` says which one died, with its last words.
-Nothing outlives us, however we end (see `local_processes`). Everything lies in one home directory,
-which stays behind for reading.
+The components are api-server, scheduler, dag-processor and triggerer; `check` names one that died,
+with the end of its log. None outlives this process (see `local_processes`). Everything is in one
+home directory, which remains for reading.
 
-Limits: one machine, LocalExecutor, SQLite, SimpleAuthManager: for the demo and for tests, never for
+Limits: one machine, LocalExecutor, SQLite, SimpleAuthManager: for demo and tests, never for
 production.
 """
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +29,10 @@ STOP_GRACE_SECONDS = 8.0
 
 
 class LocalAirflow:
-    """Airflow from `__enter__` to `__exit__`; see the module's text.
+    """Airflow from `__enter__` to `__exit__`; see the module's docstring.
 
-    `environment` reaches every component and task: connections (`AIRFLOW_CONN_...`) and our own
-    settings go there. `users` maps names to roles of the SimpleAuthManager; each gets a fresh
-    password.
+    `environment` is that of every component and task: for connections (`AIRFLOW_CONN_...`) and our
+    own settings. `users` maps names to roles of the SimpleAuthManager; each gets a new password.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class LocalAirflow:
         self.home = AirflowHome(home.resolve())
         self._dags = dags.resolve()
         self._plugins = plugins.resolve()
-        self._extra = dict(environment or {})
+        self._extra_variables = dict(environment or {})
         self._users = dict(users)
         self._passwords: Mapping[str, str] = {}
         self._processes: dict[str, Process] = {}
@@ -60,7 +57,7 @@ class LocalAirflow:
     def __enter__(self) -> "LocalAirflow":
         try:
             self._start()
-        except BaseException:  # Ctrl-C included: whatever runs by now has to go
+        except BaseException:  # also Ctrl-C: components that run by now must end
             self.stop()
             raise
         return self
@@ -74,44 +71,42 @@ class LocalAirflow:
         self.stop()
 
     def password(self, user: str) -> str:
-        """The login of one of our users."""
+        """Return the password of one of the users."""
         return self._passwords[user]
 
     def api(self, user: str = "admin") -> AirflowApi:
-        """A REST client that acts as `user`."""
+        """Return a REST client that acts as `user`."""
         return AirflowApi(self.base_url, user, self.password(user), check=self.check)
 
     @property
     def processes(self) -> Mapping[str, Process]:
-        """By component, as long as it runs."""
+        """Return the process of each component that was started and not killed."""
         return self._processes
 
     def check(self) -> None:
-        """Raises ChildFailedError, with its last log lines, when a component has died.
-
-        Nothing is restarted.
-        """
+        """Raise ChildFailedError, with the end of its log, when a component has died."""
         for name, process in self._processes.items():
             if (code := process.poll()) is not None:
                 raise ChildFailedError(
-                    f"Airflow's {name} ended with {code}; the end of {process.log_path}:\n{process.last_log_lines()}"
+                    f"Airflow's {name} ended with {code}; the end of {process.log_path}:\n"
+                    f"{process.last_log_lines()}"
                 )
 
     def kill(self, component: str) -> None:
-        """SIGKILL to a component, as in a crash, with all that it started; the others go on."""
+        """Send SIGKILL to a component and what it started, as in a crash; the others go on."""
         process = self._processes.pop(component)
         process.kill()
         process.wait()
 
     def supervise(self) -> None:
-        """Start anew what was killed or has died, as a supervisor would; returns at once."""
+        """Start components again that were killed or died, as a supervisor would."""
         for name, command in COMMANDS.items():
             process = self._processes.get(name)
             if process is None or process.poll() is not None:
                 self._start_component(name, command, self._variables)
 
     def stop(self) -> None:
-        """End all components at the same time, and wait until they are gone."""
+        """Stop all components in parallel, and wait until they have ended."""
         processes, self._processes = self._processes, {}
         for process in processes.values():
             process.begin_stop(STOP_GRACE_SECONDS)
@@ -129,7 +124,7 @@ class LocalAirflow:
             dags=self._dags,
             plugins=self._plugins,
             users=self._users,
-            extra=self._extra,
+            extra=self._extra_variables,
         )
         self._migrate(self._variables)
         for name, command in COMMANDS.items():
@@ -139,11 +134,10 @@ class LocalAirflow:
             "Airflow to be healthy",
             START_TIMEOUT_SECONDS,
             self._processes.values(),
-            0.2,
+            poll_seconds=0.2,
         )
-        self.api().wait_for_dags(
-            {path.stem for path in self._dags.glob("*.py")}, START_TIMEOUT_SECONDS
-        )
+        dag_ids = {path.stem for path in self._dags.glob("*.py")}
+        self.api().wait_for_dags(dag_ids, START_TIMEOUT_SECONDS)
 
     def _start_component(
         self, name: str, command: tuple[str, ...], variables: Mapping[str, str]
@@ -165,12 +159,10 @@ class LocalAirflow:
             )
 
     def _is_healthy(self) -> bool:
-        with contextlib.suppress(
-            httpx.TransportError, ValueError
-        ):  # not listening yet, or no JSON yet
-            health = httpx.get(
-                f"{self.base_url}/api/v2/monitor/health", timeout=5, trust_env=False
-            ).json()
-            parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-            return all(health[part]["status"] == "healthy" for part in parts)
-        return False
+        url = f"{self.base_url}/api/v2/monitor/health"
+        try:
+            health = httpx.get(url, timeout=5, trust_env=False).json()
+        except (httpx.TransportError, ValueError):  # not listening yet, or no JSON yet
+            return False
+        parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+        return all(health[part]["status"] == "healthy" for part in parts)

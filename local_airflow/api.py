@@ -1,4 +1,4 @@
-"""A small client for Airflow's public REST API (v2): start runs, watch them, answer approvals.
+"""A small client of Airflow's public REST API (v2): starts and watches runs, answers approvals.
 
     api = AirflowApi("http://127.0.0.1:8080", "alice", password)
     run_id = api.trigger("kafka_rebalance", conf={"goal": "leaders"}, partition_key="demo")
@@ -24,8 +24,9 @@ Found = TypeVar("Found")
 
 
 class AirflowApiError(CounterpoiseError):
-    """Airflow refused a request, or what was waited for did not come; `status` is the HTTP status,
-    0 without one.
+    """Airflow refused a request, or something did not happen in time.
+
+    `status` is the HTTP status, 0 without one.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -44,24 +45,27 @@ class DagRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A question that waits for an answer; `params` has the prefilled values of its form."""
+    """A required action (human in the loop) that waits for a response.
+
+    `params` has the prefilled values of its form.
+    """
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int
-    task_state: str  # awaiting_input once the task is parked; shortly before that: running
+    task_state: str  # awaiting_input once the task is deferred; shortly before that: running
     subject: str
     body: str
     params: Mapping[str, Any]
-    assigned_users: tuple[str, ...]  # ids; empty: anybody who may answer at all
+    assigned_users: tuple[str, ...]  # ids; empty: every user with the permission
     created_at: datetime  # UTC
 
 
 class AirflowApi:
-    """One user's view of one Airflow.
+    """Airflow's REST API as one user sees it.
 
-    `check` is called while waiting; it raises when there is no use in waiting.
+    `check` is called while waiting, and raises when waiting is useless.
     """
 
     def __init__(
@@ -71,36 +75,36 @@ class AirflowApi:
         self.user = user
         self._password = password
         self._check = check
-        # trust_env=False: a proxy of this machine has no part in what goes to the loopback address.
+        # trust_env=False: requests to the loopback address do not use this machine's proxy.
         self._client = httpx.Client(base_url=base_url, timeout=30, trust_env=False)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def trigger(
         self, dag_id: str, conf: Mapping[str, Any] | None = None, partition_key: str | None = None
     ) -> str:
-        """Start a run; returns its id. Raises AirflowApiError."""
+        """Start a run and return its id. Raises AirflowApiError."""
         body: dict[str, Any] = {"logical_date": None, "conf": dict(conf or {})}
         if partition_key is not None:
             body["partition_key"] = partition_key
         return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
-        """Say that a run has ended as `success` or `failed`, as a person does in the UI.
+        """Mark a run as `success` or `failed`, as a person does in the UI.
 
         Raises AirflowApiError.
         """
         self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
 
     def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
-        """Say that a task has ended as `success`, `failed` or `skipped`. Raises AirflowApiError."""
+        """Mark a task as `success`, `failed` or `skipped`. Raises AirflowApiError."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
         self._request("PATCH", path, json={"new_state": state})
 
     def clear_task(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
-        """Have a task, and all after it, done again; the ids of the tasks concerned.
+        """Clear a task and all downstream tasks, and return their ids.
 
         Raises AirflowApiError.
         """
@@ -111,67 +115,57 @@ class AirflowApi:
             "task_ids": [task_id],
             "include_downstream": True,
         }
-        rows = self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)[
-            "task_instances"
-        ]
-        return [str(row["task_id"]) for row in rows]
+        response = self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
+        return [str(row["task_id"]) for row in response["task_instances"]]
 
     def dag_run(self, dag_id: str, run_id: str) -> DagRun:
-        """One run as it is now. Raises AirflowApiError (404: there is none)."""
+        """Return a run as it is now. Raises AirflowApiError (404: there is none)."""
         return _dag_run(self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
 
     def dag_runs(self, dag_id: str) -> list[DagRun]:
-        """All runs, the newest first."""
-        rows = self._request(
-            "GET",
-            f"/api/v2/dags/{dag_id}/dagRuns",
-            params={"order_by": "-run_after", "limit": 1000},
-        )["dag_runs"]
-        return [_dag_run(row) for row in rows]
+        """Return all runs, the newest first."""
+        params = {"order_by": "-run_after", "limit": 1000}
+        response = self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
+        return [_dag_run(row) for row in response["dag_runs"]]
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """State by task id; mapped tasks as `task[0]`, `task[1]`, ... None: not scheduled yet."""
+        """Return the state by task id, None before it is scheduled.
+
+        Mapped tasks are `task[0]`, `task[1]`, ...
+        """
         return {_task_name(row): row["state"] for row in self._task_instances(dag_id, run_id)}
 
     def task_times(
         self, dag_id: str, run_id: str
     ) -> dict[str, tuple[datetime | None, datetime | None]]:
-        """Start and end (UTC) by task id, of the last try; None: not yet."""
+        """Return start and end (UTC) of the last try by task id; None: not yet."""
         return {
             _task_name(row): (_time(row["start_date"]), _time(row["end_date"]))
             for row in self._task_instances(dag_id, run_id)
         }
 
     def first_start(self, dag_id: str, run_id: str, task_id: str) -> datetime | None:
-        """When the first try of a task began (UTC), however often it was deferred since; None: not
-        yet.
-        """
+        """Return when the first try of a task began (UTC), before any deferral; None: not yet."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/tries"
         tries = self._request("GET", path)["task_instances"]
-        return min(
-            (datetime.fromisoformat(row["start_date"]) for row in tries if row["start_date"]),
-            default=None,
-        )
+        start_times = [_time(row["start_date"]) for row in tries]
+        return min((at for at in start_times if at is not None), default=None)
 
     def task_log(
         self, dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int = 1
     ) -> str:
-        """What one try of a task said, one line per entry."""
-        answer = self._request(
-            "GET",
-            f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}",
-            params={"map_index": map_index, "full_content": True},
-        )
-        return "\n".join(_log_line(entry) for entry in answer["content"])
+        """Return the log of one try of a task, one line per entry."""
+        task_path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        params = {"map_index": map_index, "full_content": True}
+        response = self._request("GET", f"{task_path}/logs/{try_number}", params=params)
+        return "\n".join(_log_line(entry) for entry in response["content"])
 
     def pending_approvals(self, dag_id: str = "~", run_id: str = "~") -> list[PendingApproval]:
-        """The questions that nobody has answered yet; `~` stands for all."""
-        rows = self._request(
-            "GET",
-            f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails",
-            params={"response_received": False, "limit": 1000},
-        )["hitl_details"]
-        return [_approval(row) for row in rows]
+        """Return the required actions without a response; `~` stands for all Dags or runs."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
+        params = {"response_received": False, "limit": 1000}
+        response = self._request("GET", path, params=params)
+        return [_approval(row) for row in response["hitl_details"]]
 
     def answer_approval(
         self,
@@ -182,45 +176,38 @@ class AirflowApi:
         params: Mapping[str, Any],
         map_index: int = -1,
     ) -> None:
-        """Answer as this user.
+        """Respond as this user.
 
-        Raises AirflowApiError: 403 not one who may answer, 409 answered before.
+        Raises AirflowApiError: 403 the user may not respond, 409 somebody has responded before.
         """
-        self._request(
-            "PATCH",
-            f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/{map_index}/hitlDetails",
-            json={"chosen_options": [option], "params_input": dict(params)},
-        )
+        task_path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        body = {"chosen_options": [option], "params_input": dict(params)}
+        self._request("PATCH", f"{task_path}/{map_index}/hitlDetails", json=body)
 
     def approval_page(self, dag_id: str, run_id: str, task_id: str) -> str:
-        """The address where a person answers."""
+        """Return the address of the page on which a person responds."""
         return f"{self.base_url}/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/required_actions"
 
     def wait_for_dags(self, dag_ids: Collection[str], timeout_seconds: float) -> None:
-        """Until all are known.
+        """Wait until Airflow knows all of these Dags.
 
-        Raises AirflowApiError with the text of any Dag file that cannot be imported.
+        Raises AirflowApiError with the stack trace of a Dag file that cannot be imported.
         """
 
-        def all_known() -> bool:
+        def are_all_known() -> bool | None:
             errors = self._request("GET", "/api/v2/importErrors")["import_errors"]
             if errors:
-                texts = "\n".join(
-                    f"{error['filename']}:\n{error['stack_trace']}" for error in errors
-                )
-                raise AirflowApiError(f"Airflow cannot import {len(errors)} Dag file(s):\n{texts}")
-            known = {
-                row["dag_id"]
-                for row in self._request("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
-            }
-            return known.issuperset(dag_ids)
+                traces = [f"{error['filename']}:\n{error['stack_trace']}" for error in errors]
+                message = f"Airflow cannot import {len(errors)} Dag file(s):"
+                raise AirflowApiError("\n".join([message, *traces]))
+            rows = self._request("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
+            known_ids = {row["dag_id"] for row in rows}
+            return known_ids.issuperset(dag_ids) or None
 
-        self.wait_for(
-            lambda: all_known() or None, f"the Dags {', '.join(sorted(dag_ids))}", timeout_seconds
-        )
+        self.wait_for(are_all_known, f"the Dags {', '.join(sorted(dag_ids))}", timeout_seconds)
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout_seconds: float) -> DagRun:
-        """Until the run has ended, well or not. Raises AirflowApiError when time is up."""
+        """Wait until the run has ended, in whatever state. Raises AirflowApiError if it has not."""
 
         def ended() -> DagRun | None:
             run = self.dag_run(dag_id, run_id)
@@ -235,47 +222,47 @@ class AirflowApi:
         timeout_seconds: float,
         partition_key: str | None = None,
     ) -> DagRun:
-        """Until there is a run whose id is not in `known` (and that has this key, when one is
-        named).
-        """
+        """Wait for a run whose id is not in `known`, with the partition key if one is given."""
 
         def new_run() -> DagRun | None:
-            runs = [run for run in self.dag_runs(dag_id) if run.run_id not in known]
-            return next((run for run in runs if partition_key in (None, run.partition_key)), None)
+            for run in self.dag_runs(dag_id):
+                if run.run_id not in known and partition_key in (None, run.partition_key):
+                    return run
+            return None
 
         return self.wait_for(new_run, f"a new run of {dag_id}", timeout_seconds)
 
     def wait_for_approval(
         self, dag_id: str, run_id: str, timeout_seconds: float
     ) -> PendingApproval:
-        """Until the run waits for a person, its task parked.
+        """Wait until the run's approval task is deferred and waits for a person.
 
-        Raises AirflowApiError when it ends without asking.
+        Raises AirflowApiError when the run ends without it.
         """
 
-        def parked() -> PendingApproval | None:
-            waiting = [
-                a
-                for a in self.pending_approvals(dag_id, run_id)
-                if a.task_state == "awaiting_input"
-            ]
-            if not waiting and (state := self.dag_run(dag_id, run_id).state) in FINAL_RUN_STATES:
-                raise AirflowApiError(
-                    f"{dag_id} {run_id} ended as {state} without asking: {self.task_states(dag_id, run_id)}"
-                )
-            return waiting[0] if waiting else None
+        def awaited_approval() -> PendingApproval | None:
+            for approval in self.pending_approvals(dag_id, run_id):
+                if approval.task_state == "awaiting_input":
+                    return approval
+            state = self.dag_run(dag_id, run_id).state
+            if state in FINAL_RUN_STATES:
+                states = self.task_states(dag_id, run_id)
+                message = f"{dag_id} {run_id} ended as {state} without asking for approval"
+                raise AirflowApiError(f"{message}: {states}")
+            return None
 
-        return self.wait_for(parked, f"{dag_id} {run_id} to ask for approval", timeout_seconds)
+        what = f"{dag_id} {run_id} to ask for approval"
+        return self.wait_for(awaited_approval, what, timeout_seconds)
 
     def wait_for(
-        self, look: Callable[[], Found | None], what: str, timeout_seconds: float
+        self, find: Callable[[], Found | None], what: str, timeout_seconds: float
     ) -> Found:
-        """Look until there is something.
+        """Call `find` until it returns something.
 
         Raises AirflowApiError when time is up, and what `check` raises.
         """
         deadline = time.monotonic() + timeout_seconds
-        while (found := look()) is None:
+        while (found := find()) is None:
             self._check()
             if time.monotonic() >= deadline:
                 raise AirflowApiError(f"waited {timeout_seconds:g} s in vain for {what}")
@@ -283,10 +270,8 @@ class AirflowApi:
         return found
 
     def _task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        answer = self._request(
-            "GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 1000}
-        )
-        return list(answer["task_instances"])
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+        return list(self._request("GET", path, params={"limit": 1000})["task_instances"])
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         if "Authorization" not in self._client.headers:
@@ -296,10 +281,9 @@ class AirflowApi:
             self._log_in()
             response = self._client.request(method, path, **arguments)
         if response.is_error:
-            raise AirflowApiError(
-                f"Airflow refused {method} {path} for {self.user}: {response.status_code} {_reason(response)}",
-                response.status_code,
-            )
+            status = response.status_code
+            message = f"Airflow refused {method} {path} for {self.user}: {status}"
+            raise AirflowApiError(f"{message} {_reason(response)}", status)
         return response.json() if response.content else None
 
     def _log_in(self) -> None:
@@ -307,10 +291,8 @@ class AirflowApi:
             "/auth/token", json={"username": self.user, "password": self._password}
         )
         if response.is_error:
-            raise AirflowApiError(
-                f"Airflow refused the login of {self.user}: {response.status_code}",
-                response.status_code,
-            )
+            status = response.status_code
+            raise AirflowApiError(f"Airflow refused the login of {self.user}: {status}", status)
         self._client.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
 
 
@@ -351,7 +333,8 @@ def _time(text: str | None) -> datetime | None:
 def _log_line(entry: Any) -> str:
     if not isinstance(entry, Mapping):
         return str(entry)
-    line = f"{entry.get('timestamp') or ''} {entry.get('level') or ''} {entry.get('event') or ''}".strip()
+    fields = [str(entry.get(name) or "") for name in ("timestamp", "level", "event")]
+    line = " ".join(fields).strip()
     details = entry.get("error_detail") or []
     errors = [f"  {detail.get('exc_type')}: {detail.get('exc_value')}" for detail in details]
     return "\n".join([line, *errors])

@@ -1,5 +1,4 @@
-"""What Airflow's four components are started with: their commands, and the variables they all
-share.
+"""The commands and environment variables of Airflow's four components.
 
     COMMANDS["scheduler"] == ("airflow", "scheduler", "--skip-serve-logs")
     environment(AirflowHome(Path("var/airflow")), port=8080, ...)
@@ -21,8 +20,7 @@ HOST: Final = "127.0.0.1"
 
 MIGRATE: Final = ("airflow", "db", "migrate")
 
-# Task logs lie on a disk that all components see, so nobody has to serve them over a port of its
-# own.
+# All components see the task logs on disk, so none has to serve them over a port.
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "api-server": ("airflow", "api-server", "--workers", "1"),
     "scheduler": ("airflow", "scheduler", "--skip-serve-logs"),
@@ -30,7 +28,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
 }
 
-# user: role. A viewer reads, a user may also answer an approval, op and admin also manage Airflow.
+# User: role. A viewer reads, a user may also answer an approval, op and admin also manage Airflow.
 USERS: Final[Mapping[str, str]] = {
     "admin": "admin",
     "alice": "user",
@@ -38,14 +36,13 @@ USERS: Final[Mapping[str, str]] = {
     "viewer": "viewer",
 }
 
-# The same in every place where Airflow runs with Counterpoise.
+# The same wherever Airflow runs with Counterpoise.
 SHARED_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    # Otherwise a triggered run of a Dag that nobody has switched on waits in "queued" without a
-    # word.
+    # Otherwise a triggered run of a new Dag stays queued until somebody unpauses the Dag.
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-    # This switches off the lists of people who may answer, too: approvals would mean nothing.
+    # "True" would also let everybody approve.
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
         f"{user}:{role}" for user, role in USERS.items()
@@ -56,7 +53,7 @@ SHARED_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
 }
 
-# What differs from place to place.
+# Different in each place.
 PLACE_VARIABLES: Final = (
     "AIRFLOW_HOME",
     "AIRFLOW__CORE__DAGS_FOLDER",
@@ -73,7 +70,7 @@ PLACE_VARIABLES: Final = (
     "AIRFLOW__API_AUTH__JWT_SECRET",
 )
 
-# For one machine and one person who waits: shorter pauses, less to keep.
+# For one machine on which a person waits: shorter pauses, less to keep.
 QUICK_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
     "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "300",
@@ -84,7 +81,7 @@ QUICK_VARIABLES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AirflowHome:
-    """The one directory that holds everything of a local Airflow: database, logs, passwords."""
+    """The directory of a local Airflow: database, logs, passwords."""
 
     directory: Path
 
@@ -101,11 +98,11 @@ class AirflowHome:
         return self.directory / "task-logs"
 
     def component_log(self, component: str) -> Path:
-        """All that a component says."""
+        """Return the file with a component's output."""
         return self.directory / f"{component}.log"
 
     def write_passwords(self, users: Mapping[str, str]) -> Mapping[str, str]:
-        """Give every user a password of its own, in a file that only we can read; returns them."""
+        """Write a new password for each user, to a file that only its owner can read."""
         passwords = {user: secrets.token_urlsafe(9) for user in users}
         self.passwords_file.touch(mode=0o600)
         self.passwords_file.chmod(0o600)
@@ -122,10 +119,10 @@ def environment(
     users: Mapping[str, str],
     extra: Mapping[str, str],
 ) -> dict[str, str]:
-    """The variables for every component: ours over this process' own, `extra` over ours.
+    """Return the variables of every component, with new secrets at each call.
 
-    Settings for some other Airflow (`AIRFLOW...`) are left behind. Fresh secrets are made at each
-    call.
+    `extra` overrides ours, and ours override those of this process, of which settings for another
+    Airflow (`AIRFLOW...`) are dropped.
     """
     base_url = f"http://{HOST}:{port}"
     inherited = {
@@ -138,7 +135,7 @@ def environment(
         **SHARED_VARIABLES,
         **QUICK_VARIABLES,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        # Tasks talk to the api-server; a proxy of this machine has no part in that.
+        # Tasks connect to the api-server directly, not through this machine's proxy.
         "NO_PROXY": _with_loopback("NO_PROXY"),
         "no_proxy": _with_loopback("no_proxy"),
         "PYTHONUNBUFFERED": "1",

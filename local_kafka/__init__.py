@@ -1,13 +1,16 @@
 """A real multi-broker Kafka cluster on this machine, for the demo, the tests and the benchmarks.
 
     with local_kafka.running(directory, brokers_in_racks("a", "b", "c")) as kafka:
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", partitions=6, replication_factor=3)])
+        orders = TopicSpec("orders", partitions=6, replication_factor=3)
+        create_topics(kafka.bootstrap_string, [orders])
 
-`python -m local_kafka` starts one to play with. Limits: loopback, plaintext, KRaft, Kafka 4.x.
+`python -m local_kafka` starts one until Ctrl-C.
+
+Limits: loopback, plaintext unless a listener says otherwise, KRaft, Kafka 4.x.
 """
 
-from local_kafka.broker import BrokerHome, BrokerSpec, Listener
-from local_kafka.cluster import LocalKafka, LocalKafkaError, brokers_in_racks, running
+from local_kafka.broker import BrokerHome, BrokerSpec, Listener, brokers_in_racks
+from local_kafka.cluster import LocalKafka, LocalKafkaError, running
 from local_kafka.jars import KAFKA_VERSION, KafkaDownloadError, kafka_jars
 from local_kafka.load import SteadyProducer, TopicSpec, create_topics, fill
 

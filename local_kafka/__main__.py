@@ -1,8 +1,8 @@
-"""Start a cluster and keep it until Ctrl-C.
+"""Starts a cluster and keeps it until Ctrl-C.
 
-python -m local_kafka --brokers 3 --directory var/kafka
+    python -m local_kafka --brokers 3 --directory var/kafka
 
-Limits: the directory must be new or empty; what is in it afterwards is for reading only.
+Limits: the directory must be new or empty; its contents cannot be started again.
 """
 
 import argparse
@@ -17,13 +17,11 @@ from local_kafka.jars import KAFKA_VERSION
 
 
 def main() -> int:
-    """The command line; 0 after Ctrl-C or SIGTERM, 3 when the cluster cannot be started."""
+    """Run the command line; return 0 after Ctrl-C or SIGTERM, 3 when the cluster cannot start."""
     parser = argparse.ArgumentParser(
         prog="python -m local_kafka", description="A real Kafka cluster on this machine."
     )
-    parser.add_argument(
-        "--brokers", type=int, default=3, help="how many; each in a rack of its own (3)"
-    )
+    parser.add_argument("--brokers", type=int, default=3, help="how many, each in its own rack (3)")
     parser.add_argument(
         "--directory",
         type=Path,
@@ -34,10 +32,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.directory and arguments.directory.exists() and any(arguments.directory.iterdir()):
         parser.error(f"--directory {arguments.directory}: is not empty")
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # a shell's background jobs start with SIGINT ignored
+    # Also SIGINT: a shell's background jobs start with it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="kafka-") as temporary:
@@ -46,7 +42,9 @@ def main() -> int:
                 directory, arguments.brokers, heap=arguments.heap, version=arguments.kafka_version
             ) as kafka:
                 sys.stdout.write(
-                    f"bootstrap: {kafka.bootstrap_string}\nlogs: {directory}/broker-*/server.log\nCtrl-C ends it\n"
+                    f"bootstrap: {kafka.bootstrap_string}\n"
+                    f"logs: {directory}/broker-*/server.log\n"
+                    "Ctrl-C ends it\n"
                 )
                 sys.stdout.flush()
                 while True:

@@ -1,20 +1,20 @@
-"""What one broker of a local cluster is: its place, its configuration files and its command lines.
+"""One broker of a local cluster: its directory, its configuration files and its JVM's settings.
 
-    spec = BrokerSpec(4, "rack-d", properties={"num.io.threads": "2"})
-    spec = BrokerSpec(4, "rack-d", listeners=(Listener("OUTSIDE", 19092, advertised="kafka-4.example:9092"),))
+    outside = Listener("OUTSIDE", 19092, advertised="kafka-4.example:9092")
+    spec = BrokerSpec(4, "rack-d", properties={"num.io.threads": "2"}, listeners=(outside,))
 
-Limits: listeners on 127.0.0.1, the first one plaintext; brokers take their configuration from files
+Limits: listeners on 127.0.0.1, the first one plaintext; brokers read their configuration from files
 only, so a change needs a restart.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HOST = "127.0.0.1"
 
-# Fit for a small machine and for tests that watch what happens: nothing is created or moved behind
-# our back.
+# For a small machine, and for tests: Kafka creates no topics and moves no leaders by itself.
 DEFAULT_PROPERTIES: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -27,11 +27,11 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "4",
-    # The cleaner's map is 128 MiB of heap by default, half of what a broker here has.
+    # By default 128 MiB of heap, half of what a broker here has.
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
 
-# Without a shutdown hook of its own the log also has what a broker says on its way out.
+# Without log4j's shutdown hook the log also has the messages of a broker's shutdown.
 _LOG4J = """\
 <Configuration status="error" shutdownHook="disable">
   <Appenders>
@@ -41,8 +41,7 @@ _LOG4J = """\
 </Configuration>
 """
 
-# The serial collector and the quick compiler alone: the least memory and the shortest start for
-# JVMs this small.
+# The serial collector and only the quick compiler: least memory and shortest start of a small JVM.
 LIGHT_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -53,12 +52,12 @@ LIGHT_JVM = (
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One more listener for clients; what else it needs (certificates, logins) is in `properties`."""
+    """Another listener for clients; its certificates and logins are in the broker's properties."""
 
     name: str
     port: int
     protocol: str = "PLAINTEXT"
-    advertised: str | None = None  # host:port; None: where it is
+    advertised: str | None = None  # host:port; None: the address that it listens on
 
     @property
     def address(self) -> str:
@@ -67,20 +66,18 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpec:
-    """A broker to start; `properties` go over the cluster's, `log_dirs` is the number of its data
-    directories.
-    """
+    """A broker to start; its `properties` override those of the cluster."""
 
     broker_id: int
-    rack: str | None  # None: it names none
+    rack: str | None  # None: without a rack
     properties: Mapping[str, str] = field(default_factory=dict)
-    log_dirs: int = 1
+    log_dirs: int = 1  # number of data directories
     listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerHome:
-    """A broker's place on disk and its ports; `controller_port` is None when it is no controller."""
+    """A broker's directory and ports; `controller_port` is None when it is no controller."""
 
     spec: BrokerSpec
     directory: Path
@@ -89,55 +86,50 @@ class BrokerHome:
 
     @property
     def address(self) -> str:
-        """host:port of the listener for clients."""
+        """Return host:port of the first listener for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def server_log(self) -> Path:
-        """All that the broker says, its JVM's last words included."""
+        """Return the file with the broker's output, that of its JVM included."""
         return self.directory / "server.log"
 
     @property
     def properties_file(self) -> Path:
-        """The broker's server.properties."""
+        """Return the broker's server.properties."""
         return self.directory / "server.properties"
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
-        """Where its partitions are."""
+        """Return the directories of its partitions."""
         return tuple(self.directory / f"data-{number}" for number in range(self.spec.log_dirs))
 
     def write_files(self, voters: str, cluster_properties: Mapping[str, str]) -> None:
-        """Write server.properties and log4j2.xml; `voters` is `id@host:port` of each controller,
-        with commas.
+        """Write server.properties and log4j2.xml.
+
+        `voters` is `id@host:port` of each controller, separated by commas.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = {
             **DEFAULT_PROPERTIES,
-            **self._own(voters),
+            **self._own_properties(voters),
             **cluster_properties,
             **self.spec.properties,
         }
-        self.properties_file.write_text(
-            "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
-        )
+        lines = [f"{key}={_escaped(value)}\n" for key, value in properties.items()]
+        self.properties_file.write_text("".join(lines))
         write_log4j(self.directory / "log4j2.xml", "SYSTEM_OUT", "INFO")
 
-    def _own(self, voters: str) -> dict[str, str]:
+    def _own_properties(self, voters: str) -> dict[str, str]:
         listeners = [f"PLAINTEXT://{self.address}"]
+        advertised = [f"PLAINTEXT://{self.address}"]
+        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
         if self.controller_port is not None:
             listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
-        more = self.spec.listeners
-        listeners += [f"{one.name}://{one.address}" for one in more]
-        advertised = [
-            f"PLAINTEXT://{self.address}",
-            *(f"{one.name}://{one.advertised or one.address}" for one in more),
-        ]
-        protocols = [
-            "PLAINTEXT:PLAINTEXT",
-            "CONTROLLER:PLAINTEXT",
-            *(f"{one.name}:{one.protocol}" for one in more),
-        ]
+        for listener in self.spec.listeners:
+            listeners.append(f"{listener.name}://{listener.address}")
+            advertised.append(f"{listener.name}://{listener.advertised or listener.address}")
+            protocols.append(f"{listener.name}:{listener.protocol}")
         return {
             "process.roles": "broker" if self.controller_port is None else "broker,controller",
             "node.id": str(self.spec.broker_id),
@@ -151,11 +143,28 @@ class BrokerHome:
         }
 
 
+def brokers_in_racks(*racks: str) -> tuple[BrokerSpec, ...]:
+    """Return brokers 1, 2, ... in these racks, in this order."""
+    return tuple(BrokerSpec(broker_id, rack) for broker_id, rack in enumerate(racks, start=1))
+
+
+def internal_topic_factors(broker_count: int) -> dict[str, str]:
+    """Return the replication factors of Kafka's internal topics: 3, or the number of brokers."""
+    names = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    return {f"{name}.replication.factor": str(min(3, broker_count)) for name in names}
+
+
+def jvm_environment() -> dict[str, str]:
+    """Return this environment without the variables from which a JVM reads options."""
+    ignored = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+    return {key: value for key, value in os.environ.items() if key not in ignored}
+
+
 def write_log4j(path: Path, target: str, level: str) -> None:
-    """A log4j 2 configuration that writes to SYSTEM_OUT or SYSTEM_ERR."""
+    """Write a log4j 2 configuration; `target` is SYSTEM_OUT or SYSTEM_ERR."""
     path.write_text(_LOG4J.format(target=target, level=level))
 
 
 def _escaped(value: str) -> str:
-    """A value as java.util.Properties reads it."""
+    """Escape a value for java.util.Properties."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

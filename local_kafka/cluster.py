@@ -1,19 +1,20 @@
 """A real multi-broker Kafka cluster (KRaft) as child processes on loopback.
 
     with LocalKafka(tmp_path, brokers=brokers_in_racks("a", "b", "c")) as kafka:
-        create_topics(kafka.bootstrap_string, [TopicSpec("orders", partitions=12, replication_factor=3)])
+        orders = TopicSpec("orders", partitions=12, replication_factor=3)
+        create_topics(kafka.bootstrap_string, [orders])
         kafka.add_broker(4, "d")
         kafka.kill_broker(1)
 
-The first three brokers are controllers, too (one is, when there are fewer than three), so any
-single broker may die. Later ones are brokers only. Nothing outlives this process (see
+The first three brokers are also controllers (with fewer than three brokers, the first), so any
+single broker may die. Later ones are brokers only. No broker outlives this process (see
 `local_processes`). One thread uses one cluster.
 
-Limits: 256 MiB of heap carry some hundred partitions per broker; say `heap="-Xmx1g"` for thousands.
+Limits: 256 MiB of heap are enough for a few hundred partitions per broker; use `heap="-Xmx1g"` for
+thousands.
 """
 
 import base64
-import os
 import subprocess
 import tempfile
 import uuid
@@ -28,28 +29,42 @@ from confluent_kafka.admin import AdminClient
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
-from local_kafka.broker import HOST, LIGHT_JVM, BrokerHome, BrokerSpec, write_log4j
-from local_kafka.class_archive import archive_at_exit, archive_of, archived_classes
-from local_kafka.jars import KAFKA_VERSION, kafka_jars, locked
+from local_kafka.broker import (
+    HOST,
+    LIGHT_JVM,
+    BrokerHome,
+    BrokerSpec,
+    brokers_in_racks,
+    internal_topic_factors,
+    jvm_environment,
+    write_log4j,
+)
+from local_kafka.jars import (
+    KAFKA_VERSION,
+    class_archive_of,
+    class_archive_options,
+    kafka_jars,
+    locked,
+    options_to_write_archive,
+)
 from local_processes import Process, free_ports, run, start, wait_until
 
 DEFAULT_HEAP = "-Xmx256m"
 START_TIMEOUT_SECONDS = 120.0
 STOP_GRACE_SECONDS = 30.0
-# Brokers that go down together cannot do it in order (their controllers go, too): no use in waiting
-# for them.
+# Brokers that end together cannot shut down in order, since their controllers end, too.
 ORPHAN_GRACE_SECONDS = 1.0
 CONTROLLERS = 3
 
 
 class LocalKafkaError(CounterpoiseError):
-    """A local cluster was asked for something that it cannot do, or one of Kafka's tools failed."""
+    """A local cluster cannot do what was requested, or one of Kafka's tools failed."""
 
 
 class LocalKafka:
-    """See the module's text.
+    """See the module's docstring.
 
-    `directory` keeps data and logs (`broker-N/server.log`) after the end.
+    Data and logs (`broker-N/server.log`) remain in `directory` after the end.
     """
 
     def __init__(
@@ -65,7 +80,7 @@ class LocalKafka:
         self.version = version
         self.cluster_id = _new_cluster_id()
         self._specs = _specs(brokers)
-        self._properties = {**_internal_topic_factors(len(self._specs)), **(properties or {})}
+        self._properties = {**internal_topic_factors(len(self._specs)), **(properties or {})}
         self._heap = heap
         self._jvm_options = tuple(jvm_options)
         self._homes: dict[int, BrokerHome] = {}
@@ -88,7 +103,7 @@ class LocalKafka:
     # -- the whole cluster
 
     def start(self) -> None:
-        """Start all brokers and wait until each serves and knows the others.
+        """Start all brokers and wait until each responds and knows the others.
 
         Raises ChildFailedError.
         """
@@ -107,8 +122,9 @@ class LocalKafka:
             raise
 
     def stop(self) -> None:
-        """End all brokers at once, as a power cut would: Kafka stands it, and nobody is left to
-        take over leaders.
+        """End all brokers at once, as a power cut would.
+
+        An orderly shutdown would hand over leaders, which is of no use when all brokers end.
         """
         for process in self._processes.values():
             process.kill()
@@ -118,50 +134,49 @@ class LocalKafka:
         self._frozen.clear()
 
     def wait_until_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
-        """Wait until every live broker, asked itself, lists every live broker.
+        """Wait until every live broker lists every live broker in its own metadata.
 
         Raises ChildFailedError.
         """
         expected = set(self.live_brokers)
-        waiting = list(self.live_brokers)
+        not_ready = list(self.live_brokers)
 
-        def all_know_all() -> bool:
-            while waiting and expected <= _brokers_seen_by(self._homes[waiting[0]].address):
-                waiting.pop(0)
-            return not waiting
+        def are_all_ready() -> bool:
+            while not_ready and expected <= _brokers_seen_by(self._homes[not_ready[0]].address):
+                not_ready.pop(0)
+            return not not_ready
 
         processes = [self._processes[broker_id] for broker_id in expected]
-        wait_until(all_know_all, f"brokers {sorted(expected)} to serve", timeout_seconds, processes)
+        what = f"brokers {sorted(expected)} to be ready"
+        wait_until(are_all_ready, what, timeout_seconds, processes)
 
     @property
     def live_brokers(self) -> tuple[int, ...]:
-        """The ids of the brokers that run and are not frozen."""
-        running = (
-            broker_id for broker_id, process in self._processes.items() if process.poll() is None
-        )
-        return tuple(sorted(set(running) - self._frozen))
+        """Return the ids of the brokers that run and are not frozen."""
+        running_ids = {b for b, process in self._processes.items() if process.poll() is None}
+        return tuple(sorted(running_ids - self._frozen))
 
     @property
     def bootstrap(self) -> list[str]:
-        """host:port of each live broker."""
+        """Return host:port of each live broker."""
         return [self._homes[broker_id].address for broker_id in self.live_brokers]
 
     @property
     def bootstrap_string(self) -> str:
-        """`bootstrap` as clients take it."""
+        """Return `bootstrap` as the text of `bootstrap.servers`."""
         return ",".join(self.bootstrap)
 
     @property
     def processes(self) -> dict[int, Process]:
-        """The process of each broker that was started and not stopped, by broker id."""
+        """Return the process of each broker that was started and not stopped, by broker id."""
         return dict(self._processes)
 
     # -- one broker
 
     def home(self, broker_id: int) -> BrokerHome:
-        """Where a broker lives: directories, port, log.
+        """Return a broker's directories, port and log.
 
-        Raises LocalKafkaError for an id that is not here.
+        Raises LocalKafkaError for an unknown broker.
         """
         if broker_id not in self._homes:
             raise LocalKafkaError(
@@ -176,9 +191,7 @@ class LocalKafka:
         properties: Mapping[str, str] | None = None,
         log_dirs: int = 1,
     ) -> None:
-        """Start one more broker (no controller); returns when it is registered, unfenced and known
-        to all.
-        """
+        """Start one more broker (no controller), and wait until all brokers know it."""
         if broker_id in self._homes:
             raise LocalKafkaError(f"there is a broker {broker_id} already")
         self._prepare([BrokerSpec(broker_id, rack, properties or {}, log_dirs)])
@@ -186,46 +199,42 @@ class LocalKafka:
         self.wait_until_ready()
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop it in good order: it hands over its leaders first."""
+        """Stop a broker in order: it hands over its leaders first."""
         self._end(broker_id).stop(STOP_GRACE_SECONDS)
 
     def kill_broker(self, broker_id: int) -> None:
-        """kill -9; returns when the process is gone.
+        """Send SIGKILL to a broker and wait for its end.
 
-        The cluster notices after `broker.session.timeout.ms`.
+        The cluster fences it after `broker.session.timeout.ms`.
         """
         process = self._end(broker_id)
         process.kill()
         process.wait()
 
     def freeze_broker(self, broker_id: int) -> None:
-        """Stop its clock (SIGSTOP): connections stay open, nothing is answered."""
+        """Freeze a broker (SIGSTOP): its connections stay open, and it responds to nothing."""
         self._process(broker_id).freeze()
         self._frozen.add(broker_id)
 
     def wait_until_fenced(self, broker_id: int) -> None:
-        """Wait until no live broker lists it any more: its session has ended, and Kafka's tools no
-        longer ask it.
-        """
+        """Wait until the broker's session has ended, and no live broker lists it any more."""
 
         def is_fenced() -> bool:
-            return all(
-                (seen := _brokers_seen_by(address)) and broker_id not in seen
-                for address in self.bootstrap
-            )
+            for address in self.bootstrap:
+                seen = _brokers_seen_by(address)
+                if not seen or broker_id in seen:
+                    return False
+            return True
 
         wait_until(is_fenced, f"broker {broker_id} to be fenced", START_TIMEOUT_SECONDS)
 
     def thaw_broker(self, broker_id: int) -> None:
-        """End of `freeze_broker`; it may be fenced for a moment, `wait_until_ready` waits for it."""
+        """Resume a frozen broker, which may still be fenced: see `wait_until_ready`."""
         self._process(broker_id).thaw()
         self._frozen.discard(broker_id)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a stopped or killed broker, or stop and start a running one; same data and port.
-
-        Waits until ready.
-        """
+        """Start a broker again with its data and port, and wait until it is ready."""
         self.home(broker_id)
         if broker_id in self._processes:
             self.stop_broker(broker_id)
@@ -237,50 +246,48 @@ class LocalKafka:
     def tool(
         self, main_class: str, *arguments: str, check: bool = True, timeout_seconds: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of Kafka's command-line tools, e.g. `org.apache.kafka.tools.TopicCommand`; takes
-        1-2 s.
+        """Run one of Kafka's tools, such as `org.apache.kafka.tools.TopicCommand`; takes 1-2 s.
 
-        Raises LocalKafkaError with its output when it ends with another code than 0, unless `check`
-        is False, and TimeoutError.
+        Raises LocalKafkaError with its output when it fails, unless `check` is False, and
+        TimeoutError.
         """
         java = self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP)
         command = [*java, main_class, *arguments]
-        done = run(command, name=main_class, timeout_seconds=timeout_seconds, env=_environment())
-        if check and done.returncode != 0:
-            raise LocalKafkaError(
-                f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-            )
-        return done
+        environment = jvm_environment()
+        result = run(command, name=main_class, timeout_seconds=timeout_seconds, env=environment)
+        if check and result.returncode != 0:
+            output = f"{result.stdout}{result.stderr}"
+            raise LocalKafkaError(f"{main_class} ended with {result.returncode}:\n{output}")
+        return result
 
     # -- inside
 
     def _java(self, log4j: Path, heap: str) -> list[str]:
         jars = kafka_jars(self.version)
-        options = [heap, *LIGHT_JVM, *archived_classes(jars), f"-Dlog4j2.configurationFile={log4j}"]
+        options = [heap, *LIGHT_JVM, *class_archive_options(jars)]
+        options.append(f"-Dlog4j2.configurationFile={log4j}")
         return [str(java_executable()), *options, "-cp", f"{jars}/*"]
 
     def _prepare(self, specs: Sequence[BrokerSpec]) -> None:
-        """Give each broker a place and ports, write its files and format its storage."""
+        """Choose each broker's directory and ports, write its files and format its storage."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_log4j(self.directory / "tools-log4j2.xml", "SYSTEM_ERR", "WARN")
         ports = iter(free_ports(2 * len(specs)))
-        voters = (
-            0 if self._voters else min(CONTROLLERS, len(specs)) if len(specs) >= CONTROLLERS else 1
-        )
-        homes = [
-            BrokerHome(
-                spec,
-                self.directory / f"broker-{spec.broker_id}",
-                next(ports),
-                next(ports) if n < voters else None,
-            )
-            for n, spec in enumerate(specs)
-        ]
-        self._voters = self._voters or ",".join(
+        controller_count = CONTROLLERS if len(specs) >= CONTROLLERS else 1
+        if self._voters:
+            controller_count = 0
+        homes = []
+        for index, spec in enumerate(specs):
+            port = next(ports)
+            controller_port = next(ports) if index < controller_count else None
+            directory = self.directory / f"broker-{spec.broker_id}"
+            homes.append(BrokerHome(spec, directory, port, controller_port))
+        voters = [
             f"{home.spec.broker_id}@{HOST}:{home.controller_port}"
             for home in homes
             if home.controller_port
-        )
+        ]
+        self._voters = self._voters or ",".join(voters)
         for home in homes:
             home.write_files(self._voters, self._properties)
         with ThreadPoolExecutor(len(homes)) as pool:
@@ -288,25 +295,19 @@ class LocalKafka:
         self._homes.update({home.spec.broker_id: home for home in homes})
 
     def _format(self, home: BrokerHome) -> None:
-        arguments = (
-            "format",
-            "--cluster-id",
-            self.cluster_id,
-            "--config",
-            str(home.properties_file),
-        )
-        self.tool("kafka.tools.StorageTool", *arguments)
+        arguments = ["--cluster-id", self.cluster_id, "--config", str(home.properties_file)]
+        self.tool("kafka.tools.StorageTool", "format", *arguments)
 
     def _launch(self, broker_id: int) -> None:
         home = self._homes[broker_id]
         java, *options = self._java(home.directory / "log4j2.xml", self._heap)
-        # Out of memory is the end at once and in plain words, not a broker that limps.
+        # Without memory a broker should end with a clear message, not go on half working.
         options = ["-XX:+ExitOnOutOfMemoryError", *self._jvm_options, *options]
         self._processes[broker_id] = start(
             [java, *options, "kafka.Kafka", home.properties_file],
             log_path=home.server_log,
             name=f"broker {broker_id}",
-            env=_environment(),
+            env=jvm_environment(),
             cwd=home.directory,
             orphan_grace_seconds=ORPHAN_GRACE_SECONDS,
         )
@@ -325,14 +326,13 @@ class LocalKafka:
 
 
 def _archive_classes(version: str) -> None:
-    """The first start on a machine runs one broker up and down before: all later ones start in half
-    the time.
+    """Write the class archive, at the first start on a machine, by starting and stopping a broker.
 
-    A Java that writes no archive leaves an empty file in its place, which no JVM minds, and is not
-    tried again.
+    Where a Java writes no archive, an empty file takes its place, which every JVM ignores, so that
+    this is not tried again.
     """
     jars = kafka_jars(version)
-    archive = archive_of(jars)
+    archive = class_archive_of(jars)
     if archive.exists():
         return
     with locked(jars.parent / f".{version}.lock"):
@@ -340,9 +340,9 @@ def _archive_classes(version: str) -> None:
             return
         with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=jars.parent) as scratch:
             written = Path(scratch, archive.name)
-            with LocalKafka(
-                Path(scratch, "kafka"), 1, version=version, jvm_options=archive_at_exit(written)
-            ) as kafka:
+            options = options_to_write_archive(written)
+            directory = Path(scratch, "kafka")
+            with LocalKafka(directory, 1, version=version, jvm_options=options) as kafka:
                 kafka.stop_broker(1)
             written.touch()
             written.replace(archive)
@@ -356,68 +356,44 @@ def running(
     heap: str = DEFAULT_HEAP,
     version: str = KAFKA_VERSION,
 ) -> Iterator[LocalKafka]:
-    """A started cluster, stopped on the way out: `with running(tmp_path) as kafka: yield kafka` is
-    a fixture.
-    """
+    """Yield a started cluster, and stop it afterwards."""
     with LocalKafka(directory, brokers, properties, heap, version) as kafka:
         yield kafka
 
 
-def brokers_in_racks(*racks: str) -> tuple[BrokerSpec, ...]:
-    """Brokers 1, 2, ... in these racks, in this order."""
-    return tuple(BrokerSpec(number, rack) for number, rack in enumerate(racks, start=1))
-
-
 def _specs(brokers: int | Sequence[BrokerSpec]) -> tuple[BrokerSpec, ...]:
-    specs = (
-        tuple(brokers)
-        if not isinstance(brokers, int)
-        else brokers_in_racks(*(f"rack-{n + 1}" for n in range(brokers)))
-    )
+    if isinstance(brokers, int):
+        specs = brokers_in_racks(*(f"rack-{number}" for number in range(1, brokers + 1)))
+    else:
+        specs = tuple(brokers)
     ids = [spec.broker_id for spec in specs]
     if not specs or len(set(ids)) < len(ids):
         raise LocalKafkaError(f"a cluster needs brokers with different ids, not {ids}")
     return specs
 
 
-def _internal_topic_factors(brokers: int) -> dict[str, str]:
-    names = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-    return {f"{name}.replication.factor": str(min(3, brokers)) for name in names}
-
-
 def _new_cluster_id() -> str:
-    """As Kafka's Uuid.randomUuid: base64url of 16 bytes, never with a leading dash, which tools
-    take for an option.
+    """Return base64url of 16 bytes, as Kafka's Uuid.randomUuid.
+
+    It has no leading dash, which tools take for an option.
     """
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
-        "-"
-    ):
-        pass
-    return text
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without the variables by which a JVM takes options from the air."""
-    return {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-    }
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 def _ignore(_error: object) -> None:
-    """Connections refused are no news while a broker starts."""
+    """Ignore librdkafka's errors: connections are refused while a broker starts."""
 
 
 def _brokers_seen_by(address: str) -> set[int]:
-    """The unfenced brokers in the metadata of the broker at `address`; empty when it does not
-    answer yet.
-    """
+    """Return the unfenced brokers in one broker's metadata; none when it does not respond yet."""
     config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0, "error_cb": _ignore}
     client = AdminClient(config)
-    answer = client.describe_cluster(request_timeout=1.0)
-    # Asked for and not raised: its traceback would hold the client, and librdkafka's own thread,
-    # which lets go of the answer last, must not be the one that ends the client.
-    if answer.exception() is not None:
+    future = client.describe_cluster(request_timeout=1.0)
+    # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread,
+    # which releases the future last, must not be the one that deletes the client.
+    if future.exception() is not None:
         return set()
-    return {node.id for node in answer.result().nodes}
+    return {node.id for node in future.result().nodes}

@@ -1,4 +1,4 @@
-"""Topics and records for a local cluster: skewed on purpose, and written for real.
+"""Topics and records for a local cluster, as uneven as a test needs.
 
     create_topics(bootstrap, [TopicSpec("orders", replica_assignments=[(1, 2, 3), (1, 3, 2)])])
     fill(bootstrap, "orders", {0: 100 * MB, 1: 5 * MB})
@@ -35,8 +35,9 @@ PACE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to make: either `replica_assignments` (per partition the replicas, preferred leader
-    first) or counts.
+    """A topic to create, by `replica_assignments` or by counts.
+
+    An assignment has the replicas of each partition, the preferred leader first.
     """
 
     name: str
@@ -47,11 +48,11 @@ class TopicSpec:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it gets."""
+        """Return the number of partitions."""
         return len(self.replica_assignments) or self.partitions
 
     def as_new_topic(self) -> NewTopic:
-        """As the admin client takes it."""
+        """Return the argument for confluent-kafka's admin client."""
         if self.replica_assignments:
             assignments = [list(replicas) for replicas in self.replica_assignments]
             return NewTopic(
@@ -66,7 +67,7 @@ class TopicSpec:
 
 
 def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
-    """Make topics; returns when every partition has a leader.
+    """Create topics and wait until every partition has a leader.
 
     Raises LocalKafkaError with the broker's reason.
     """
@@ -80,26 +81,27 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
         except KafkaException as error:
             raise LocalKafkaError(f"topic {name} was not created: {error.args[0].str()}") from error
 
-    def all_led() -> bool:
-        # All topics are asked for: naming one that is not there yet could create it.
-        seen = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
-        return all(
-            topic.name in seen
-            and sum(partition.leader >= 0 for partition in seen[topic.name].partitions.values())
-            == topic.partition_count
-            for topic in topics
-        )
+    def have_all_leaders() -> bool:
+        # All topics are requested: naming one that does not exist yet could create it.
+        described = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+        for topic in topics:
+            if topic.name not in described:
+                return False
+            partitions = described[topic.name].partitions.values()
+            if sum(partition.leader >= 0 for partition in partitions) != topic.partition_count:
+                return False
+        return True
 
-    wait_until(all_led, "leaders of the new topics", TIMEOUT_SECONDS)
+    wait_until(have_all_leaders, "leaders of the new topics", TIMEOUT_SECONDS)
 
 
 def fill(
     bootstrap: str, topic: str, partition_bytes: Mapping[int, int], record_bytes: int = 10_000
 ) -> None:
-    """Write that many bytes to each partition, as records that do not compress; returns when all
-    replicas have them.
+    """Write so many bytes to each partition, and wait until all in-sync replicas have them.
 
-    Raises LocalKafkaError when a record is refused or not acknowledged.
+    The records do not compress. Raises LocalKafkaError when a record is refused or not
+    acknowledged.
     """
     errors: list[KafkaError] = []
     producer = Producer(
@@ -108,20 +110,21 @@ def fill(
             "log_level": 0,
             "acks": "all",
             "linger.ms": 20,
-            # As small as producers make them: Kafka's throttle also counts the part of a batch that
-            # a fetch cuts off.
+            # As small as those of real producers: Kafka's throttle also counts the part of a batch
+            # that a fetch cuts off.
             "batch.size": 32768,
             "queue.buffering.max.kbytes": 65536,
         }
     )
-    noise = _Noise(record_bytes)
-    left = {partition: size for partition, size in sorted(partition_bytes.items()) if size > 0}
-    while left and not errors:
-        for partition in list(left):
-            _produce(producer, topic, noise.record(left[partition]), partition, errors)
-            left[partition] -= record_bytes
-            if left[partition] <= 0:
-                del left[partition]
+    values = _RandomValues(record_bytes)
+    remaining = {partition: size for partition, size in sorted(partition_bytes.items()) if size > 0}
+    while remaining and not errors:
+        for partition in list(remaining):
+            value = values.next_value(remaining[partition])
+            _produce(producer, topic, value, partition, errors)
+            remaining[partition] -= record_bytes
+            if remaining[partition] <= 0:
+                del remaining[partition]
     unsent = producer.flush(FILL_TIMEOUT_SECONDS)
     if errors:
         raise LocalKafkaError(
@@ -143,7 +146,7 @@ def _produce(
     while True:
         try:
             producer.produce(topic, value, partition=partition, on_delivery=delivered)
-        except BufferError:  # our own queue is full: let some go out
+        except BufferError:  # the producer's queue is full: wait until some are sent
             producer.poll(PACE_SECONDS)
         else:
             producer.poll(0)
@@ -151,9 +154,9 @@ def _produce(
 
 
 class SteadyProducer:
-    """Keeps writing in a thread of its own and counts what came of it, in records.
+    """Writes records in its own thread and counts them.
 
-    `sent` = `acknowledged` + `failed` + those on their way; after the end nothing is on its way.
+    `sent` = `acknowledged` + `failed` + those in flight; after `stop` none is in flight.
     """
 
     def __init__(
@@ -170,7 +173,7 @@ class SteadyProducer:
         self.last_error: str | None = None
         self._topic = topic
         self._rate = records_per_second
-        self._noise = _Noise(record_bytes)
+        self._values = _RandomValues(record_bytes)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all", **(configs or {})}
         )
@@ -190,25 +193,27 @@ class SteadyProducer:
         self.stop()
 
     def stop(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """End, and wait for what is on its way; what is not acknowledged by then counts as failed."""
+        """Stop, and wait for records in flight; those not acknowledged in time count as failed."""
         self._ending.set()
         self._thread.join()
         self._producer.flush(timeout_seconds)
         self.failed = self.sent - self.acknowledged
 
     def _run(self) -> None:
-        began = time.monotonic()
+        started_at = time.monotonic()
         while not self._ending.wait(PACE_SECONDS):
-            due = int((time.monotonic() - began) * self._rate)
-            while self.sent < due and not self._ending.is_set():
+            due_count = int((time.monotonic() - started_at) * self._rate)
+            while self.sent < due_count and not self._ending.is_set():
                 self._send_one()
             self._producer.poll(0)
 
     def _send_one(self) -> None:
         self.sent += 1
         try:
-            self._producer.produce(self._topic, self._noise.record(), on_delivery=self._delivered)
-        except BufferError as error:  # the cluster has not taken anything for long
+            self._producer.produce(
+                self._topic, self._values.next_value(), on_delivery=self._delivered
+            )
+        except BufferError as error:  # the cluster has accepted nothing for a long time
             self.failed += 1
             self.last_error = str(error)
         self._producer.poll(0)
@@ -221,15 +226,15 @@ class SteadyProducer:
             self.last_error = error.str()
 
 
-class _Noise:
-    """Record values that no compression makes smaller: windows at random places of random bytes."""
+class _RandomValues:
+    """Record values that do not compress: slices of random bytes."""
 
     def __init__(self, record_bytes: int) -> None:
         self._record_bytes = record_bytes
-        self._pool = os.urandom(record_bytes + 4 * MB)
-        self._places = random.Random()
+        self._random_bytes = os.urandom(record_bytes + 4 * MB)
+        self._random = random.Random()
 
-    def record(self, at_most: int | None = None) -> bytes:
-        size = self._record_bytes if at_most is None else min(self._record_bytes, at_most)
-        place = self._places.randrange(len(self._pool) - size + 1)
-        return self._pool[place : place + size]
+    def next_value(self, max_bytes: int | None = None) -> bytes:
+        size = self._record_bytes if max_bytes is None else min(self._record_bytes, max_bytes)
+        start = self._random.randrange(len(self._random_bytes) - size + 1)
+        return self._random_bytes[start : start + size]

@@ -1,17 +1,15 @@
-"""Child processes that never outlive their parent, however it ends: return, exception, Ctrl-C or
-kill -9.
+"""Child processes that never outlive their parent, even when the parent is killed with -9.
 
     process = start(["java", "-version"], log_path=Path("java.log"), name="java")
     process.wait(timeout_seconds=10)
 
-Each command gets a small keeper process (`keeper.py`) between itself and us. The keeper notices
-when we are gone, because a pipe that only we hold open closes, and then ends the command and
-everything the command started. Commands run in a session of their own, so Ctrl-C in a terminal
-reaches us alone, and we stop them.
+Each command has a small supervisor process (`keeper.py`) between itself and this process, its
+keeper. When this process ends, a pipe that only it holds open closes. The keeper then ends the
+command and everything that the command started. Commands run in their own session, so Ctrl-C in a
+terminal reaches only this process, which stops them.
 
-Limits: the full promise holds on Linux; elsewhere only the command's own process group is cleared.
-A parent that forks without exec (`multiprocessing` by fork) hands the pipe on, and the promise then
-waits for that fork, too.
+Limits: the full promise holds on Linux; elsewhere only the command's own process group is ended.
+A fork without exec (`multiprocessing` by fork) inherits the pipe, and must end first, too.
 """
 
 import contextlib
@@ -32,13 +30,13 @@ KEEPER = Path(__file__).with_name("keeper.py")
 POLL_SECONDS = 0.05
 _FREEZE_SECONDS = 10.0
 LOG_LINES_SHOWN = 20
-# Below the range from which Linux takes the ports of outgoing connections (32768 up), so that none
-# of those can sit on the port of a server that is down for a moment.
+# Below Linux's range of ephemeral ports (32768 up), so that no outgoing connection can take the
+# port of a server that is down for a moment.
 PORT_RANGE = range(15000, 32000)
 
 
 class ChildFailedError(CounterpoiseError):
-    """A child process could not be started, or ended or stayed silent when it was needed."""
+    """A child process could not be started, ended too early, or was not ready in time."""
 
 
 class Process:
@@ -66,12 +64,13 @@ class Process:
 
     @property
     def keeper_pid(self) -> int:
-        """The process between us and the command."""
+        """Return the id of the supervisor process of the command."""
         return self._keeper.pid
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal that ended it) once the command and all it started
-        are gone.
+        """Return the exit code once the command and all that it started have ended, else None.
+
+        A negative code is the signal that ended it.
         """
         if self._exit_code is None and self._keeper.poll() is not None:
             self._exit_code = self._read_exit_code()
@@ -79,7 +78,7 @@ class Process:
         return self._exit_code
 
     def wait(self, timeout_seconds: float | None = None) -> int:
-        """Wait for the end, return the exit code. Raises TimeoutError."""
+        """Wait for the end and return the exit code. Raises TimeoutError."""
         try:
             self._keeper.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -91,39 +90,37 @@ class Process:
         return code
 
     def stop(self, grace_seconds: float = 10.0) -> int:
-        """End it in good order: SIGTERM, then SIGKILL for all that is left after `grace_seconds`."""
+        """Send SIGTERM, and SIGKILL to all that is left after `grace_seconds`."""
         self.begin_stop(grace_seconds)
         return self.wait()
 
     def begin_stop(self, grace_seconds: float = 10.0) -> None:
-        """As `stop`, without waiting: to stop several at the same time."""
+        """Do as `stop`, without waiting: to stop several at the same time."""
         if self._life_fd is not None:
             with contextlib.suppress(BrokenPipeError):  # it has ended already
                 os.write(self._life_fd, f"stop {grace_seconds}\n".encode())
 
     def kill(self) -> None:
-        """SIGKILL to the command, as in a crash; does nothing when it has ended.
+        """Send SIGKILL to the command, as in a crash; does nothing when it has ended.
 
-        What it started is cleared up.
+        The keeper then ends what the command started.
         """
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing, as on a machine that hangs.
+        """Send SIGSTOP: it keeps its connections and responds to nothing, as a machine that hangs.
 
-        Returns when every thread has stopped; until then it might still answer.
+        Returns when every thread has stopped; until then it might still respond.
         """
         self._signal(signal.SIGSTOP)
-        wait_until(
-            lambda: _has_stopped(self.pid), f"{self.name} to stop its clock", _FREEZE_SECONDS
-        )
+        wait_until(lambda: _is_stopped(self.pid), f"{self.name} to freeze", _FREEZE_SECONDS)
 
     def thaw(self) -> None:
-        """SIGCONT: end of `freeze`."""
+        """Send SIGCONT, which ends `freeze`."""
         self._signal(signal.SIGCONT)
 
     def last_log_lines(self, count: int = LOG_LINES_SHOWN) -> str:
-        """The end of its output, indented, to go below an error message."""
+        """Return the end of its output, indented for an error message."""
         return "\n".join(f"  | {line}" for line in tail(self.log_path, count))
 
     def _signal(self, number: int) -> None:
@@ -136,8 +133,9 @@ class Process:
         with os.fdopen(self._status_fd) as status:
             self._status_fd = None
             words = status.read().split()
-        # Without a last word the keeper itself was killed, and the command with it.
-        return int(words[-1]) if words[-2:-1] == ["exit"] else -signal.SIGKILL
+        if words[-2:-1] == ["exit"]:
+            return int(words[-1])
+        return -signal.SIGKILL  # the keeper itself was killed, and the command with it
 
     def _close(self) -> None:
         if self._life_fd is not None:
@@ -155,8 +153,7 @@ def start(
     orphan_grace_seconds: float = 10.0,
     error_path: Path | None = None,
 ) -> Process:
-    """Start `command`; its output is appended to `log_path`, errors to `error_path` when that is
-    given.
+    """Start `command`; its output is appended to `log_path`, its errors to `error_path` if given.
 
     Raises ChildFailedError when it cannot be executed. `orphan_grace_seconds` is the time between
     SIGTERM and SIGKILL when this process dies without a stop.
@@ -200,10 +197,10 @@ def start(
 def _read_pid(
     keeper: "subprocess.Popen[bytes]", life_fd: int, status_fd: int, name: str, log_path: Path
 ) -> int:
-    said = b""
-    while not said.endswith(b"\n") and (chunk := os.read(status_fd, 1)):
-        said += chunk
-    word, _, rest = said.decode().strip().partition(" ")
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(status_fd, 1)):
+        line += byte
+    word, _, rest = line.decode().strip().partition(" ")
     if word == "pid":
         return int(rest)
     keeper.wait()
@@ -220,7 +217,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """As `subprocess.run` with captured output, for commands that must not outlive us either.
+    """Do as `subprocess.run` with captured output, for commands that must not outlive us.
 
     Raises TimeoutError (after ending the command), and ChildFailedError when it cannot be executed.
     """
@@ -239,12 +236,14 @@ def run(
             code = process.wait(timeout_seconds)
         finally:
             process.stop(grace_seconds=0)
-        said = (out.read_text(errors="replace"), errors.read_text(errors="replace"))
-    return subprocess.CompletedProcess([str(word) for word in command], code, *said)
+        output = out.read_text(errors="replace")
+        error_output = errors.read_text(errors="replace")
+    words = [str(word) for word in command]
+    return subprocess.CompletedProcess(words, code, output, error_output)
 
 
-def _has_stopped(pid: int) -> bool:
-    """Whether all threads of a process are stopped; always true where there is no /proc to tell."""
+def _is_stopped(pid: int) -> bool:
+    """Return whether all threads of a process are stopped; True where there is no /proc."""
     states = []
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:
@@ -272,19 +271,19 @@ def wait_until(
         for process in processes:
             if (code := process.poll()) is not None:
                 raise ChildFailedError(
-                    f"waited for {what}, but {process.name} ended with {code}; the end of {process.log_path}:\n"
-                    f"{process.last_log_lines()}"
+                    f"waited for {what}, but {process.name} ended with {code}; "
+                    f"the end of {process.log_path}:\n{process.last_log_lines()}"
                 )
         if time.monotonic() >= deadline:
-            logs = "".join(
-                f"\n{process.log_path}:\n{process.last_log_lines()}" for process in processes
-            )
-            raise ChildFailedError(f"waited {timeout_seconds:g} s in vain for {what}{logs}")
+            message = [f"waited {timeout_seconds:g} s in vain for {what}"]
+            for process in processes:
+                message += [f"{process.log_path}:", process.last_log_lines()]
+            raise ChildFailedError("\n".join(message))
         time.sleep(poll_seconds)
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """The last `count` lines of a file (of its last 64 KiB); empty when there is no file."""
+    """Return the last `count` lines of a file (of its last 64 KiB); none when there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 65536))
@@ -294,15 +293,15 @@ def tail(path: Path, count: int) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different loopback ports on which nobody listens now."""
-    found: list[int] = []
+    """Return `count` different loopback ports on which nobody listens now."""
+    ports: list[int] = []
     for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
-        if len(found) == count:
+        if len(ports) == count:
             break
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    if len(found) < count:
-        raise ChildFailedError(f"only {len(found)} of {count} free ports found on 127.0.0.1")
-    return found
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(("127.0.0.1", port))
+            ports.append(port)
+    if len(ports) < count:
+        raise ChildFailedError(f"only {len(ports)} of {count} free ports found on 127.0.0.1")
+    return ports

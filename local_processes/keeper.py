@@ -1,18 +1,17 @@
-"""The intermediate process between a parent and one of its children; see the package's text for
-what it promises.
+"""The supervisor process between a parent and one of its children; the package has its promises.
 
-Run by file path, never imported by the parent:
+It is run by file path, never imported by the parent:
 
     python -I -S keeper.py LIFE_FD STATUS_FD GRACE_SECONDS COMMAND [ARGUMENT ...]
 
-It reads LIFE_FD: `stop SECONDS` asks for an orderly end, end of file means that the parent is gone,
-however it went. It writes to STATUS_FD: `pid N` or `failed REASON` once, then `exit CODE`
-(negative: ended by that signal). It ends when nothing that it started, directly or not, is left.
+It reads LIFE_FD: `stop SECONDS` requests an orderly end, end of file means that the parent has
+ended. It writes to STATUS_FD: `pid N` or `failed REASON` once, then `exit CODE` (negative: the
+signal that ended it). It ends when nothing that it started, directly or not, is left.
 
-Limits: on Linux it adopts all descendants (`PR_SET_CHILD_SUBREAPER`), so daemons and processes with
-sessions of their own are found too; elsewhere only the command's process group is. A keeper killed
-with -9 takes the command along (`PR_SET_PDEATHSIG`), but not what the command started. It must
-start fast: standard library only, and little of it.
+Limits: on Linux it adopts all descendants (`PR_SET_CHILD_SUBREAPER`), so it also finds daemons and
+processes with their own session; elsewhere only the command's process group. A keeper that is
+killed with -9 takes the command along (`PR_SET_PDEATHSIG`), but not what the command started. It
+must start fast: standard library only, and little of it.
 """
 
 import ctypes
@@ -36,23 +35,24 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All processes below `ancestor` now, from /proc; zombies are left out."""
+    """Return all processes below `ancestor`, from /proc; zombies are left out."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes 20 ms to import, the keeper must be quick
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes 20 ms to import
         if entry.isdigit() and (found := _state_and_parent(entry)) and found[0] != "Z":
             children.setdefault(found[1], []).append(int(entry))
-    below, waiting = [], [ancestor]
-    while waiting:
-        found_children = children.get(waiting.pop(), [])
-        below += found_children
-        waiting += found_children
+    below: list[int] = []
+    unvisited = [ancestor]
+    while unvisited:
+        of_next = children.get(unvisited.pop(), [])
+        below += of_next
+        unvisited += of_next
     return below
 
 
 def _state_and_parent(pid: str) -> tuple[str, int] | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
-            # The name, in parentheses, may hold spaces and parentheses; the fields after it cannot.
+            # The name, in parentheses, may contain spaces and parentheses.
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -60,7 +60,7 @@ def _state_and_parent(pid: str) -> tuple[str, int] | None:
 
 
 class Keeper:
-    """Starts the command, watches it and the parent, and clears up."""
+    """Starts the command, watches it and the parent, and ends what is left."""
 
     def __init__(
         self, life_fd: int, status_fd: int, grace_seconds: float, command: list[str]
@@ -71,7 +71,7 @@ class Keeper:
         self.command = command
         self.pid = 0
         self.exit_code: int | None = None
-        self.stop_at: float | None = None  # when patience with the command ends
+        self.stop_at: float | None = None  # when the command gets SIGKILL
         self.wake_read, self.wake_write = os.pipe()
 
     def run(self) -> None:
@@ -80,25 +80,28 @@ class Keeper:
         try:
             self._start_command()
         except OSError as error:
-            self._say(f"failed {error}")
+            self._report(f"failed {error}")
             return
-        self._say(f"pid {self.pid}")
+        self._report(f"pid {self.pid}")
         self._watch()
-        self._sweep(REST_GRACE_SECONDS if self.stop_at is None else self.stop_at - time.monotonic())
-        self._say(f"exit {self.exit_code}")
+        grace_seconds = REST_GRACE_SECONDS
+        if self.stop_at is not None:
+            grace_seconds = self.stop_at - time.monotonic()
+        self._end_all(grace_seconds)
+        self._report(f"exit {self.exit_code}")
 
     def _catch_signals(self) -> None:
         os.set_blocking(self.wake_write, False)
         signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
-        signal.signal(
-            signal.SIGCHLD, lambda *_: None
-        )  # a handler, however idle, makes the wake-up pipe speak
+        # Only a signal with a handler is written to the wake-up pipe.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._begin_stop(self.grace_seconds))
 
     def _start_command(self) -> None:
-        """Fork and exec; an exec that fails comes back as OSError, through a pipe that closes when
-        exec succeeds.
+        """Fork and exec. Raises OSError when exec fails.
+
+        The reason comes through a pipe that closes when exec succeeds.
         """
         keeper_pid = os.getpid()
         failure_read, failure_write = os.pipe()
@@ -116,7 +119,7 @@ class Keeper:
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != keeper_pid:  # the keeper died before the line above took hold
+            if os.getppid() != keeper_pid:  # the keeper died before the line above took effect
                 os._exit(1)
             for number in (
                 signal.SIGCHLD,
@@ -134,8 +137,9 @@ class Keeper:
         os._exit(127)
 
     def _watch(self) -> None:
-        """Until the command has ended: pass on the parent's wish, or its death, and lose patience
-        when time is up.
+        """Wait until the command has ended.
+
+        A stop request, or the death of the parent, is passed on; then time is limited.
         """
         sources = [self.life_fd, self.wake_read]
         while self.exit_code is None:
@@ -143,18 +147,15 @@ class Keeper:
             ready, _, _ = select.select(sources, [], [], timeout)
             if self.wake_read in ready:
                 os.read(self.wake_read, 512)
-            if self.life_fd in ready and not self._read_wish():
+            if self.life_fd in ready and not self._read_request():
                 sources.remove(self.life_fd)
             self._reap()
-            if (
-                self.exit_code is None
-                and self.stop_at is not None
-                and time.monotonic() >= self.stop_at
-            ):
-                self._sweep(0)
+            is_late = self.stop_at is not None and time.monotonic() >= self.stop_at
+            if self.exit_code is None and is_late:
+                self._end_all(0)
 
-    def _read_wish(self) -> bool:
-        """One message from the parent; False at the end of file, which begins the end here too."""
+    def _read_request(self) -> bool:
+        """Read one message from the parent; return False at the end of file, which also stops."""
         message = os.read(self.life_fd, 512).decode()
         if message.startswith("stop "):
             self._begin_stop(float(message.split()[1]))
@@ -165,23 +166,20 @@ class Keeper:
     def _begin_stop(self, grace_seconds: float) -> None:
         if self.stop_at is None:
             self.stop_at = time.monotonic() + grace_seconds
-            # The command first, alone: a supervisor wants to stop its own children in its own
-            # order.
+            # Only to the command: a supervisor stops its own children in its own order.
             _send([self.pid], signal.SIGTERM)
 
-    def _sweep(self, grace_seconds: float) -> None:
-        """End everything below: SIGTERM, at most `grace_seconds`, then SIGKILL for as long as
-        anything is there.
-        """
+    def _end_all(self, grace_seconds: float) -> None:
+        """Send SIGTERM to all descendants, and after `grace_seconds` SIGKILL until none is left."""
         deadline = time.monotonic() + grace_seconds
         if grace_seconds > 0:
             self._send_all(signal.SIGTERM)
-        while self._reap() or self._anything_left():
+        while self._reap() or self._has_descendants():
             if time.monotonic() >= deadline:
                 self._send_all(signal.SIGKILL)
             time.sleep(POLL_SECONDS)
 
-    def _anything_left(self) -> bool:
+    def _has_descendants(self) -> bool:
         if LINUX:
             return bool(descendants(os.getpid()))
         try:
@@ -200,24 +198,24 @@ class Keeper:
             return
 
     def _reap(self) -> bool:
-        """Collect every child that has ended, adopted ones included; True when there was one."""
-        reaped = False
+        """Collect every child that has ended, adopted ones too; return whether there was one."""
+        has_reaped = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return reaped
+                return has_reaped
             if pid == 0:
-                return reaped
-            reaped = True
+                return has_reaped
+            has_reaped = True
             if pid == self.pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
 
-    def _say(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         try:
             os.write(self.status_fd, f"{message}\n".encode())
         except BrokenPipeError:
-            return  # the parent is gone; there is nobody to tell
+            return  # the parent has ended
 
 
 def _send(pids: list[int], number: int) -> None:
@@ -225,9 +223,7 @@ def _send(pids: list[int], number: int) -> None:
         try:
             os.kill(pid, number)
             if number == signal.SIGTERM:
-                os.kill(
-                    pid, signal.SIGCONT
-                )  # a frozen process takes note of SIGTERM only once thawed
+                os.kill(pid, signal.SIGCONT)  # a frozen process handles SIGTERM only once thawed
         except ProcessLookupError:
             continue
 

@@ -1,4 +1,4 @@
-"""The main job through Airflow on real brokers, as the demo shows it; the outcome is asked from the
+"""The main job through Airflow on real brokers, as the demo shows it; the result is read from the
 cluster itself.
 """
 
@@ -41,11 +41,11 @@ def processes_of(directory: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             command = (process / "cmdline").read_text().replace("\0", " ")
         except OSError:  # ended meanwhile, or not ours
             continue
-        if str(directory).encode() in told and process.name != str(os.getpid()):
+        if str(directory).encode() in text and process.name != str(os.getpid()):
             found.append(command)
     return found
 
@@ -61,14 +61,14 @@ def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place
     with Demo(place, Terminal(io.StringIO())) as demo:
         demo.start_kafka()
         demo.start_airflow()
-        demo.photograph()
+        demo.take_snapshot()
         check_balance_report(place)
-        question = demo.add_broker()
-        plan = check_that_nothing_happened_before_the_answer(demo, question)
-        demo.approve(question)
-        outcome = demo.move(question)
-        assert outcome.run.state is RunState.DONE
-        assert outcome.records_lost == 0
+        approval = demo.add_broker()
+        plan = check_that_nothing_happens_before_the_approval(demo, approval)
+        demo.approve(approval)
+        result = demo.move(approval)
+        assert result.run.state is RunState.DONE
+        assert result.lost_records == 0
         check_cluster(demo, plan)
         check_ledger(demo, plan)
         check_dag_runs(demo)
@@ -81,12 +81,12 @@ def check_balance_report(place: Place) -> None:
     assert "<script" not in html
 
 
-def check_that_nothing_happened_before_the_answer(
-    demo: Demo, question: PendingApproval
+def check_that_nothing_happens_before_the_approval(
+    demo: Demo, approval: PendingApproval
 ) -> RebalancePlan:
     (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
     assert run.state is RunState.PROPOSED
-    assert run.fingerprint in question.body
+    assert run.fingerprint in approval.body
     assert replicas_per_broker(demo.kafka)[NEW_BROKER] == 0
     assert throttle_lines(demo.kafka) == []
     assert not ongoing_reassignments(demo.kafka)
@@ -94,7 +94,7 @@ def check_that_nothing_happened_before_the_answer(
 
 
 def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
-    """As Kafka's own tools see it: the plan came true, evenly, moved once, and no setting stayed."""
+    """Check with Kafka's own tools: even as planned, each moved once, and no config remained."""
     now = placement(demo.kafka)
     for move in plan.moves:
         assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
@@ -126,7 +126,7 @@ def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
 
 
 def check_dag_runs(demo: Demo) -> None:
-    """Every task succeeded, the teardowns included; one round for each photograph, and no snapshot
+    """Every task succeeded, the teardowns included; one round for each snapshot, and none is
     analysed twice.
     """
     (run,) = demo.api.dag_runs("kafka_rebalance")
@@ -168,8 +168,8 @@ def check_pages(demo: Demo) -> None:
         assert shown.status_code == 200, page
         assert "<script" not in shown.text
         assert "default-src 'none'" in shown.headers["content-security-policy"]
-    (checks,) = re.findall(r'href="([^"]+data-docs/index.html)"', shown.text)
-    docs = httpx.get(str(shown.url.join(checks)), headers={"Authorization": f"Bearer {token}"})
+    (checks_page,) = re.findall(r'href="([^"]+data-docs/index.html)"', shown.text)
+    docs = httpx.get(str(shown.url.join(checks_page)), headers={"Authorization": f"Bearer {token}"})
     assert docs.status_code == 200
 
 
