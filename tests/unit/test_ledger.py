@@ -98,7 +98,8 @@ def test_the_database_itself_allows_one_open_run_per_cluster(
         connection.execute(
             sa.text(
                 "INSERT INTO runs SELECT 'copy', cluster, fingerprint, state, reason, "
-                "requested_by, opened_at, closed_at, step_holder, step_until FROM runs WHERE run_id = :run_id"
+                "requested_by, opened_at, closed_at, step_holder, step_until FROM runs "
+                "WHERE run_id = :run_id"
             ),
             {"run_id": run.run_id},
         )

@@ -265,7 +265,7 @@ def mark_restored(journal: "Journal", keys: Iterable[TouchedKey], configs: Confi
         journal.restored(touched, value, outcome)
 
 
-def _name(subject: TopicPartition | ConfigResource) -> str:
+def _name(subject: object) -> str:
     if isinstance(subject, ConfigResource):
         return f"{subject.type} {subject.name}"
     return str(subject)

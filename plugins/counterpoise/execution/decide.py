@@ -32,6 +32,7 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.halting import (
+    EXECUTE_AGAIN,
     halt_for_out_of_sync_replicas,
     out_of_sync_names,
     reason_to_halt,
@@ -144,8 +145,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
     if hopeless := _moves_to_cancel(inputs):
         return _cancel(hopeless, "they cannot, or must not, finish")
     throttles = inputs.throttles_for([*moving, *unknown_outcomes])
-    if moving and (command := inputs.missing_changes(throttles)):
-        return command
+    if moving and (throttle := inputs.missing_changes(throttles)):
+        return throttle
     if (moving or unknown_outcomes) and (command := _restore_idle_keys(inputs, throttles)):
         return command
     if moving:
@@ -284,8 +285,7 @@ def _next_election(inputs: DecisionInputs) -> Command:
         names = [f"{m.topic_partition} (to broker {m.replicas_after[0]})" for m in given_up]
         return Halt(
             f"{len(given_up)} preferred leaders could not be elected in {MAX_ELECTION_ATTEMPTS} "
-            f"attempts: {join_names(names)}; look at the controller's log, then execute the plan "
-            "again"
+            f"attempts: {join_names(names)}; read the controller's log, then {EXECUTE_AGAIN}"
         )
 
     def is_electable(move: Move) -> bool:

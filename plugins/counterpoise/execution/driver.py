@@ -51,7 +51,7 @@ from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import UNDER_WAY_STATES, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_ids, join_names, pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
@@ -335,9 +335,9 @@ class Driver:
         responding = observation.live_broker_ids - observation.unresponsive_broker_ids
         concerned = throttled_brokers(*self._plan.moves) & responding
         touched_keys, configs = observation.touched_keys, observation.configs
-        if late := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
-            broker_ids = ", ".join(map(str, late))
-            self._log(f"waiting: brokers {broker_ids} do not report the restored configs yet")
+        if stale := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
+            names = join_ids(stale)
+            self._log(f"waiting: brokers {names} do not report the restored configs yet")
             return READ_BACK_SECONDS
         lock.check()
         restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]

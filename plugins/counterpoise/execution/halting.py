@@ -32,6 +32,7 @@ _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
 # With something in flight. Setting keys takes one observation, reading them back another.
 _MAX_UNTHROTTLED_OBSERVATIONS = 5
 _MAX_LINKS_NAMED = 5
+EXECUTE_AGAIN = "execute the plan again (`counterpoise execute PLAN`)"
 
 
 def reason_to_halt(
@@ -104,7 +105,7 @@ def halt_for_out_of_sync_replicas(
     names = out_of_sync_names(waiting, observation)
     return Halt(
         f"{len(names)} partitions skipped: replicas that they keep are not in sync: "
-        f"{join_names(names)}; check these brokers, then execute the plan again"
+        f"{join_names(names)}; check these brokers, then {EXECUTE_AGAIN}"
     )
 
 
@@ -125,7 +126,7 @@ def _foreign_changes(
     if foreign:
         return Halt(
             f"somebody else is reassigning {len(foreign)} partitions: {join_names(foreign)}; wait "
-            "for their end, then execute the plan again"
+            f"for their end, then {EXECUTE_AGAIN}"
         )
     if drifted := by_state[MoveState.DRIFTED]:
         return Halt(
@@ -135,13 +136,13 @@ def _foreign_changes(
     if run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(
             "somebody else removed our throttle keys again, after they had been set a second time; "
-            "find out who does that before the plan is executed again",
+            f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
     if run_progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS:
         return Halt(
             "somebody else removes our throttle keys as fast as they are set; "
-            "find out who does that before the plan is executed again",
+            f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
     return None
@@ -162,7 +163,7 @@ def _dead_brokers(
         return None
     return Halt(
         f"brokers of the plan are dead: {', '.join(map(str, broker_ids))}; bring them back and "
-        "execute the plan again, or make a new plan"
+        f"{EXECUTE_AGAIN}, or make a new plan"
     )
 
 
@@ -175,7 +176,7 @@ def _unavailable_partitions(
     names = sorted(unavailable_now - set(run_progress.unavailable_at_start))
     return Halt(
         f"{len(names)} partitions outside the plan take no writes: {join_names(names)}; they are "
-        "offline or under min.insync.replicas: check their brokers"
+        f"offline or under min.insync.replicas: check their brokers, then {EXECUTE_AGAIN}"
     )
 
 
@@ -203,13 +204,13 @@ def _stalled_links(run_progress: RunProgress, limits: MovementPolicy) -> Halt | 
     names = "; ".join(stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
     return Halt(
         f"{names}: check network and disk of these brokers. Or producers write faster than "
-        f"{format_rate(run_progress.rate_bytes_per_second)} lets through: execute the plan again, "
-        "approved at a higher rate (`counterpoise approve PLAN --rate RATE`)"
+        f"{format_rate(run_progress.rate_bytes_per_second)} lets through: approve a higher rate "
+        f"(`counterpoise approve PLAN --rate RATE`), then {EXECUTE_AGAIN}"
     )
 
 
 def stall_text(link: Link, run_progress: RunProgress) -> str:
-    """Return `broker 4 has made no progress receiving 12 partitions for 90 s (0 B/s now)`."""
+    """Return `broker 4 has made no progress receiving 12 partitions for 1 min 30 s (0 B/s now)`."""
     stalled_for = format_seconds((run_progress.observed_at - link.last_progress_at).total_seconds())
     direction = "sending" if link.sends else "receiving"
     return (
@@ -232,7 +233,7 @@ def _isr_loss(
     names = sorted(under_replicated - set(run_progress.under_replicated_at_start))
     return Halt(
         f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: "
-        f"{join_names(names)}; execute the plan again when the cluster has less load"
+        f"{join_names(names)}; when the cluster has less load, {EXECUTE_AGAIN}"
     )
 
 
@@ -252,7 +253,7 @@ def _leaderless_partitions(
     leaderless = [m for m in unfinished if m.adding and observation.leader_of(m) is None]
     return Halt(
         f"{len(leaderless)} partitions of the plan have no leader to copy from: "
-        f"{join_names(_names(leaderless))}; bring their brokers back, then execute the plan again"
+        f"{join_names(_names(leaderless))}; bring their brokers back, then {EXECUTE_AGAIN}"
     )
 
 

@@ -20,7 +20,7 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def open_database(url: str) -> sa.Engine:
-    """An engine over a database with the newest schema.
+    """Return an engine over a database with the newest schema.
 
     Raises InputError for a bad URL, LedgerError otherwise.
     """
@@ -75,13 +75,14 @@ def _prepare_sqlite(engine: sa.Engine, file: Path | None) -> None:
 
 
 def newest_revision() -> str:
-    """The revision of the newest migration, as the name of its file tells."""
+    """Return the revision of the newest migration, from the name of its file."""
     return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
 
 
 def _is_newest(engine: sa.Engine) -> bool:
-    """As every command finds it but the first: Alembic's import alone takes as long as all that a
-    command asks.
+    """Return whether the schema is the newest, as for every command but the first.
+
+    This saves the import of Alembic, which takes as long as all that a command asks the database.
     """
     versions = sa.table("alembic_version", sa.column("version_num"))
     with engine.begin() as connection:

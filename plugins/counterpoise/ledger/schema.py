@@ -1,6 +1,6 @@
 """The ledger's tables.
 
-The migrations in `migrations/versions` make them; a test holds the two together.
+The migrations in `migrations/versions` create them; a test checks that both agree.
 """
 
 from datetime import UTC, datetime
@@ -63,9 +63,8 @@ runs = sa.Table(
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("step_holder", sa.Text),
-    sa.Column(
-        "step_until", sa.BigInteger, nullable=False, default=0
-    ),  # seconds since 1970, by the database's clock
+    # Seconds since 1970, by the database's clock.
+    sa.Column("step_until", sa.BigInteger, nullable=False, default=0),
     sa.Index(
         "one_open_run_per_cluster",
         "cluster",
@@ -103,9 +102,8 @@ touched_keys = sa.Table(
     sa.Column("after_value", sa.Text),  # read back after it was restored
     sa.Column("touched_at", UtcDateTime, nullable=False),
     sa.Column("restored_at", UtcDateTime),
-    sa.Column(
-        "outcome", sa.Text, nullable=False, default=""
-    ),  # restored, changed by others, topic gone, ...
+    # Restored, changed by somebody else, topic gone, ...
+    sa.Column("outcome", sa.Text, nullable=False, default=""),
     sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
 )
 
@@ -117,8 +115,8 @@ moves = sa.Table(
     sa.Column("partition", sa.Integer, primary_key=True),
     sa.Column("submitted_at", UtcDateTime, nullable=False),  # written before the call
     sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
-    sa.Column("done_at", UtcDateTime),  # seen in the cluster
-    sa.Column("asked_broker_id", sa.Integer),  # of a call without an answer: who may still apply it
+    sa.Column("done_at", UtcDateTime),  # first observed in the cluster
+    sa.Column("asked_broker_id", sa.Integer),  # of a call without answer: may still apply it
 )
 
 elections = sa.Table(
