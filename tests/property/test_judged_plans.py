@@ -62,7 +62,7 @@ def replicas_to_leave(trial: Trial) -> int:
 
 
 def needless_stacks(trial: Trial) -> list[Key]:
-    """Partitions in fewer racks than before, though another taker for a new replica would have kept
+    """Partitions in fewer racks than before, though another destination of a new replica would have kept
     them.
     """
     destinations = (

@@ -52,7 +52,7 @@ class Choice:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, *, most_partitions: int = 12) -> ClusterSnapshot:
+def clusters(draw: st.DrawFn, *, max_partitions: int = 12) -> ClusterSnapshot:
     """Up to six brokers and four topics, with replicas that lag, a dead broker and rates that are
     not known.
     """
@@ -62,7 +62,7 @@ def clusters(draw: st.DrawFn, *, most_partitions: int = 12) -> ClusterSnapshot:
     able = [broker for broker in range(1, broker_count + 1) if broker != fenced]
     partitions, isr = [], []
     for topic in range(draw(st.integers(1, 4))):
-        for number in range(chance.randint(1, most_partitions)):
+        for number in range(chance.randint(1, max_partitions)):
             replicas = chance.sample(
                 range(1, broker_count + 1), chance.randint(1, min(3, broker_count))
             )
@@ -165,8 +165,8 @@ def test_only_candidates_lead_and_counts_are_as_even_as_any_choice(
 
 
 @PLENTY
-@given(snapshot=clusters(most_partitions=3), elects=st.booleans())
-def test_the_flow_is_exact_in_evenness_then_changes_then_orders(
+@given(snapshot=clusters(max_partitions=3), elects=st.booleans())
+def test_the_flow_is_exact_in_evenness_then_changes_then_reorders(
     snapshot: ClusterSnapshot, elects: bool
 ) -> None:
     arrays = read_cluster(snapshot, BY_COUNT)
@@ -184,7 +184,9 @@ def test_the_flow_is_exact_in_evenness_then_changes_then_orders(
     def cost(leads: Iterable[int]) -> tuple[int, int, int]:
         leads = list(leads)
         squares = sum(
-            count**2 for broker, count in Counter(leads).items() if broker in candidates.eligible_brokers
+            count**2
+            for broker, count in Counter(leads).items()
+            if broker in candidates.eligible_brokers
         )
         chosen_ones = [(lead, at) for at, lead in enumerate(leads) if is_free[at]]
         changes = sum(lead != present[at] for lead, at in chosen_ones)
@@ -216,7 +218,7 @@ def test_choosing_again_changes_nothing(
 
 
 @PLENTY
-@given(snapshot=clusters(most_partitions=20))
+@given(snapshot=clusters(max_partitions=20))
 def test_no_single_step_is_left_that_makes_bytes_or_counts_more_even(
     snapshot: ClusterSnapshot,
 ) -> None:

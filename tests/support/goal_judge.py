@@ -28,7 +28,7 @@ class Verdict:
     replicas: Mapping[int, int]
     bytes_held: Mapping[int, int]
     copied_replicas: int
-    most_new_replicas: int  # that one partition gets
+    max_new_replicas: int  # that one partition gets
     rack_violations: int
 
     @property
@@ -72,7 +72,7 @@ def judge(snapshot: ClusterSnapshot, plan: RebalancePlan) -> Verdict:
             for b in case.staying
         },
         copied_replicas=sum(len(added) for added in new.values()),
-        most_new_replicas=max((len(added) for added in new.values()), default=0),
+        max_new_replicas=max((len(added) for added in new.values()), default=0),
         rack_violations=rack_violations(after, snapshot, case.staying),
     )
 

@@ -102,7 +102,7 @@ def test_leadership_of_a_topic_is_passed_on_by_way_of_brokers_in_between() -> No
 
 
 def test_no_topic_is_made_even_at_the_cost_of_another_one() -> None:
-    # a leans to 1, and only b-0 could go back to 1: then b would lean as much.
+    # a has too many leaders on 1, and only b-0 could go back to 1: then b would be as uneven.
     picture = """
     a-0: 1 2
     a-1: 1 2

@@ -130,15 +130,15 @@ def test_a_new_broker_gets_its_share_of_every_topic() -> None:
     assert max(led.values()) - min(led.values()) <= 1
 
 
-@pytest.mark.parametrize(("most_above", "moved"), [(None, 0), (3, 0), (0, 6)])
+@pytest.mark.parametrize(("max_above", "moved"), [(None, 0), (3, 0), (0, 6)])
 def test_topics_alone_move_replicas_only_when_the_policy_asks(
-    most_above: int | None, moved: int
+    max_above: int | None, moved: int
 ) -> None:
     rows = [f"a-{n}: 1" for n in range(6)] + [f"b-{n}: 2" for n in range(6)]
     snapshot = cluster("\n".join(rows), racks="1 2")
     plan = make_plan(
         snapshot,
-        PlanRequest(Goal.REBALANCE, policy=BalancePolicy(topics_max_above_share=most_above)),
+        PlanRequest(Goal.REBALANCE, policy=BalancePolicy(topics_max_above_share=max_above)),
     )
     assert plan.copied_replicas == moved
 
@@ -147,11 +147,11 @@ def test_every_move_says_which_measure_it_serves() -> None:
     snapshot = cluster(
         "a-0: 1 2\na-1: 1 3\na-2: 1 3\na-3: 1 4\na-4: 1 3 @3", racks="1=a 2=a 3=b 4=b"
     )
-    whys = {
+    reasons = {
         move.partition: move.why for move in make_plan(snapshot, PlanRequest(Goal.REBALANCE)).moves
     }
-    assert whys[0] is MoveReason.RACKS
-    assert set(whys.values()) <= {
+    assert reasons[0] is MoveReason.RACKS
+    assert set(reasons.values()) <= {
         MoveReason.RACKS,
         MoveReason.REPLICAS,
         MoveReason.LEADERS,

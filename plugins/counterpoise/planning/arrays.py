@@ -1,11 +1,14 @@
-"""The snapshot as numpy columns, which is what the planner works on.
+"""The snapshot as numpy columns: what the planner works on.
 
     cluster = read_cluster(snapshot, policy, scope)
-    cluster.replicas[7]            # brokers of partition 7, as positions in cluster.broker_ids; -1 fills the row
+    cluster.replicas[7]            # brokers of partition 7, as positions in cluster.broker_ids
+
+Worked example: brokers 1, 4 and 9 have the positions 0, 1 and 2, so a partition with the replicas
+[9, 1] has the row [2, 0]; where another partition has three replicas, NOBODY (-1) fills the row.
 
 Partitions are in order of topic and number and brokers in order of id, whatever the order of the
-rows in the snapshot: this is where "same input, same plan" begins. Sizes and rates that are not
-known count as 0.
+rows in the snapshot: this is where "same input, same plan" begins. Limits: sizes and rates that are
+not known count as 0.
 """
 
 from dataclasses import dataclass
@@ -32,17 +35,15 @@ UNBOUNDED = 1 << 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterArrays:
-    """One row per broker, then one per partition, then one per topic."""
+    """One entry per broker, then one per partition, then one per topic."""
 
     broker_ids: Ints
     racks: Ints  # a number per rack name; brokers without a rack share one
     is_live: Flags
     is_registered: Flags  # false for brokers that only a replica list still names
-    is_in_scope: Flags  # the others neither give nor take, and lead what they lead
+    is_in_scope: Flags  # the others neither give nor receive, and lead what they lead
     disk_bytes: Ints  # over its log dirs; 0 when not known
-    headroom_bytes: (
-        Ints  # what may still arrive before any of its log dirs can be past the policy's limit
-    )
+    headroom_bytes: Ints  # may arrive before a log dir can be past the policy's limit
 
     topics: pa.Array
     topic_numbers: Ints  # a number per topic name, in order
@@ -50,17 +51,16 @@ class ClusterArrays:
     replicas: Ints  # two dimensions
     replica_counts: Ints
     leaders: Ints
-    is_in_sync: Flags  # as `replicas`; true where the snapshot does not tell
+    is_in_sync: Flags  # as `replicas`; true where the snapshot has no ISR
     size_bytes: Ints
     is_size_known: Flags
     bytes_in: Ints  # from producers, per second
     is_rate_known: Flags
-    is_moving: Flags  # somebody's reassignment is under way
+    is_moving: Flags  # a reassignment is under way, whoever started it
+    is_requested: Flags  # the request does not exclude its topic
     is_excluded: Flags  # by the policy or the request
-    is_leaderless: Flags  # offline; never set where the snapshot tells no leaders at all
-    is_left_to_repair: (
-        Flags  # the goal lets a replica stay on a dead broker, so no copy beside it could end
-    )
+    is_leaderless: Flags  # offline; never set where the snapshot has no leaders at all
+    is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
     min_insync_replicas: Ints  # 0 when not known
@@ -90,33 +90,35 @@ class ClusterArrays:
 
     @property
     def leaders_now(self) -> Ints:
-        """The leaders; where the snapshot tells none at all, each partition's preferred one."""
+        """The leaders; where the snapshot has none at all, each partition's preferred leader."""
         return self.leaders if (self.leaders >= 0).any() else self.replicas[:, 0]
 
     def positions(self, broker_ids: tuple[int, ...]) -> Ints:
-        """Where the given brokers are in `broker_ids`; they have to be there."""
+        """Return where the given brokers are in `broker_ids`; they have to be there."""
         return np.searchsorted(self.broker_ids, np.array(broker_ids, dtype=np.int64))
 
     def flags(self, broker_ids: tuple[int, ...]) -> Flags:
-        """One flag per broker: is it one of the given ones?"""
+        """Return, per broker, whether it is one of the given ones."""
         return np.isin(self.broker_ids, np.array(broker_ids, dtype=np.int64))
 
     def name(self, partition: int) -> str:
         return f"{self.topics[partition].as_py()}-{self.numbers[partition]}"
 
     def load(self, replicas: Ints, weights: Ints | None = None) -> Ints:
-        """Replicas per broker, or the sum of `weights` (one per partition) over them."""
-        held = replicas >= 0
+        """Return replicas per broker, or the sum of `weights` (one per partition) over them."""
+        is_held = replicas >= 0
+        brokers = replicas[is_held]
         if weights is None:
-            return np.bincount(replicas[held], minlength=self.broker_count).astype(np.int64)
-        owners = replicas[held]
+            return np.bincount(brokers, minlength=self.broker_count).astype(np.int64)
         total = np.zeros(self.broker_count, dtype=np.int64)
-        np.add.at(total, owners, np.broadcast_to(weights[:, None], replicas.shape)[held])
+        weight_of_replica = np.broadcast_to(weights[:, None], replicas.shape)[is_held]
+        np.add.at(total, brokers, weight_of_replica)
         return total
 
-    def led(self, leaders: Ints, weights: Ints | None = None) -> Ints:
-        """Partitions that each broker leads, or the sum of their weights; `leaders` has one broker
-        per partition.
+    def leader_load(self, leaders: Ints, weights: Ints | None = None) -> Ints:
+        """Return partitions that each broker leads, or the sum of their weights.
+
+        `leaders` has one broker per partition, or NOBODY.
         """
         return self.load(leaders[:, None], weights)
 
@@ -124,50 +126,55 @@ class ClusterArrays:
 def read_cluster(
     snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None
 ) -> ClusterArrays:
-    """The columns of a snapshot, in canonical order."""
+    """Return the columns of a snapshot, in canonical order."""
     scope = scope or Scope()
-    table = snapshot.partitions
-    table = table.take(
-        pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])
-    ).combine_chunks()
-    ids_by_row, counts = matrix_of(table["replicas"])
-    registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
-    broker_ids = np.union1d(registered, ids_by_row[ids_by_row >= 0])
+    order = [("topic", "ascending"), ("partition", "ascending")]
+    table = snapshot.partitions.take(pc.sort_indices(snapshot.partitions, order)).combine_chunks()
+    replica_ids, replica_counts = matrix_of(table["replicas"])
+    isr_ids, _ = matrix_of(table["isr"])
+    is_out_of_sync = missing_from(isr_ids, replica_ids)
+    _, adding_counts = matrix_of(table["adding_replicas"])
+    _, removing_counts = matrix_of(table["removing_replicas"])
     leader_ids = numbers_of(table["leader"], missing=NOBODY)
-    is_leaderless = leader_ids < 0
+    numbers = numbers_of(table["partition"], missing=NOBODY)
+    size_bytes = numbers_of(table["size_bytes"], missing=0)
+    bytes_in = numbers_of(table["bytes_in_per_second"], missing=0)
     topics = one_chunk(table["topic"])
+
     topic_names = tuple(
-        sorted(set(snapshot.topics["topic"].to_pylist()) | set(topics.unique().to_pylist()))
+        sorted({*snapshot.topics["topic"].to_pylist(), *topics.unique().to_pylist()})
     )
-    topic_numbers = _numbers_of(topics, topic_names)
-    in_scope = scope.topics_in(topic_names, policy)
+    topic_numbers = _topic_numbers(topics, topic_names)
+    is_isr_known = _flags(table["isr"].is_valid())[:, None]
+    is_leaderless = leader_ids < 0
+    registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
+    broker_ids = np.union1d(registered, replica_ids[replica_ids >= 0])
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
+    is_in_scope = [scope.may_touch_broker(broker_id) for broker_id in broker_ids.tolist()]
+    planned_topics = scope.topics_in(topic_names, policy)
+    requested_topics = scope.topics_in(topic_names)
     return ClusterArrays(
         broker_ids=broker_ids,
         racks=_rack_numbers(broker_ids, snapshot),
         is_live=np.isin(broker_ids, np.array(snapshot.live_broker_ids, dtype=np.int64)),
         is_registered=np.isin(broker_ids, registered),
-        is_in_scope=np.array(
-            [scope.may_touch_broker(broker_id) for broker_id in broker_ids.tolist()], dtype=np.bool_
-        ),
+        is_in_scope=np.array(is_in_scope, dtype=np.bool_),
         disk_bytes=disk_bytes,
         headroom_bytes=headroom_bytes,
         topics=topics,
         topic_numbers=topic_numbers,
-        numbers=numbers_of(table["partition"], missing=NOBODY),
-        replicas=_positions(broker_ids, ids_by_row),
-        replica_counts=counts,
+        numbers=numbers,
+        replicas=_positions(broker_ids, replica_ids),
+        replica_counts=replica_counts,
         leaders=_positions(broker_ids, leader_ids),
-        is_in_sync=_in_sync(ids_by_row, table["isr"]),
-        size_bytes=numbers_of(table["size_bytes"], missing=0),
+        is_in_sync=(replica_ids != NOBODY) & ~(is_out_of_sync & is_isr_known),
+        size_bytes=size_bytes,
         is_size_known=_flags(table["size_bytes"].is_valid()),
-        bytes_in=numbers_of(table["bytes_in_per_second"], missing=0),
+        bytes_in=bytes_in,
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
-        is_moving=(matrix_of(table["adding_replicas"])[1] > 0)
-        | (matrix_of(table["removing_replicas"])[1] > 0),
-        is_excluded=np.array([name not in in_scope for name in topic_names], dtype=np.bool_)[
-            topic_numbers
-        ],
+        is_moving=(adding_counts > 0) | (removing_counts > 0),
+        is_requested=_is_member(topic_names, requested_topics)[topic_numbers],
+        is_excluded=~_is_member(topic_names, planned_topics)[topic_numbers],
         is_leaderless=is_leaderless & (not is_leaderless.all()),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
@@ -175,60 +182,55 @@ def read_cluster(
     )
 
 
-def _numbers_of(topics: pa.Array, topic_names: tuple[str, ...]) -> Ints:
+def _is_member(names: tuple[str, ...], members: frozenset[str]) -> Flags:
+    return np.array([name in members for name in names], dtype=np.bool_)
+
+
+def _topic_numbers(topics: pa.Array, topic_names: tuple[str, ...]) -> Ints:
     found = pc.index_in(topics, value_set=pa.array(topic_names, pa.string()))
     return np.asarray(found.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _min_insync(topic_names: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
-    pairs = zip(
-        *(snapshot.topics[column].to_pylist() for column in ("topic", "min_insync_replicas")),
-        strict=True,
-    )
-    told = dict(pairs)
-    return np.array([told.get(name) or 0 for name in topic_names], dtype=np.int64)
+    names, values = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
+    by_topic = dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
+    return np.array([by_topic.get(name) or 0 for name in topic_names], dtype=np.int64)
 
 
 def _disks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -> tuple[Ints, Ints]:
-    """Total bytes per broker, and how much may still arrive; 0 and UNBOUNDED where nothing is
-    known.
+    """Return total bytes per broker, and how much may still arrive.
 
-    A broker puts a new replica into the log dir with the fewest partitions, not the emptiest one
-    (KIP-113), so all of it may arrive in the dir that has the least room. A dir that is offline
-    takes nothing and does not count.
+    They are 0 and UNBOUNDED where nothing is known. A broker puts a new replica into the log dir
+    with the fewest partitions, not the emptiest one (KIP-113), so all of it may arrive in the dir
+    that has the least room. A dir that is offline takes nothing and does not count.
     """
-    least: dict[int, int] = {}
+    min_room: dict[int, int] = {}  # by broker, over its log dirs
     for row in snapshot.log_dirs.to_pylist():
-        if (
-            row["error"] is None
-            and (room := _room(row["total_bytes"], row["usable_bytes"], policy)) is not None
-        ):
-            least[row["broker_id"]] = min(room, least.get(row["broker_id"], UNBOUNDED))
-    disk, headroom = np.zeros_like(broker_ids), np.full_like(broker_ids, UNBOUNDED)
+        if row["error"] is None:
+            room = _room(row["total_bytes"], row["usable_bytes"], policy)
+            if room is not None:
+                broker_id = row["broker_id"]
+                min_room[broker_id] = min(room, min_room.get(broker_id, UNBOUNDED))
+    disk_bytes, headroom_bytes = np.zeros_like(broker_ids), np.full_like(broker_ids, UNBOUNDED)
     for row in snapshot.brokers.to_pylist():
-        at = np.searchsorted(broker_ids, row["broker_id"])
-        disk[at] = row["disk_total_bytes"] or 0
-        room = least.get(
-            row["broker_id"], _room(row["disk_total_bytes"], row["disk_usable_bytes"], policy)
-        )
-        headroom[at] = UNBOUNDED if room is None else room
-    return disk, headroom
+        broker = np.searchsorted(broker_ids, row["broker_id"])
+        disk_bytes[broker] = row["disk_total_bytes"] or 0
+        room = _room(row["disk_total_bytes"], row["disk_usable_bytes"], policy)
+        room = min_room.get(row["broker_id"], room)
+        headroom_bytes[broker] = UNBOUNDED if room is None else room
+    return disk_bytes, headroom_bytes
 
 
-def _room(total: int | None, usable: int | None, policy: BalancePolicy) -> int | None:
-    """What may arrive on a disk before it is at the policy's limit; None where the disk is not
-    known.
+def _room(total_bytes: int | None, usable_bytes: int | None, policy: BalancePolicy) -> int | None:
+    """Return what may arrive before a disk is at the policy's limit; None where it is not known.
+
+    Example: of 1000 bytes 400 are usable, so 600 are used; with a limit of 85 % 250 may arrive.
     """
-    if total is None or usable is None:
+    if total_bytes is None or usable_bytes is None:
         return None
-    return min(UNBOUNDED, max(0, total * policy.disk_limit_percent // 100 - (total - usable)))
-
-
-def _in_sync(replicas: Ints, column: pa.ChunkedArray) -> Flags:
-    """Which replicas are in sync; all of a partition where its row is null."""
-    isr, _ = matrix_of(column)
-    is_told = _flags(column.is_valid())[:, None]
-    return np.asarray(replicas != NOBODY) & ~(missing_from(isr, replicas) & is_told)
+    used_bytes = total_bytes - usable_bytes
+    limit_bytes = total_bytes * policy.disk_limit_percent // 100
+    return min(UNBOUNDED, max(0, limit_bytes - used_bytes))
 
 
 def _flags(column: pa.ChunkedArray) -> Flags:
@@ -236,11 +238,10 @@ def _flags(column: pa.ChunkedArray) -> Flags:
 
 
 def _positions(broker_ids: Ints, ids: Ints) -> Ints:
-    found = np.searchsorted(broker_ids, ids)
-    return np.where(ids < 0, NOBODY, found)
+    return np.where(ids < 0, NOBODY, np.searchsorted(broker_ids, ids))
 
 
 def _rack_numbers(broker_ids: Ints, snapshot: ClusterSnapshot) -> Ints:
-    names = [snapshot.racks.get(int(broker_id)) for broker_id in broker_ids]
-    numbers = {name: number for number, name in enumerate(sorted({name or "" for name in names}))}
-    return np.array([numbers[name or ""] for name in names], dtype=np.int64)
+    names = [snapshot.racks.get(broker_id) or "" for broker_id in broker_ids.tolist()]
+    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.array([numbers[name] for name in names], dtype=np.int64)

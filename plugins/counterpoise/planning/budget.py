@@ -1,106 +1,127 @@
-"""Budgets: the best part of a plan that is larger than what it may cost.
+"""Budgets: the best part of a plan that is larger than it may be.
 
-    keep_copies_within(placement, before, budget)          # takes back the copies that there is no budget for
-    outcome = keep_named_within(outcome, budget)           # the same for changes that copy nothing
+    left = keep_copies_within(placement, before, budget)                # takes copies back
+    assignment, left_count = keep_changes_within(assignment, budget)    # the same without copies
 
-The best part is even itself. Partitions that get better racks come first; the others in such an
-order that every broker has given and taken about the same part of what the whole plan would have it
-give and take, small ones first, since they bring replicas where they are missing for the fewest
-bytes.
+    order of the partitions that are copied:
+        those that get better racks first
+        then so that every broker has given and received about the same part of what the whole plan
+        would have it give and receive, small partitions first
+    keep those that fit, tried in this order; take the others back
+
+Worked example: the plan moves replicas of 1, 2 and 4 GB from broker 1 to broker 3, and of 1 and 5
+GB from broker 2 to broker 3. With the first replica broker 1 has given 1/3 of its three replicas,
+broker 2 has given 1/2 of its two. With a budget of 5 GB, 1 GB from broker 1, 1 GB from broker 2 and
+2 GB from broker 1 are kept: 4 GB; the next ones do not fit any more.
+
+So the part that is kept is even itself, and brings replicas where they are missing for few bytes.
 """
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.plan import Left
 from counterpoise.model.request import Budget
-from counterpoise.planning.explanation.final_assignment import FinalAssignment
+from counterpoise.planning.explanation.planning_result import FinalAssignment
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import racks_missing
 
+_Parts: TypeAlias = NDArray[np.float64]
+
 
 def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Left:
-    """Takes copies (and removals) back until the rest fits; what was taken back."""
+    """Take copies (and removals) back until the rest fits; return what was taken back."""
     if budget == Budget():
         return Left()
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
-    new = missing_from(before.replicas[changed], placement.replicas[changed])
-    copies = new.sum(axis=1)
-    weights = copies * placement.cluster.size_bytes[changed]
-    order = _best_first(placement, before, changed, new, weights)
-    kept = _fitting(order, weights, budget)
-    if kept.all():
+    rows, original = placement.replicas[changed], placement.original[changed]
+    is_added, is_removed = missing_from(original, rows), missing_from(rows, original)
+    copies = is_added.sum(axis=1)
+    copied_bytes = copies * placement.cluster.size_bytes[changed]
+    is_live = placement.cluster.is_live
+    gains_racks = racks_missing(before, is_live) > racks_missing(placement, is_live)
+    order = _best_first(
+        partitions=changed,
+        sources=np.where(is_removed, original, -1).max(axis=1),
+        destinations=np.where(is_added, rows, -1).max(axis=1),
+        copied_bytes=copied_bytes,
+        gains_racks=gains_racks[changed],
+    )
+    is_kept = _fitting(order, copied_bytes, budget)
+    if is_kept.all():
         return Left()
-    rows = placement.replicas.copy()
-    rows[changed[~kept]] = placement.original[changed[~kept]]
-    placement.reset_to(rows)
-    return Left(int((~kept).sum()), int(copies[~kept].sum()), int(weights[~kept].sum()))
+    replicas = placement.replicas.copy()
+    replicas[changed[~is_kept]] = placement.original[changed[~is_kept]]
+    placement.reset_to(replicas)
+    left_copies, left_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
+    return Left(int((~is_kept).sum()), int(left_copies), int(left_bytes))
 
 
-def keep_named_within(outcome: FinalAssignment, budget: Budget) -> tuple[FinalAssignment, int]:
-    """The outcome with no more partitions than the budget allows, and how many are left.
+def keep_changes_within(assignment: FinalAssignment, budget: Budget) -> tuple[FinalAssignment, int]:
+    """Return the assignment with no more partitions than the budget allows, and how many are left.
 
-    Partitions that are copied stay; of the others those that move leaders from the brokers that
-    lead most to those that lead least.
+    Partitions whose replicas change stay in the plan; of the others those that move leaders from
+    the brokers that lead most to those that lead least.
     """
-    most, named = budget.max_partitions, np.flatnonzero(outcome.is_named)
-    if most is None or len(named) <= most:
-        return outcome, 0
-    cluster = outcome.cluster
-    led = cluster.led(cluster.leaders_now)
-    led = np.append(led, led.max(initial=0))  # nobody leads: most in need of a leader
-    gain = led[cluster.leaders_now[named]] - led[outcome.replicas[named, 0]]
-    resized = (
-        np.sort(outcome.replicas[named], axis=1) != np.sort(outcome.before[named], axis=1)
-    ).any(axis=1)
-    order = np.lexsort((named, -gain, ~resized))
-    dropped = named[order[most:]]
-    replicas, is_named = outcome.replicas.copy(), outcome.is_named.copy()
-    replicas[dropped], is_named[dropped] = outcome.before[dropped], False
-    return replace(outcome, replicas=replicas, is_named=is_named), len(dropped)
+    cluster, max_count = assignment.cluster, budget.max_partitions
+    planned = np.flatnonzero(assignment.is_in_plan)
+    if max_count is None or len(planned) <= max_count:
+        return assignment, 0
+    counts = cluster.leader_load(cluster.leaders_now)
+    counts = np.append(counts, counts.max(initial=0))  # without a leader: most in need of one
+    before, after = assignment.before[planned], assignment.replicas[planned]
+    gains = counts[cluster.leaders_now[planned]] - counts[after[:, 0]]
+    has_other_replicas = (np.sort(after, axis=1) != np.sort(before, axis=1)).any(axis=1)
+    order = np.lexsort((planned, -gains, ~has_other_replicas))
+    dropped = planned[order[max_count:]]
+    replicas, is_in_plan = assignment.replicas.copy(), assignment.is_in_plan.copy()
+    replicas[dropped] = assignment.before[dropped]
+    is_in_plan[dropped] = False
+    return replace(assignment, replicas=replicas, is_in_plan=is_in_plan), len(dropped)
 
 
 def _best_first(
-    placement: Placement, before: Placement, changed: Ints, new: Flags, weights: Ints
+    partitions: Ints, sources: Ints, destinations: Ints, copied_bytes: Ints, gains_racks: Flags
 ) -> Ints:
-    rows, original = placement.replicas[changed], placement.original[changed]
-    destinations = np.where(new, rows, -1).max(axis=1)
-    sources = np.where(missing_from(rows, original), original, -1).max(axis=1)
-    anyone = placement.cluster.is_live
-    cures = racks_missing(before, anyone)[changed] > racks_missing(placement, anyone)[changed]
-    smallest_first = np.lexsort((changed, weights))
-    parts = _part_done(sources, smallest_first)
-    # Along that order takers are served as evenly as givers give.
-    parts = np.maximum(parts, _part_done(destinations, np.lexsort((changed, weights, parts))))
-    return np.lexsort((changed, weights, parts, ~cures))
+    """Return the order in which partitions are kept; all arguments have one entry for each."""
+    smallest_first = np.lexsort((partitions, copied_bytes))
+    parts = _parts_done(sources, smallest_first)
+    # Along that order destinations receive as evenly as sources give.
+    evenly_given = np.lexsort((partitions, copied_bytes, parts))
+    parts = np.maximum(parts, _parts_done(destinations, evenly_given))
+    return np.lexsort((partitions, copied_bytes, parts, ~gains_racks))
 
 
-def _part_done(brokers: Ints, order: Ints) -> "np.typing.NDArray[np.float64]":
-    """Per item: how much of its broker's items is done with it, 0 to 1, when they come in the given
-    order.
+def _parts_done(brokers: Ints, order: Ints) -> _Parts:
+    """Return, per item, which part of its broker's items is done with it, in the given order.
+
+    Example: the items of brokers [1, 2, 1] in the order [0, 1, 2] have the parts [0.5, 1.0, 1.0].
     """
     by_broker = order[np.argsort(brokers[order], kind="stable")]
     ordered = brokers[by_broker]
-    starts, ends = (
-        np.searchsorted(ordered, ordered, side="left"),
-        np.searchsorted(ordered, ordered, side="right"),
-    )
-    done = np.empty(len(brokers), dtype=np.float64)
-    done[by_broker] = (np.arange(len(brokers)) - starts + 1) / (ends - starts)
-    return done
+    starts = np.searchsorted(ordered, ordered, side="left")
+    ends = np.searchsorted(ordered, ordered, side="right")
+    rank = np.arange(len(brokers)) - starts + 1
+    parts = np.empty(len(brokers), dtype=np.float64)
+    parts[by_broker] = rank / (ends - starts)
+    return parts
 
 
-def _fitting(order: Ints, weights: Ints, budget: Budget) -> Flags:
-    """Which items fit, tried in order."""
-    kept = np.zeros(len(order), dtype=np.bool_)
-    bytes_left, items_left = budget.max_bytes, budget.max_partitions
-    for item, weight in zip(order.tolist(), weights[order].tolist(), strict=True):
-        if items_left is not None and items_left <= 0:
+def _fitting(order: Ints, copied_bytes: Ints, budget: Budget) -> Flags:
+    """Return which items fit into the budget, tried in order."""
+    is_kept = np.zeros(len(order), dtype=np.bool_)
+    max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
+    max_count = np.inf if budget.max_partitions is None else budget.max_partitions
+    bytes_used, count = 0, 0
+    for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
+        if count >= max_count:
             break
-        if bytes_left is None or weight <= bytes_left:
-            kept[item] = True
-            bytes_left = None if bytes_left is None else bytes_left - weight
-            items_left = None if items_left is None else items_left - 1
-    return kept
+        if bytes_used + size_bytes <= max_bytes:
+            is_kept[item] = True
+            bytes_used += size_bytes
+            count += 1
+    return is_kept

@@ -1,5 +1,4 @@
-"""The goals: each says who gives, takes and leads, and in which steps the replicas find their
-place.
+"""The goals: each says which brokers give, receive and lead, and how replicas are placed.
 
     goal = goal_named(Goal.ADD_BROKERS)
     roles = goal.roles(cluster, named)
@@ -21,8 +20,9 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.level import exchange_bytes, level_counts
+from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.racks import repair_racks
-from counterpoise.planning.placing.replication import set_replication_factor
+from counterpoise.planning.placing.raising import add_missing
 from counterpoise.planning.placing.rounds import in_rounds
 from counterpoise.planning.placing.spread import spread
 from counterpoise.planning.placing.targets import byte_band, count_targets, fair_counts
@@ -36,26 +36,25 @@ class PlanningGoal(Protocol):
     """What the planner needs to know of a goal."""
 
     name: ClassVar[Goal]
-    elects: ClassVar[
-        bool
-    ]  # names partitions too whose only change is the election of their preferred leader
-    why: ClassVar[MoveReason | None]  # what every copy serves; None where it is evenness
+    # Are partitions in the plan too whose only change is the election of their preferred leader?
+    elects: ClassVar[bool]
+    copy_reason: ClassVar[MoveReason | None]  # of every copy; None where it is evenness
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        """Who gives, takes and leads; `named` has the brokers of the request."""
+        """Return which brokers give, receive and lead; `named` has the brokers of the request."""
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Moves replicas until the goal is reached, as far as it can be."""
+        """Move replicas until the goal is reached, as far as it can be."""
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
-        """Per partition: may the goal give it another leader?"""
+        """Return, per partition, whether the goal may give it another leader."""
 
 
 class _Evening:
     """What goals have in common that make a cluster more even."""
 
     elects: ClassVar[bool] = True
-    why: ClassVar[MoveReason | None] = None
+    copy_reason: ClassVar[MoveReason | None] = None
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         return cluster.may_reorder
@@ -77,7 +76,14 @@ class AddBrokers(_Evening):
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         live, able = cluster.is_live, cluster.is_live & cluster.is_in_scope
-        return Roles(named & able, able & ~named, _nobody(cluster), live, able, able)
+        return Roles(
+            destinations=named & able,
+            sources=able & ~named,
+            leaving=_nobody(cluster),
+            staying=live,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         def one_round() -> None:
@@ -92,46 +98,47 @@ class RemoveBrokers(_Replacing):
     """The named brokers end up empty; nothing else moves."""
 
     name: ClassVar[Goal] = Goal.REMOVE_BROKERS
-    why: ClassVar[MoveReason | None] = MoveReason.DRAIN
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.DRAIN
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
         able = staying & cluster.is_in_scope
-        return Roles(able, named, named, staying, able, able)
+        return Roles(
+            destinations=able,
+            sources=named,
+            leaving=named,
+            staying=staying,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        tolerance = request.policy.bytes_tolerance_percent
-        movable = placement.cluster.may_drain
-        drain(
-            placement,
-            roles,
-            count_targets(placement, roles),
-            byte_band(placement, roles, tolerance),
-            movable,
-        )
+        _drain(placement, roles, request, placement.cluster.may_drain)
 
 
 class Repair(_Replacing):
     """Replicas on dead brokers are copied anew elsewhere; nothing else moves."""
 
     name: ClassVar[Goal] = Goal.REPAIR
-    why: ClassVar[MoveReason | None] = MoveReason.REPAIR
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.REPAIR
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         able = cluster.is_live & cluster.is_in_scope
-        dead = ~cluster.is_live & cluster.is_in_scope & (named if named.any() else True)
-        return Roles(able, dead, dead, cluster.is_live, able, able)
+        dead = ~cluster.is_live & cluster.is_in_scope
+        if named.any():
+            dead &= named
+        return Roles(
+            destinations=able,
+            sources=dead,
+            leaving=dead,
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        tolerance = request.policy.bytes_tolerance_percent
-        movable = placement.cluster.may_change  # there is nobody to copy from where no leader is
-        drain(
-            placement,
-            roles,
-            count_targets(placement, roles),
-            byte_band(placement, roles, tolerance),
-            movable,
-        )
+        # Without a leader there is no broker to copy from.
+        _drain(placement, roles, request, placement.cluster.may_change)
 
 
 class DemoteBrokers:
@@ -139,21 +146,27 @@ class DemoteBrokers:
 
     name: ClassVar[Goal] = Goal.DEMOTE_BROKERS
     elects: ClassVar[bool] = True
-    why: ClassVar[MoveReason | None] = MoveReason.DEMOTE
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.DEMOTE
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody, able = _nobody(cluster), cluster.is_live & cluster.is_in_scope
-        return Roles(nobody, nobody, nobody, cluster.is_live, able, able & ~named)
+        return Roles(
+            destinations=nobody,
+            sources=nobody,
+            leaving=nobody,
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able & ~named,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Nothing to do: the replica sets stay."""
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         """Only where a named broker leads or is named first."""
-        demoted = np.append(roles.sharing & ~roles.leading, False)
-        return np.asarray(
-            cluster.may_reorder & (demoted[cluster.leaders] | demoted[cluster.replicas[:, 0]])
-        )
+        leads, is_first = cluster.leaders, cluster.replicas[:, 0]
+        is_concerned = roles.is_demoted[leads] | roles.is_demoted[is_first]
+        return np.asarray(cluster.may_reorder & is_concerned)
 
 
 class Leaders(_Evening):
@@ -163,7 +176,14 @@ class Leaders(_Evening):
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody, able = _nobody(cluster), cluster.is_live & cluster.is_in_scope
-        return Roles(nobody, nobody, nobody, cluster.is_live, able, able)
+        return Roles(
+            destinations=nobody,
+            sources=nobody,
+            leaving=nobody,
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Nothing to do: the replica sets stay."""
@@ -176,7 +196,14 @@ class Rebalance(_Evening):
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         able = cluster.is_live & cluster.is_in_scope
-        return Roles(able, able, _nobody(cluster), cluster.is_live, able, able)
+        return Roles(
+            destinations=able,
+            sources=able,
+            leaving=_nobody(cluster),
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         no_limit = np.full(placement.cluster.broker_count, UNBOUNDED)
@@ -193,18 +220,32 @@ class Rebalance(_Evening):
 
 
 class ReplicationFactor(_Replacing):
-    """Replicas are added or taken away until each partition has the wanted number; none moves."""
+    """Replicas are added or dropped until each partition has the wanted number; none moves.
+
+    Partitions that may not change stay as they are, and so do those without a leader, since there
+    is no broker to copy from. Where no broker may receive a replica (each has one, is out of scope,
+    or has no room) a partition stays short of the factor; `shortfalls` names it.
+    """
 
     name: ClassVar[Goal] = Goal.REPLICATION_FACTOR
-    why: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         able = cluster.is_live & cluster.is_in_scope
-        return Roles(able, able, _nobody(cluster), cluster.is_live, able, able)
+        return Roles(
+            destinations=able,
+            sources=able,
+            leaving=_nobody(cluster),
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able,
+        )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         if request.replication_factor is not None:
-            set_replication_factor(placement, roles, request.replication_factor)
+            # Dropped first, so that added replicas go to the brokers that are emptier then.
+            drop_surplus(placement, roles, request.replication_factor)
+            add_missing(placement, roles, request.replication_factor)
 
 
 GOALS: Final[tuple[PlanningGoal, ...]] = (
@@ -222,16 +263,19 @@ def goal_named(name: Goal) -> PlanningGoal:
     return next(goal for goal in GOALS if goal.name is name)
 
 
-def left_to_repair(cluster: ClusterArrays, request: PlanRequest) -> Flags:
-    """Partitions that would keep a replica on a dead broker beside a new one.
+def is_left_to_repair(cluster: ClusterArrays, request: PlanRequest) -> Flags:
+    """Return, per partition, whether it would keep a replica on a dead broker beside a new one.
 
     Kafka ends a reassignment when every replica of its target is in sync, so a run would halt at
-    them.
+    such a partition.
     """
-    on_dead = cluster.may_reorder & np.append(~cluster.is_live, False)[cluster.replicas].any(axis=1)
+    is_dead = np.append(~cluster.is_live, False)
+    is_on_dead = cluster.may_reorder & is_dead[cluster.replicas].any(axis=1)
     if request.goal is Goal.REPLICATION_FACTOR:
-        return np.asarray(on_dead & (cluster.replica_counts < (request.replication_factor or 0)))
-    return np.asarray(on_dead & (request.goal in (Goal.ADD_BROKERS, Goal.REBALANCE)))
+        gets_copies = cluster.replica_counts < (request.replication_factor or 0)
+        return np.asarray(is_on_dead & gets_copies)
+    gets_copies_anywhere = request.goal in (Goal.ADD_BROKERS, Goal.REBALANCE)
+    return np.asarray(is_on_dead & gets_copies_anywhere)
 
 
 def _even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:
@@ -242,6 +286,12 @@ def _even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: I
     level_counts(placement, roles, band, shares, limit)
     trade_arrivals(placement, roles, band)
     return band
+
+
+def _drain(placement: Placement, roles: Roles, request: PlanRequest, is_movable: Flags) -> None:
+    wanted = count_targets(placement, roles)
+    band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
+    drain(placement, roles, wanted, band, is_movable)
 
 
 def _nobody(cluster: ClusterArrays) -> Flags:

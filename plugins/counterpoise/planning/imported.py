@@ -2,7 +2,7 @@
 
     plan = plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2, 3)}, policy)
 
-The replicas are taken exactly as asked, order included; nothing is improved. What it copies is
+The replicas are taken exactly as requested, order included; nothing is improved. What it copies is
 therefore also the least that reaches it.
 """
 
@@ -19,50 +19,31 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.explanation.figures import figures_of
-from counterpoise.planning.explanation.final_assignment import FinalAssignment, moves_of
-from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.moves import moves_of
+from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
 from counterpoise.planning.settings_before import settings_before
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 
+_MAX_COMPLAINTS = 20
+
 
 def plan_to_reach(
     snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePolicy
 ) -> RebalancePlan:
-    """Raises InputError, with every complaint, for unknown partitions or brokers and a changed
-    number of replicas.
+    """Return the plan that reaches the wanted replicas.
+
+    Raise InputError, with every complaint, for unknown partitions or brokers and a changed number
+    of replicas.
     """
     cluster = read_cluster(snapshot, policy)
-    rows = {
-        TopicPartition(topic, number): row
-        for row, (topic, number) in enumerate(
-            zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True)
-        )
-    }
-    complaints = [
-        c
-        for key, replicas in sorted(wanted.items())
-        if (c := _complaint(key, replicas, rows, cluster))
-    ]
-    if complaints:
-        raise InputError(
-            "\n".join(
-                [
-                    f"reassignment: {len(complaints)} problem(s)",
-                    *(f"  {c}" for c in complaints[:20]),
-                ]
-            )
-        )
-    outcome = _outcome(cluster, {rows[key]: replicas for key, replicas in wanted.items()})
-    everyone, nobody = cluster.is_live, np.zeros(cluster.broker_count, dtype=np.bool_)
-    roles = Roles(everyone, everyone, nobody, everyone, everyone, everyone)
-    after = Placement.of(cluster, outcome.replicas.copy())
-    request = PlanRequest(Goal.IMPORTED, policy=policy)
-    planning_result = PlanningResult(request, cluster, roles, Placement.of(cluster), after, outcome)
-    moves = moves_of(snapshot, outcome, [MoveReason.IMPORTED] * int(outcome.is_named.sum()))
-    copied = sum(len(move.adding) for move in moves)
+    rows = _rows(cluster, wanted)
+    result = _result(cluster, rows, policy)
+    moves = moves_of(result, MoveReason.IMPORTED, snapshot.topic_ids)
+    copied_replicas = sum(len(move.adding) for move in moves)
+    copied_bytes = sum(move.copied_bytes for move in moves)
     leaders_at_best = best_max_minus_min(cluster.partition_count, len(snapshot.live_broker_ids))
     return RebalancePlan(
         cluster=snapshot.cluster,
@@ -72,38 +53,75 @@ def plan_to_reach(
         broker_ids=(),
         policy_digest=policy.digest,
         moves=moves,
-        figures=figures_of(snapshot, planning_result),
-        lower_bound=LowerBound(copied, sum(move.copied_bytes for move in moves), leaders_at_best),
+        figures=figures_of(result, snapshot.brokers),
+        lower_bound=LowerBound(copied_replicas, copied_bytes, leaders_at_best),
         reason="" if moves else "every partition is already where the reassignment wants it",
-        settings_before=settings_before(snapshot, moves),
+        settings_before=settings_before(snapshot.throttles, moves),
     )
 
 
+def _rows(cluster: ClusterArrays, wanted: Wanted) -> dict[int, tuple[int, ...]]:
+    """Return the wanted replicas by row; raise InputError with every complaint."""
+    names = zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True)
+    row_of = {TopicPartition(topic, number): row for row, (topic, number) in enumerate(names)}
+    live_broker_ids = set(cluster.broker_ids[cluster.is_live].tolist())
+    complaints = []
+    rows = {}
+    for partition, replicas in sorted(wanted.items()):
+        row = row_of.get(partition)
+        complaint = _complaint(cluster, row, replicas, live_broker_ids)
+        if complaint:
+            complaints.append(f"  {partition}{complaint}")
+        elif row is not None:
+            rows[row] = replicas
+    if complaints:
+        title = f"reassignment: {len(complaints)} problem(s)"
+        raise InputError("\n".join([title, *complaints[:_MAX_COMPLAINTS]]))
+    return rows
+
+
 def _complaint(
-    key: TopicPartition,
-    replicas: tuple[int, ...],
-    rows: Mapping[TopicPartition, int],
-    cluster: ClusterArrays,
+    cluster: ClusterArrays, row: int | None, replicas: tuple[int, ...], live_broker_ids: set[int]
 ) -> str | None:
-    if key not in rows:
-        return f"{key} does not exist"
-    row = rows[key]
-    if len(replicas) != cluster.replica_counts[row]:
-        return f"{key} has {cluster.replica_counts[row]} replicas, not {len(replicas)}: their number would change"
-    if unknown := sorted(set(replicas) - set(cluster.broker_ids[cluster.is_live].tolist())):
-        return f"{key}: {unknown} are no live brokers"
+    """Return what is wrong with the replicas of one partition, to be put after its name."""
+    if row is None:
+        return " does not exist"
+    count = int(cluster.replica_counts[row])
+    if len(replicas) != count:
+        return f" has {count} replicas, not {len(replicas)}: their number would change"
+    not_live = sorted(set(replicas) - live_broker_ids)
+    if not_live:
+        return f": {not_live} are no live brokers"
     if cluster.is_moving[row]:
-        return f"{key} is being reassigned right now; wait for its end"
+        return " is being reassigned right now; wait until that is done"
     return None
 
 
-def _outcome(cluster: ClusterArrays, wanted: Mapping[int, tuple[int, ...]]) -> FinalAssignment:
+def _result(
+    cluster: ClusterArrays, rows: Mapping[int, tuple[int, ...]], policy: BalancePolicy
+) -> PlanningResult:
     replicas: Ints = cluster.replicas.copy()
     is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
-    for row, broker_ids in wanted.items():
+    for row, broker_ids in rows.items():
         replicas[row] = NOBODY
         replicas[row, : len(broker_ids)] = cluster.positions(broker_ids)
         is_wanted[row] = True
     is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
-    is_named = (replicas != cluster.replicas).any(axis=1) | (is_wanted & is_led_by_another)
-    return FinalAssignment(cluster, cluster.replicas, replicas, is_named)
+    is_changed = (replicas != cluster.replicas).any(axis=1)
+    is_in_plan = is_changed | (is_wanted & is_led_by_another)
+    live = cluster.is_live
+    return PlanningResult(
+        request=PlanRequest(Goal.IMPORTED, policy=policy),
+        cluster=cluster,
+        roles=Roles(
+            destinations=live,
+            sources=live,
+            leaving=np.zeros_like(live),
+            staying=live,
+            sharing=live,
+            leading=live,
+        ),
+        before=Placement.of(cluster),
+        after=Placement.of(cluster, replicas.copy()),
+        assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
+    )

@@ -2,9 +2,11 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-Order of work: replicas first (racks, counts, bytes), leaders last over the final replica sets,
-since leaders can be exact for any sets and the other way round they could not. Nothing here reads a
-clock or a file.
+    check the request -> read the snapshot into arrays -> place replicas -> choose leaders
+    -> keep within the budget -> keep only what is worth it -> explain
+
+Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
+be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
 from dataclasses import replace
@@ -12,61 +14,39 @@ from dataclasses import replace
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
-from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.budget import keep_copies_within, keep_named_within
+from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.explanation.bounds import lower_bound
-from counterpoise.planning.explanation.empty_plan import reason_for_nothing
+from counterpoise.planning.explanation.empty_plan import reason_for_empty_plan
 from counterpoise.planning.explanation.figures import figures_of
-from counterpoise.planning.explanation.final_assignment import FinalAssignment, moves_of
 from counterpoise.planning.explanation.minimum_gain import is_worth_moving
-from counterpoise.planning.explanation.move_reasons import move_reasons_of
-from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.moves import moves_of
+from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.explanation.warnings import warnings_of
-from counterpoise.planning.goals import goal_named, left_to_repair
+from counterpoise.planning.goals import PlanningGoal, goal_named, is_left_to_repair
 from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.requests.refusals import (
-    refuse_voters,
-    refuse_what_cannot_be,
-    refuse_what_found_no_place,
-)
+from counterpoise.planning.requests.refusals import refuse_impossible, refuse_unplaced
 from counterpoise.planning.requests.request_checks import check_request
+from counterpoise.planning.roles import Roles
 from counterpoise.planning.settings_before import settings_before
 from counterpoise.planning.wording import cluster_name
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
-    """The plan for a goal. An empty plan says in `reason` why nothing moves.
+    """Return the plan for a goal; an empty plan says in `reason` why nothing moves.
 
-    Raises InputError for a request that does not fit the cluster, RefusedError where the goal
-    cannot be reached because of what must be left alone.
+    Raise InputError for a request that does not fit the cluster, RefusedError where the goal cannot
+    be reached because of what must be left alone.
     """
     check_request(request, snapshot)
-    refuse_voters(snapshot, request)
-    cluster = read_cluster(snapshot, request.policy, request.scope)
-    cluster = replace(cluster, is_left_to_repair=left_to_repair(cluster, request))
     goal = goal_named(request.goal)
+    cluster = read_cluster(snapshot, request.policy, request.scope)
+    cluster = replace(cluster, is_left_to_repair=is_left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
-    refuse_what_cannot_be(cluster, roles, request, cluster_name(snapshot))
-    before = Placement.of(cluster)
-    placement = before.copy()
-    goal.place(placement, roles, request)
-    refuse_what_found_no_place(placement, roles, request)
-    left = keep_copies_within(placement, before, request.budget)
-    is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
-    first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
-    outcome = FinalAssignment.of(
-        placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading
-    )
-    outcome, reorders_left = keep_named_within(outcome, request.budget)
-    left = replace(left, partitions=left.partitions + reorders_left)
-    planning_result = PlanningResult(request, cluster, roles, before, placement, outcome, left)
-    if goal.why is None and not left.partitions and not is_worth_moving(planning_result):
-        planning_result = PlanningResult(
-            request, cluster, roles, before, before, FinalAssignment.unchanged(cluster)
-        )
-    outcome = planning_result.outcome
-    moves = moves_of(snapshot, outcome, move_reasons_of(planning_result, goal.why))
+    refuse_impossible(cluster, roles, request, cluster_name(snapshot))
+    result = _planned(cluster, goal, roles, request)
+    moves = moves_of(result, goal.copy_reason, snapshot.topic_ids)
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -75,13 +55,36 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         broker_ids=tuple(sorted(request.broker_ids)),
         policy_digest=request.policy.digest,
         moves=moves,
-        figures=figures_of(snapshot, planning_result),
-        lower_bound=lower_bound(before, roles, request),
-        reason="" if outcome.is_named.any() else reason_for_nothing(planning_result),
-        warnings=warnings_of(planning_result),
+        figures=figures_of(result, snapshot.brokers),
+        lower_bound=lower_bound(result.before, roles, request),
+        reason="" if moves else reason_for_empty_plan(result),
+        warnings=warnings_of(result),
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,
-        left=planning_result.left,
-        settings_before=settings_before(snapshot, moves),
+        left=result.left,
+        settings_before=settings_before(snapshot.throttles, moves),
     )
+
+
+def _planned(
+    cluster: ClusterArrays, goal: PlanningGoal, roles: Roles, request: PlanRequest
+) -> PlanningResult:
+    """Return what is planned: replicas, then leaders, within the budget and only if worth it."""
+    before = Placement.of(cluster)
+    placement = before.copy()
+    goal.place(placement, roles, request)
+    refuse_unplaced(placement, roles, request)
+    left = keep_copies_within(placement, before, request.budget)
+    is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
+    first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
+    assignment = FinalAssignment.of(
+        placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading
+    )
+    assignment, left_changes = keep_changes_within(assignment, request.budget)
+    left = replace(left, partitions=left.partitions + left_changes)
+    result = PlanningResult(request, cluster, roles, before, placement, assignment, left)
+    if goal.copy_reason is not None or left.partitions or is_worth_moving(result):
+        return result
+    unchanged = FinalAssignment.unchanged(cluster)
+    return PlanningResult(request, cluster, roles, before, before, unchanged)

@@ -1,10 +1,11 @@
-"""Who does what in a plan: which brokers may receive replicas, give some away, lead, or have to end
-up empty.
+"""Roles: what each broker does in a plan.
 
-roles.takers | roles.givers
+roles.destinations | roles.sources      # the brokers whose replicas may change
 """
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from counterpoise.model.columns import Flags
 
@@ -21,8 +22,18 @@ class Roles:
     leading: Flags  # of these, the ones that may lead
 
     @property
-    def anyone(self) -> "Roles":
-        """As if every broker that shares could give and take: what no goal can do better than."""
+    def unrestricted(self) -> "Roles":
+        """As if every broker that shares could give and receive: no goal can do better."""
         return Roles(
-            self.sharing, self.sharing, self.leaving, self.staying, self.sharing, self.leading
+            destinations=self.sharing,
+            sources=self.sharing,
+            leaving=self.leaving,
+            staying=self.staying,
+            sharing=self.sharing,
+            leading=self.leading,
         )
+
+    @property
+    def is_demoted(self) -> Flags:
+        """Per broker, and False at the end for NOBODY: shares, but may not lead."""
+        return np.append(self.sharing & ~self.leading, False)

@@ -1,40 +1,35 @@
-"""Which throttle keys were set already where a plan's copies will throttle: what a run restores in
-the end.
+"""The throttle keys that are set already where a plan's copies will throttle.
 
-    settings_before(snapshot, moves)
+    settings_before(snapshot.throttles, moves)
     # (SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "20000000"),)
 
-Limits: as of the snapshot; a run reads the keys again before it sets them, and its ledger has what
-it found.
+It is what a run restores in the end. Limits: as of the snapshot; a run reads the keys again before
+it sets them, and its ledger has what it found.
 """
 
 from collections.abc import Sequence
 
-from counterpoise.model.cluster import ClusterSnapshot
+import pyarrow as pa
+
 from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import Move, SettingBefore
 
 
-def settings_before(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
-    """Those of the brokers and topics of moves that copy, sorted.
+def settings_before(throttle_table: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
+    """Return the keys of the brokers and topics of moves that copy, sorted.
 
-    Sources are any of the replicas before.
+    Any of the replicas before may be copied from.
     """
-    copying = [move for move in moves if move.adding]
-    brokers = {
-        str(broker_id) for move in copying for broker_id in (*move.replicas_before, *move.adding)
-    }
-    touched = {
-        ConfigResourceType.BROKER: brokers,
-        ConfigResourceType.TOPIC: {move.topic for move in copying},
-    }
-    rows = [
-        (ConfigResourceType(row["resource_type"]), row) for row in snapshot.throttles.to_pylist()
-    ]
-    return tuple(
-        sorted(
-            SettingBefore(type_, row["resource_name"], row["key"], row["value"])
-            for type_, row in rows
-            if row["resource_name"] in touched[type_]
-        )
-    )
+    brokers: set[str] = set()
+    topics: set[str] = set()
+    for move in moves:
+        if move.adding:
+            brokers.update(str(broker_id) for broker_id in (*move.replicas_before, *move.adding))
+            topics.add(move.topic)
+    throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
+    found = []
+    for row in throttle_table.to_pylist():
+        resource_type, name = ConfigResourceType(row["resource_type"]), row["resource_name"]
+        if name in throttled[resource_type]:
+            found.append(SettingBefore(resource_type, name, row["key"], row["value"]))
+    return tuple(sorted(found))

@@ -1,4 +1,4 @@
-"""Water filling: shares whole units out as evenly as bounds per broker and per rack allow.
+"""Shares of whole units by water filling: as even as bounds per broker and per rack allow.
 
     fill(10, lower=[0, 0, 0], upper=[2, 9, 9], current=[2, 7, 1])    # [2, 4, 4]
 

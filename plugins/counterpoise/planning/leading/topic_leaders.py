@@ -104,7 +104,7 @@ class _Leadership:
         return _Arcs(on_arc, tails, heads, changes)
 
     def is_harmless(self, arcs: _Arcs) -> Flags:
-        """Return, per arc, whether its topic stays at least as even when the arc is taken."""
+        """Return, per arc, whether its topic stays at least as even if it is used."""
         topics = self.candidates.topics[arcs.partitions]
         tail_counts = self.topic_counts[topics, arcs.tails]
         head_counts = self.topic_counts[topics, arcs.heads]

@@ -12,10 +12,10 @@ Replicas come largest first.
     of those that fit: the one that shares fewest partitions with the other brokers of this one
     if none fits: the first that was asked, or one after it that has room for the topic
 
-Worked example: broker 4 misses 120 GB, broker 8 misses 119, both are below their share of the topic.
-A replica of 10 GB, with other replicas on brokers 1 and 2, could go to either. Broker 4 shares 7
-partitions with broker 1 already, broker 8 at most 5 with any of the two: broker 8 gets it, and
-misses 109 GB now. So the loss of any two brokers hits few partitions.
+Worked example: broker 4 misses 120 GB, broker 8 misses 119, both are below their share of the
+topic. A replica of 10 GB, with other replicas on brokers 1 and 2, could go to either. Broker 4
+shares 7 partitions with broker 1 already, broker 8 at most 5 with any of the two: broker 8 gets it,
+and misses 109 GB now. So the loss of any two brokers hits few partitions.
 """
 
 import heapq
@@ -103,7 +103,7 @@ class DestinationAssignment:
             elif fallback is None or self._suits_topic_better(entry, fallback, topic):
                 fallback = entry
         others = [broker for broker in row if broker >= 0 and broker != source]
-        chosen = self._least_shared(fitting, others) if fitting else fallback
+        chosen = self._with_fewest_shared(fitting, others) if fitting else fallback
         for entry in asked:
             if entry is not chosen:
                 heapq.heappush(self.heap, entry)
@@ -119,7 +119,7 @@ class DestinationAssignment:
             return False
         return theirs.topic_counts[topic] >= theirs.topic_limits[topic]
 
-    def _least_shared(self, entries: list[_Entry], others: list[int]) -> _Entry:
+    def _with_fewest_shared(self, entries: list[_Entry], others: list[int]) -> _Entry:
         """Return the entry whose broker shares fewest partitions with any of `others`."""
 
         def max_shared(entry: _Entry) -> int:

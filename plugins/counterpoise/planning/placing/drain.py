@@ -15,8 +15,8 @@ Worked example: a replica of a partition whose others are on racks a and b. Brok
 both below their share of the topic; 6 misses 40 GB, 7 misses 55 GB: broker 7 gets it.
 
 Limits: where racks leave no other way, counts give way first, then racks (the last broker of a rack
-leaves); the partition is then stacked as low as the others allow. Nothing goes where it would fill a
-log dir too far; what fits nowhere stays.
+leaves); the partition is then stacked as low as the others allow. Nothing goes where it would fill
+a log dir too far; what fits nowhere stays.
 """
 
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ class _Destinations:
         return np.bincount(racks, minlength=self.topic_shares.shape[1])
 
     def _topic_levels(self, able: Ints, topic: int) -> Ints:
-        """Return 0 for a broker below its share of the topic, 1 inside, else how far it is above."""
+        """Return 0 for brokers below their share of the topic, 1 inside, else how far above."""
         held = self.placement.topic_counts[topic, self.brokers[able]].astype(np.int64)
         lowest_by_rack, highest_by_rack = whole_shares(self.topic_shares[topic])
         lowest, highest = lowest_by_rack[self.racks[able]], highest_by_rack[self.racks[able]]
@@ -135,7 +135,7 @@ def _smallest(candidates: Ints, values: Ints) -> Ints:
 def _make_room(
     placement: Placement, roles: Roles, is_to_move: Flags, partition: int, position: int
 ) -> bool:
-    """Send a replica that has just come to a broker on to another one, if that makes enough room."""
+    """Send a replica that has just come to a broker on to another one, if that makes room."""
     sizes = placement.cluster.size_bytes
     size = int(sizes[partition])
     is_leaving = np.append(roles.leaving, False)
@@ -143,8 +143,8 @@ def _make_room(
     free = FreeReplicas(placement, roles.destinations, has_come)
     destinations = np.flatnonzero(roles.destinations)
     destinations = destinations[~np.isin(destinations, placement.replicas[partition])]
-    most_room_first = np.lexsort((destinations, -placement.room[destinations]))
-    for destination in destinations[most_room_first].tolist():
+    by_room = np.lexsort((destinations, -placement.room[destinations]))
+    for destination in destinations[by_room].tolist():
         missing_bytes = size - free.room(destination)
         for other in np.flatnonzero(free.reachable(destination)).tolist():
             partitions, positions = free.choices(destination, other)

@@ -16,9 +16,9 @@ only, those of broker 2 to broker 3. The chain 1, 2, 3 ends at a broker with 4 f
 replicas go over each link, and each broker holds 4.
 
 When no chain is left, no other choice has a smaller maximum or a larger minimum: a chain is an
-augmenting path of the flow whose cost at each broker is convex, and without one the flow is optimal.
-A broker that has no chain will not get one later, since chains start at the fullest. Limits: bytes
-are a matter of exchanges, and not exact.
+augmenting path of the flow whose cost at each broker is convex, and without one the flow is
+optimal. A broker that has no chain will not get one later, since chains start at the fullest.
+Limits: bytes are a matter of exchanges, and not exact.
 """
 
 from itertools import pairwise
@@ -212,7 +212,7 @@ def _best_first(placement: Placement, source: int, destination: int, partitions:
 
 
 def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band: ByteBand) -> None:
-    """Exchange large replicas for small ones until all able brokers are in the band, if they can."""
+    """Exchange large replicas for small ones until all able brokers are in the band."""
     able = np.flatnonzero(is_able)
     is_open = np.ones(len(able), dtype=np.bool_)
     for _ in range(_MAX_EXCHANGES_PER_BROKER * len(able)):
@@ -235,7 +235,7 @@ def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band:
 def _exchange_one(
     placement: Placement, free: ReplicaChoices, band: ByteBand, heavy: int, light: int
 ) -> bool:
-    """Exchange one replica for a smaller one; False when no pair helps one broker and harms none."""
+    """Exchange one replica for a smaller one; False when no such pair helps."""
     sizes = placement.cluster.size_bytes
     wanted, most = wanted_shift(placement, band, heavy, light)
     if most <= 0:

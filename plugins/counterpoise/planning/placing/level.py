@@ -8,10 +8,10 @@ clusters, mixed replication factors, partitions that already gave a replica. Eac
 evens something, so they end.
 
 Worked example: brokers 1 and 2 hold 3 replicas each, of 9 + 2 + 1 and 1 + 1 + 1 GB, and the band
-reaches from 6.5 to 8.5 GB. Broker 1 holds 12 GB, 3.5 too many, broker 2 holds 3 GB, 3.5 too few. The
-smallest of broker 2 (1 GB) comes back, and broker 1 gives the smallest replica that makes a
-difference of 3.5 GB or more, but no more than 5.5 (or else it would leave the band itself): 9 - 1 is
-8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange starts from there.
+reaches from 6.5 to 8.5 GB. Broker 1 holds 12 GB, 3.5 too many, broker 2 holds 3 GB, 3.5 too few.
+The smallest of broker 2 (1 GB) comes back, and broker 1 gives the smallest replica that makes a
+difference of 3.5 GB or more, but no more than 5.5 (or else it would leave the band itself): 9 - 1
+is 8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange starts from there.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def level_counts(
 
 
 def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
-    """Return the pairs (source, destination) that no replica can take, since it may not cross racks."""
+    """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
     if not rack_bounds(placement, roles.staying).is_closed:
         return set()
     racks = placement.cluster.racks

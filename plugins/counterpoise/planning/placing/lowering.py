@@ -13,9 +13,9 @@ Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (
 (rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
 3's were out of sync, that one would go, although 1 and 2 share a rack.
 
-Promised: as many in-sync replicas stay as can: at least the smaller of the factor and those that are
-in sync now. Within that as many racks as can be, and within that the present leader. Brokers out of
-scope lose no replica, and come to lead nothing by it.
+Promised: as many in-sync replicas stay as can: at least the smaller of the factor and those that
+are in sync now. Within that as many racks as can be, and within that the present leader. Brokers
+out of scope lose no replica, and come to lead nothing by it.
 """
 
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
 
 
 def _band(placement: Placement, involved: Flags) -> ByteBand:
-    """Return the band around the mean of the brokers involved: the others cannot get or lose any."""
+    """Return the band around the mean of the brokers involved: the others lose nothing here."""
     mean = int(placement.bytes_held[involved].mean())
     return ByteBand.around(np.full(len(involved), mean), TOLERANCE_PERCENT)
 

@@ -31,7 +31,7 @@ from counterpoise.planning.roles import Roles
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackBounds:
-    """Per rack: the least and the most that it holds, when every partition is spread as it should."""
+    """The least and the most that each rack holds when partitions are spread as they should be."""
 
     lowest: Ints
     highest: Ints

@@ -9,8 +9,8 @@
             if some partition may not replace its last old replica: allow it, try once more
             else: done
 
-Partitions that got a new replica stay touched, so that others go first. What remains in the end is a
-state that another planning would leave as it is: to plan again moves nothing. Most plans are done
+Partitions that got a new replica stay touched, so that others go first. What remains in the end is
+a state that another planning would leave as it is: to plan again moves nothing. Most plans are done
 after the first round.
 """
 

@@ -26,7 +26,7 @@ def sum_range(sorted_sizes: Ints, count: int) -> tuple[int, int]:
 
 
 def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
-    """Return positions of `count` sizes whose sum is near `wanted_sum`, or all if there are fewer."""
+    """Return positions of `count` sizes (or of all) whose sum is near `wanted_sum`."""
     if count >= len(sorted_sizes):
         return np.arange(len(sorted_sizes))
     if count <= 0:
@@ -48,7 +48,7 @@ def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
 
 
 def _best_exchange(sizes: Ints, is_chosen: Flags, excess: int) -> tuple[int, int] | None:
-    """Return positions (leaving, entering) that bring the excess nearest to 0; None if none does."""
+    """Return positions (leaving, entering) that bring the excess nearest to 0, or None."""
     if excess == 0:
         return None
     chosen, others = np.flatnonzero(is_chosen), np.flatnonzero(~is_chosen)

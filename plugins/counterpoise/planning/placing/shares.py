@@ -1,6 +1,6 @@
 """Shares of a partition and of a topic, for replicas that are added or taken away.
 
-    per_broker(2, sizes=[2, 1, 1])     # [0.5, 0.5, 0.5]: replicas of one partition per broker of each rack
+    per_broker(2, sizes=[2, 1, 1])     # [0.5, 0.5, 0.5]: per broker of each rack
 
 Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a broker
 has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
@@ -63,7 +63,7 @@ def whole_shares(share: NDArray[np.float64]) -> tuple[Ints, Ints]:
 
 
 def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
-    """Return the order of `partitions`: topics with most bytes first, then the largest partitions."""
+    """Return the order of `partitions`: topics with most bytes first, then large partitions."""
     cluster = placement.cluster
     topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
     topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)

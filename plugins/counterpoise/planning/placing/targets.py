@@ -47,7 +47,7 @@ def fair_counts(placement: Placement, roles: Roles) -> Ints:
     New brokers stop here even where old ones hold more for lack of moves among themselves; those
     are for goal rebalance.
     """
-    even = count_targets(placement, roles.anyone)
+    even = count_targets(placement, roles.unrestricted)
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more
 

@@ -12,7 +12,6 @@ than 3, so it gives replicas of a until it holds 5, each for one of another topi
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.movable_replicas import MovableReplicas
 from counterpoise.planning.placing.topics import TopicShares

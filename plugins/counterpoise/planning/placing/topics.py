@@ -41,7 +41,7 @@ class TopicShares:
         return cls(totals, wanted, wanted_total)
 
     def lowest(self, brokers: Ints | int) -> Ints:
-        """Return shares rounded down: one per topic; a column per broker where there are several."""
+        """Return shares rounded down: one per topic; a column per broker if there are several."""
         products = np.multiply.outer(self.totals, self.wanted[brokers])
         return np.asarray(products // self.wanted_total)
 

@@ -96,8 +96,8 @@ def _arrivals(
     rows, positions = rows[is_clean], positions[is_clean]
     partitions, others = changed[rows], other_side[rows, positions]
     unique = np.unique(others)
-    most_slack_first = unique[np.lexsort((unique, -slack[unique]))]
-    for other in most_slack_first.tolist():
+    by_slack = unique[np.lexsort((unique, -slack[unique]))]
+    for other in by_slack.tolist():
         is_own = others == other
         source, destination = (other, broker) if receives else (broker, other)
         yield _Arrivals(source, destination, partitions[is_own], positions[is_own])

@@ -1,7 +1,7 @@
 """Transfer quotas: how many replicas, with how many bytes, each broker gives to each rack.
 
-    quotas = make_transfer_quotas(placement, surplus, missing)      # {to_rack: [TransferQuota, ...]}
-    plan_bytes(placement, band, quotas, missing)                    # fills in `wanted_bytes`
+    quotas = make_transfer_quotas(placement, surplus, missing)   # {to_rack: [TransferQuota, ...]}
+    plan_bytes(placement, band, quotas, missing)                 # fills in `wanted_bytes`
 
     1. replicas stay in their rack as far as it needs them; the others go to racks that need some
     2. the brokers of a rack share in that by what each has to give
@@ -92,8 +92,8 @@ def _rack_transfers(
     suitable = _suitable_counts(placement, surplus, offered, needed)
     for to_rack in np.flatnonzero(needed).tolist():
         from_racks = np.flatnonzero(offered)
-        most_suitable_first = np.lexsort((from_racks, -suitable[from_racks, to_rack]))
-        for from_rack in from_racks[most_suitable_first].tolist():
+        by_suitable = np.lexsort((from_racks, -suitable[from_racks, to_rack]))
+        for from_rack in from_racks[by_suitable].tolist():
             limits = offered[from_rack], needed[to_rack], suitable[from_rack, to_rack]
             count = int(min(limits))
             if count:

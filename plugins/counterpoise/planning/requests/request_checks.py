@@ -1,21 +1,26 @@
-"""What is wrong with a request, said before anything is computed.
+"""Request checks: what is wrong with a request, said before anything is computed.
 
-check_request(request, snapshot)      # raises InputError: "broker 9 is not registered in cluster
-demo; ..."
+    check_request(request, snapshot)   # InputError: "broker 9 is not registered in cluster demo"
+
+Only the snapshot's lists of brokers and topics are needed here; what only shows in the replicas is
+refused by `refusals`.
 """
 
-from counterpoise.errors import InputError
-from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest
-from counterpoise.model.words import join_names
-from counterpoise.planning.requests.scope_checks import (
-    brokers_of_replicas,
-    check_scope,
-    topics_in_scope,
-)
-from counterpoise.planning.wording import cluster_name, named, not_registered
+from difflib import get_close_matches
 
-_WHAT_BROKERS = {
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.request import (
+    GOALS_WITH_BROKERS,
+    PLANNED_GOALS,
+    Goal,
+    PlanRequest,
+    matching,
+)
+from counterpoise.model.words import join_names, pluralize
+from counterpoise.planning.wording import cluster_name, is_or_are, named, not_registered
+
+_WHICH_BROKERS = {
     Goal.ADD_BROKERS: "that were added",
     Goal.REMOVE_BROKERS: "that are to be emptied",
     Goal.DEMOTE_BROKERS: "that are to lead nothing",
@@ -23,88 +28,225 @@ _WHAT_BROKERS = {
 
 
 def check_request(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    """Raises InputError when the parts of a request do not fit each other or the cluster."""
+    """Raise InputError when the parts of a request do not fit each other or the cluster.
+
+    Raise RefusedError when a broker cannot be removed since a controller runs there.
+    """
     if request.goal not in PLANNED_GOALS:
-        raise InputError(
-            f"goal {request.goal} cannot be planned; choose one of {', '.join(PLANNED_GOALS)}"
-        )
+        goals = ", ".join(PLANNED_GOALS)
+        raise InputError(f"goal {request.goal} cannot be planned; choose one of {goals}")
+    topics = _all_topics(snapshot)
     _check_brokers_given(request)
-    _check_known(request, snapshot)
+    _check_registered(request, snapshot)
     if not snapshot.live_broker_ids:
-        raise InputError(
-            f"{cluster_name(snapshot)} has no live broker, so nothing can be planned; bring one back first"
-        )
+        name = cluster_name(snapshot)
+        raise InputError(f"{name} has no live broker, so nothing can be planned; start one first")
     _check_brokers_of_goal(request, snapshot)
-    check_scope(request, snapshot)
+    _check_topics(request, topics, snapshot)
+    _check_scope_brokers(request, snapshot)
+    _check_brokers_left(request, snapshot)
     _check_budget(request)
-    _check_replication_factor(request, snapshot)
+    _check_replication_factor(request, topics, snapshot)
+    _check_voters(request, snapshot)
+
+
+def _all_topics(snapshot: ClusterSnapshot) -> list[str]:
+    described = snapshot.topics["topic"].to_pylist()
+    with_partitions = snapshot.partitions["topic"].unique().to_pylist()
+    return sorted({*described, *with_partitions})
+
+
+def _brokers_of_replicas(snapshot: ClusterSnapshot) -> frozenset[int]:
+    """Return the brokers that replica lists name; some may be gone and no longer registered."""
+    return frozenset(snapshot.replicas["broker_id"].unique().to_pylist())
+
+
+# -- brokers of the goal
 
 
 def _check_brokers_given(request: PlanRequest) -> None:
     if request.goal in GOALS_WITH_BROKERS and not request.broker_ids:
-        what = _WHAT_BROKERS[request.goal]
+        which = _WHICH_BROKERS[request.goal]
         raise InputError(
-            f"goal {request.goal} needs the brokers {what}; name them, like --brokers 7,8"
+            f"goal {request.goal} needs the brokers {which}; name them, like --brokers 7,8"
         )
     if request.goal not in GOALS_WITH_BROKERS | {Goal.REPAIR} and request.broker_ids:
+        was = "was" if len(request.broker_ids) == 1 else "were"
         raise InputError(
-            f"goal {request.goal} is for the whole cluster and takes no brokers, but {named(request.broker_ids)} "
-            f"was given; leave --brokers away, choose one of {', '.join(sorted(GOALS_WITH_BROKERS))}, "
-            "or limit the plan to some brokers with --only-brokers"
+            f"goal {request.goal} is for the whole cluster and takes no brokers, but "
+            f"{named(request.broker_ids)} {was} given; leave --brokers out, choose one of "
+            f"{', '.join(sorted(GOALS_WITH_BROKERS))}, or limit the plan to some brokers with "
+            "--only-brokers"
         )
     twice = sorted({b for b in request.broker_ids if request.broker_ids.count(b) > 1})
     if twice:
-        given = ",".join(str(b) for b in request.broker_ids)
+        given = ",".join(str(broker_id) for broker_id in request.broker_ids)
         raise InputError(
-            f"--brokers {given}: {named(twice)} {_is(twice)} listed twice; list each broker once"
+            f"--brokers {given}: {named(twice)} {is_or_are(twice)} listed twice; "
+            "list each broker once"
         )
 
 
-def _check_known(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    """Brokers that are gone for good, and only in lists of replicas still, can be repaired and
-    nothing else.
-    """
+def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+    """Brokers that are gone for good, and only in replica lists still, can only be repaired."""
     unknown = sorted(set(request.broker_ids) - set(snapshot.registered_broker_ids))
     if not unknown:
         return
-    holding = brokers_of_replicas(snapshot)
-    if request.goal is Goal.REPAIR and holding >= set(unknown):
+    in_replica_lists = _brokers_of_replicas(snapshot)
+    if request.goal is Goal.REPAIR and in_replica_lists >= set(unknown):
         return
     hint = ""
-    if holding & set(unknown):
-        hint = f"; {named(sorted(holding & set(unknown)))} still in lists of replicas: goal repair makes these anew"
-    raise InputError(f"{named(unknown)} {_is(unknown)} {not_registered(snapshot)}{hint}")
+    if still_listed := sorted(in_replica_lists & set(unknown)):
+        hint = (
+            f"; {named(still_listed)} {is_or_are(still_listed)} still in replica lists: "
+            "goal repair replaces these replicas"
+        )
+    raise InputError(f"{named(unknown)} {is_or_are(unknown)} {not_registered(snapshot)}{hint}")
 
 
 def _check_brokers_of_goal(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    live, asked = set(snapshot.live_broker_ids), set(request.broker_ids)
-    dead = sorted(asked - live)
-    if request.goal is Goal.ADD_BROKERS:
-        if dead:
-            raise InputError(
-                f"{named(dead)} {_is(dead)} fenced (not live) and cannot receive replicas; start it, then try again"
-            )
-        if not live - asked:
-            raise InputError(
-                "goal add-brokers names every live broker, so none is left to give replicas; "
-                "name the new ones only, or use goal rebalance"
-            )
-    if request.goal is Goal.DEMOTE_BROKERS:
-        if dead:
-            raise InputError(
-                f"{named(dead)} {_is(dead)} fenced (not live) and leads nothing; name live brokers only. "
-                "Goal leaders names live brokers first where a fenced one is named first"
-            )
-        if not live - asked:
-            raise InputError(
-                "goal demote-brokers names every live broker, so none is left to lead; name fewer"
-            )
-    alive = sorted(asked & live)
+    live, requested = set(snapshot.live_broker_ids), set(request.broker_ids)
+    dead, alive = sorted(requested - live), sorted(requested & live)
+    names_every_live_broker = live <= requested
+    if request.goal is Goal.ADD_BROKERS and dead:
+        raise InputError(
+            f"{named(dead)} {is_or_are(dead)} fenced (not live) and cannot receive replicas; "
+            "start it, then try again"
+        )
+    if request.goal is Goal.ADD_BROKERS and names_every_live_broker:
+        raise InputError(
+            "goal add-brokers names every live broker, so none is left to give replicas; "
+            "name the new ones only, or use goal rebalance"
+        )
+    if request.goal is Goal.DEMOTE_BROKERS and dead:
+        raise InputError(
+            f"{named(dead)} {is_or_are(dead)} fenced (not live) and leads nothing; name live "
+            "brokers only. Goal leaders puts live brokers first where a fenced one is first"
+        )
+    if request.goal is Goal.DEMOTE_BROKERS and names_every_live_broker:
+        raise InputError(
+            "goal demote-brokers names every live broker, so none is left to lead; name fewer"
+        )
     if request.goal is Goal.REPAIR and alive:
         raise InputError(
-            f"{named(alive)} {_is(alive)} live, and goal repair is for brokers that are not; "
-            "to empty a live broker use goal remove-brokers"
+            f"{named(alive)} {is_or_are(alive)} live, and goal repair is for brokers that are "
+            "not; to empty a live broker use goal remove-brokers"
         )
+
+
+def _check_voters(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+    """Raise RefusedError when a broker to remove votes in the metadata quorum (KIP-595, KIP-853).
+
+    Emptied or not, it could not be stopped: the quorum would lose a voter. Node ids of brokers and
+    controllers are one set, so the same id is the same process.
+    """
+    if request.goal is not Goal.REMOVE_BROKERS:
+        return
+    quorum = snapshot.tables["quorum"]
+    nodes = zip(quorum["node_id"].to_pylist(), quorum["role"].to_pylist(), strict=True)
+    all_voters = {node_id for node_id, role in nodes if role in ("leader", "voter")}
+    voters = sorted(all_voters & set(request.broker_ids))
+    if voters:
+        raise RefusedError(
+            f"{named(voters)} cannot be removed yet: a controller runs there, too, and votes in "
+            "the metadata quorum. First add a controller elsewhere and take this one out of the "
+            "quorum (kafka-metadata-quorum.sh remove-controller, where voters are dynamic; a new "
+            "controller.quorum.voters and a rolling restart, where they are static). To move only "
+            "the leaders away, use the goal demote-brokers"
+        )
+
+
+# -- topics and brokers of the scope
+
+
+def _check_topics(request: PlanRequest, topics: list[str], snapshot: ClusterSnapshot) -> None:
+    scope = request.scope
+    if not scope.topics and not scope.excluded_topics:
+        return
+    options = (("--topics", scope.topics), ("--exclude-topics", scope.excluded_topics))
+    for option, patterns in options:
+        for pattern in patterns:
+            if not matching((pattern,), topics):
+                raise InputError(
+                    f"{option} {pattern!r}: no topic of {cluster_name(snapshot)} matches; "
+                    + _similar_topics(pattern, topics)
+                )
+    both = sorted(set(scope.topics) & set(scope.excluded_topics))
+    if both:
+        raise InputError(
+            f"topic {both[0]!r} is both included and excluded; name it in --topics or in "
+            "--exclude-topics"
+        )
+    if not scope.topics_in(topics):
+        raise InputError(
+            "--exclude-topics leaves none of the topics, so there is nothing to plan; exclude fewer"
+        )
+
+
+def _similar_topics(pattern: str, topics: list[str]) -> str:
+    plain = pattern.replace("*", "").replace("?", "")
+    similar = get_close_matches(plain, topics, n=3)
+    if not similar:
+        similar = [topic for topic in topics if plain.lower() in topic.lower()][:3]
+    return f"near: {', '.join(similar)}" if similar else f"it has {len(topics)} topic(s)"
+
+
+def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+    scope, requested = request.scope, set(request.broker_ids)
+    known = {*snapshot.registered_broker_ids, *_brokers_of_replicas(snapshot)}
+    options = (
+        ("--only-brokers", scope.broker_ids),
+        ("--exclude-brokers", scope.excluded_broker_ids),
+    )
+    for option, broker_ids in options:
+        if set(broker_ids) - known:
+            unknown = sorted(set(broker_ids) - set(snapshot.registered_broker_ids))
+            raise InputError(
+                f"{option}: {named(unknown)} {is_or_are(unknown)} {not_registered(snapshot)}"
+            )
+    both = sorted(set(scope.broker_ids) & set(scope.excluded_broker_ids))
+    if both:
+        raise InputError(
+            f"{named(both)} {is_or_are(both)} both included and excluded; name each in "
+            "--only-brokers or in --exclude-brokers"
+        )
+    excluded = sorted(requested & set(scope.excluded_broker_ids))
+    if excluded:
+        raise InputError(
+            f"{named(excluded)} {is_or_are(excluded)} both named in --brokers and excluded; goal "
+            f"{request.goal} is about these brokers, so take them out of --exclude-brokers"
+        )
+    missing = sorted(requested - set(scope.broker_ids)) if scope.broker_ids else []
+    if missing:
+        raise InputError(
+            f"{named(missing)} {is_or_are(missing)} named in --brokers, but not in --only-brokers; "
+            f"goal {request.goal} is about these brokers, so add them there"
+        )
+
+
+def _check_brokers_left(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+    """Only for requests with a scope: the planner answers where the cluster itself is too small."""
+    scope = request.scope
+    if not scope.broker_ids and not scope.excluded_broker_ids:
+        return
+    in_scope = {b for b in snapshot.live_broker_ids if scope.may_touch_broker(b)}
+    others = in_scope - set(request.broker_ids)
+    lacking = {
+        Goal.ADD_BROKERS: "" if others else "no old broker that may give replicas",
+        Goal.REMOVE_BROKERS: "" if others else "no live broker that may take the replicas",
+        Goal.REPAIR: "" if others else "no live broker that may take the replicas",
+        Goal.DEMOTE_BROKERS: "" if others else "no live broker that may lead instead",
+        Goal.REPLICATION_FACTOR: "" if in_scope else "no live broker that may get or lose replicas",
+        Goal.REBALANCE: "" if len(in_scope) > 1 else "fewer than two live brokers to even out",
+        Goal.LEADERS: "" if len(in_scope) > 1 else "fewer than two live brokers to even out",
+    }[request.goal]
+    if lacking:
+        raise InputError(
+            f"--only-brokers and --exclude-brokers leave {lacking}; include more brokers"
+        )
+
+
+# -- numbers
 
 
 def _check_budget(request: PlanRequest) -> None:
@@ -115,16 +257,20 @@ def _check_budget(request: PlanRequest) -> None:
     for option, limit in limits:
         if limit is not None and limit < 1:
             raise InputError(
-                f"{option} {limit}: a plan that may do nothing is none; give 1 or more, or leave it away"
+                f"{option} {limit}: a plan that may change nothing is no plan; give 1 or more, "
+                "or leave it out"
             )
 
 
-def _check_replication_factor(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+def _check_replication_factor(
+    request: PlanRequest, topics: list[str], snapshot: ClusterSnapshot
+) -> None:
     factor = request.replication_factor
     if request.goal is not Goal.REPLICATION_FACTOR:
         if factor is not None:
             raise InputError(
-                f"--replication-factor {factor} is for goal replication-factor, not for {request.goal}; leave it away"
+                f"--replication-factor {factor} is for goal replication-factor, not for "
+                f"{request.goal}; leave it out"
             )
         return
     if factor is None:
@@ -136,31 +282,34 @@ def _check_replication_factor(request: PlanRequest, snapshot: ClusterSnapshot) -
         raise InputError(f"--replication-factor {factor}: a partition needs 1 replica or more")
     if not request.scope.topics:
         raise InputError(
-            "goal replication-factor needs the topics; name them, like --topics 'orders-*', or --topics '*' for all"
+            "goal replication-factor needs the topics; name them, like --topics 'orders-*', or "
+            "--topics '*' for all"
         )
     live = len(snapshot.live_broker_ids)
     if factor > live:
         raise InputError(
-            f"--replication-factor {factor}: {cluster_name(snapshot)} has {live} live broker(s), and each holds one "
-            "replica of a partition at most; give fewer, or add brokers first"
+            f"--replication-factor {factor}: {cluster_name(snapshot)} has "
+            f"{pluralize(live, 'live broker')}, and each holds at most one replica of a partition; "
+            "give fewer, or add brokers first"
         )
-    _check_min_insync(request, snapshot, factor)
+    _check_min_insync(request, topics, snapshot, factor)
 
 
-def _check_min_insync(request: PlanRequest, snapshot: ClusterSnapshot, factor: int) -> None:
-    topics = snapshot.topics
-    rows = zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True)
-    concerned = topics_in_scope(request, snapshot)
-    above = sorted(
-        (topic, least) for topic, least in rows if topic in concerned and (least or 0) > factor
-    )
-    if above:
-        names = join_names([f"{topic} ({least})" for topic, least in above])
+def _check_min_insync(
+    request: PlanRequest, topics: list[str], snapshot: ClusterSnapshot, factor: int
+) -> None:
+    in_scope = request.scope.topics_in(topics, request.policy)
+    columns = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
+    too_high = [
+        f"{topic} ({min_insync})"
+        for topic, min_insync in sorted(
+            zip(*(column.to_pylist() for column in columns), strict=True), key=lambda row: row[0]
+        )
+        if topic in in_scope and (min_insync or 0) > factor
+    ]
+    if too_high:
         raise InputError(
-            f"--replication-factor {factor} is below min.insync.replicas of {names}: producers that wait for all "
-            "acknowledgements would be refused; lower min.insync.replicas first, or leave these topics out"
+            f"--replication-factor {factor} is below min.insync.replicas of "
+            f"{join_names(too_high)}: producers that wait for all acknowledgements would be "
+            "refused; lower min.insync.replicas first, or leave these topics out"
         )
-
-
-def _is(broker_ids: list[int]) -> str:
-    return "is" if len(broker_ids) == 1 else "are"

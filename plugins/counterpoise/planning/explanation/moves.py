@@ -1,0 +1,115 @@
+"""Moves: what the plan document lists, and the measure that each change serves first.
+
+    moves = moves_of(result, MoveReason.DRAIN, topic_ids)
+
+    a copy that takes a partition to more racks   RACKS
+    a copy from a broker with more replicas       REPLICAS
+    any other copy                                BYTES
+    no copy, but another leader                   LEADERS
+    only another order or an election             PREFERRED
+
+Goals that copy for one reason only (drain, repair ...) give that reason instead of the first three.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.plan import Move, MoveReason
+from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.placing.racks import racks_missing
+
+_Reasons: TypeAlias = NDArray[np.object_]
+
+
+def moves_of(
+    result: PlanningResult, copy_reason: MoveReason | None, topic_ids: Mapping[str, str]
+) -> tuple[Move, ...]:
+    """Return the moves, by topic and partition.
+
+    `copy_reason` is why the goal copies, where that is not evenness.
+    """
+    cluster, assignment = result.cluster, result.assignment
+    planned = np.flatnonzero(assignment.is_in_plan)
+    broker_ids = np.append(cluster.broker_ids, -1)
+    before, after = assignment.before[planned], assignment.replicas[planned]
+    rates = np.where(cluster.is_rate_known[planned], cluster.bytes_in[planned], -1)
+    columns = (
+        cluster.topics.take(planned).to_pylist(),
+        cluster.numbers[planned].tolist(),
+        broker_ids[before].tolist(),
+        (before >= 0).sum(axis=1).tolist(),
+        broker_ids[after].tolist(),
+        (after >= 0).sum(axis=1).tolist(),
+        broker_ids[cluster.leaders[planned]].tolist(),
+        cluster.size_bytes[planned].tolist(),
+        rates.tolist(),
+        _reasons(result, copy_reason),
+    )
+    return tuple(
+        Move(
+            topic=topic,
+            partition=number,
+            topic_id=topic_ids.get(topic) or "",
+            replicas_before=tuple(row_before[:count_before]),
+            replicas_after=tuple(row_after[:count_after]),
+            leader_before=leader,
+            size_bytes=size_bytes,
+            bytes_in_per_second=rate if rate >= 0 else None,
+            why=reason,
+        )
+        for (
+            topic,
+            number,
+            row_before,
+            count_before,
+            row_after,
+            count_after,
+            leader,
+            size_bytes,
+            rate,
+            reason,
+        ) in zip(*columns, strict=True)
+    )
+
+
+def _reasons(result: PlanningResult, copy_reason: MoveReason | None) -> list[MoveReason]:
+    """Return one reason for each partition in the plan, in order."""
+    cluster, assignment = result.cluster, result.assignment
+    planned = np.flatnonzero(assignment.is_in_plan)
+    if copy_reason in (MoveReason.DEMOTE, MoveReason.IMPORTED):
+        return [copy_reason] * len(planned)
+    is_leader_change = assignment.leaders[planned] != cluster.leaders_now[planned]
+    is_copy = assignment.is_added[planned].any(axis=1)
+    without_copy = _either(is_leader_change, MoveReason.LEADERS, MoveReason.PREFERRED)
+    if copy_reason is None:
+        with_copy = _evening_reasons(result, planned)
+    else:
+        counts_before = (assignment.before[planned] >= 0).sum(axis=1)
+        counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
+        is_copy |= counts_before != counts_after
+        with_copy = np.full(len(planned), copy_reason.value, dtype=object)
+    reasons = np.where(is_copy, with_copy, without_copy)
+    return [MoveReason(value) for value in reasons.tolist()]
+
+
+def _evening_reasons(result: PlanningResult, planned: Ints) -> _Reasons:
+    """Return the reason of each partition if it is copied."""
+    assignment, staying = result.assignment, result.roles.staying
+    missing_before = racks_missing(result.before, staying)[planned]
+    missing_after = racks_missing(result.after, staying)[planned]
+    counts = np.append(result.before.counts, 0)
+    source_counts = counts[assignment.before[planned]]
+    destination_counts = counts[assignment.replicas[planned]]
+    largest = np.iinfo(np.int64).max
+    from_count = np.where(assignment.is_removed[planned], source_counts, 0).max(axis=1)
+    to_count = np.where(assignment.is_added[planned], destination_counts, largest).min(axis=1)
+    reasons = _either(from_count > to_count, MoveReason.REPLICAS, MoveReason.BYTES)
+    return np.where(missing_before > missing_after, MoveReason.RACKS.value, reasons)
+
+
+def _either(is_first: Flags, first: MoveReason, second: MoveReason) -> _Reasons:
+    return np.where(is_first, first.value, second.value).astype(object)
