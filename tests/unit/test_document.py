@@ -119,7 +119,7 @@ def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
         (log_dirs([{"path": "/a"}, {"path": "/a"}]), "broker 1: log dir /a is listed twice"),
         (
             log_dirs([{"path": "/a", "held_bytes": -1}]),
-            "/a: total_bytes, usable_bytes and held_bytes must be whole",
+            "/a: held_bytes must be a whole number from 0 to",
         ),
         (
             log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]),
@@ -138,6 +138,10 @@ def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
         ({"partitions": [["orders", -1, [1], 1], [7, 0, [1], 1], ["orders"], None]}, "4 problem"),
         ({"observed_at": "yesterday"}, '"observed_at" must be a time'),
         ({"topics": [{"id": "x"}]}, "needs a name"),
+        (
+            {"topics": [{"name": "x", "id": 5, "internal": "no", "retention_ms": -2}]},
+            "topics[0]: retention_ms must be a whole number from -1 to",
+        ),
         ({"moving": [["orders", 0]]}, "moving[0]"),
     ],
 )

@@ -6,15 +6,18 @@ Registered brokers include the fenced (dead) ones; live ones do not. `model/docu
 snapshot into the cluster document and back.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from counterpoise.model.tables import SNAPSHOT_TABLES
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class TopicPartition(NamedTuple):
@@ -109,3 +112,13 @@ class ClusterSnapshot:
         """
         holding = set(self.replicas["broker_id"].unique().to_pylist())
         return tuple(b for b in self.live_broker_ids if b not in holding)
+
+
+def is_topic(name: object) -> bool:
+    """Return whether Kafka would let a topic have this name."""
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_id(value: object) -> bool:
+    """Return whether a broker or a partition can have this id: 0 to 2147483647."""
+    return type(value) is int and 0 <= value < 2**31

@@ -18,8 +18,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple
 
 from counterpoise.errors import InputError
-from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.document_checks import is_topic
+from counterpoise.model.cluster import TopicPartition, is_topic
 from counterpoise.model.json_values import MAX_ID, Count, Id, Range, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Budget, Goal, Scope

@@ -6,8 +6,7 @@
 import json
 
 from counterpoise.errors import InputError
-from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.document_checks import is_id
+from counterpoise.model.cluster import TopicPartition, is_id
 from counterpoise.model.plan import RebalancePlan
 
 

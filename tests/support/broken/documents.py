@@ -152,11 +152,15 @@ def brokers() -> Iterator[Broken]:
     )
     yield _broker("with a rack that is a list", {"id": 9, "rack": ["a"]}, "rack must be text")
     yield _broker("with text for fenced", {"id": 9, "fenced": "no"}, "fenced must be true or false")
-    yield _broker("with a number for a host", {"id": 9, "host": 127}, "host text")
-    yield _broker("with text for a port", {"id": 9, "port": "9092"}, "port and disk sizes")
+    yield _broker("with a number for a host", {"id": 9, "host": 127}, "host must be text")
+    yield _broker("with text for a port", {"id": 9, "port": "9092"}, "port must be a whole number")
     yield _broker("with a port too large", {"id": 9, "port": 70_000}, "port")
-    yield _broker("with a negative disk", {"id": 9, "disk_total_bytes": -1}, "disk sizes")
-    yield _broker("with a disk of 2**63", {"id": 9, "disk_total_bytes": 2**63}, "disk sizes")
+    yield _broker(
+        "with a negative disk", {"id": 9, "disk_total_bytes": -1}, "disk_total_bytes must be"
+    )
+    yield _broker(
+        "with a disk of 2**63", {"id": 9, "disk_total_bytes": 2**63}, "disk_total_bytes must be"
+    )
     yield _broker("with log_dirs as text", {"id": 9, "log_dirs": "/a"}, "log_dirs must be a list")
     yield _broker("with a log dir without a path", {"id": 9, "log_dirs": [{}]}, "needs a path")
     yield _broker(
