@@ -166,7 +166,7 @@ def endpoint(
     metadata: MetadataResponse | None = None,
     **changes: Any,
 ) -> EndpointCheck:
-    """A walk to `address`; `failed` is the step that it ends with."""
+    """Return the check of `address`; `failed` is the stage that it ends with."""
     stages = []
     for name in ConnectionStage:
         stages.append(StageResult(name, name is not failed, said if name is failed else "ok", 1))

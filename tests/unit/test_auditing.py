@@ -104,7 +104,7 @@ def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_w
     assert report.previous_at is None
 
 
-def test_new_still_there_and_gone(place: Place) -> None:
+def test_new_still_there_and_resolved(place: Place) -> None:
     place.audit()
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     first = place.audit(1).findings

@@ -40,7 +40,8 @@ class FullRetention:
         """Return the bytes of each topic on one live broker."""
         rows = self.partition_rows[self.starts[index] : self.starts[index + 1]]
         weights = self.partition_bytes[rows]
-        return np.bincount(self.topic_of[rows], weights=weights, minlength=len(self.topics))
+        sums = np.bincount(self.topic_of[rows], weights=weights, minlength=len(self.topics))
+        return np.asarray(sums, np.float64)
 
 
 def bytes_at_full_retention(facts: AuditFacts) -> FullRetention:

@@ -25,7 +25,7 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
     return [(finding.subject, finding.severity) for finding in findings_of(rule, found)]
 
 
-def test_a_dead_broker_is_told_once_however_many_partitions_it_holds() -> None:
+def test_a_dead_broker_is_one_finding_however_many_partitions_it_holds() -> None:
     cluster = healthy()
     cluster.kill_broker(3)
     found = facts(cluster)
@@ -63,7 +63,7 @@ def test_an_offline_partition_names_the_broker_it_needs() -> None:
     finding = findings_of("partitions-offline", facts(cluster))[0]
     assert (finding.subject, finding.severity) == ("topic lonely", Severity.CRITICAL)
     assert finding.summary == "1 of 2 partitions have no leader; needed: broker 2"
-    # With KIP-966 the ISR of such a partition is empty: who may lead it is told as eligible.
+    # With KIP-966 the ISR of such a partition is empty: eligible leader replicas name its next leader.
     cluster.partitions[TopicPartition("lonely", 0)].isr = set()
     cluster.eligible_leaders = {TopicPartition("lonely", 0): (2,)}
     assert "needed: broker 2" in findings_of("partitions-offline", facts(cluster))[0].summary
@@ -112,7 +112,7 @@ def test_a_live_broker_out_of_sync_is_no_reason_for_a_repair() -> None:
     assert (finding.subject, finding.plan) == ("broker 2", None)
 
 
-def test_partitions_whose_isr_was_not_told_are_unknown() -> None:
+def test_partitions_without_a_known_isr_are_unknown() -> None:
     found = facts(snapshot=picture_of("orders-0: 1 2 3", racks="1=a 2=b 3=c"))
     assert subjects("partitions-under-replicated", found) == [("cluster", Severity.UNKNOWN)]
 
@@ -131,7 +131,7 @@ def with_log_dirs(*rows: tuple[int, str, str | None]) -> AuditFacts:
     return facts(snapshot=ClusterSnapshot("demo-now", "demo", "picture-id", NOW, tables))
 
 
-def test_offline_log_dirs_are_told_by_broker_and_silent_brokers_are_unknown() -> None:
+def test_offline_log_dirs_are_findings_by_broker_and_unresponsive_brokers_are_unknown() -> None:
     rule = "log-dir-offline"
     failed = with_log_dirs(
         (1, "/a", None), (2, "/a", "KAFKA_STORAGE_ERROR"), (2, "/b", None), (3, "/a", None)
@@ -159,7 +159,7 @@ def lagging(cluster: SimulatedCluster, *before: bool) -> AuditFacts:
     return replace(found, past=replace(past(found.snapshot), recent_snapshots=tuple(earlier)))
 
 
-def test_a_replica_that_lags_through_snapshots_is_told_with_what_it_has() -> None:
+def test_a_replica_that_lags_in_each_snapshot_is_reported_with_its_size() -> None:
     rule = "replica-long-out-of-sync"
     finding = findings_of(rule, lagging(healthy(), True, True))[0]
     assert finding.subject == "broker 2"

@@ -104,7 +104,7 @@ def test_voters_without_a_directory_id_are_static(
     assert bool(findings_of("quorum-static", given(quorum(directory_id=directory_id)))) is is_static
 
 
-def test_a_voter_that_lags_is_told_by_the_leaders_clock() -> None:
+def test_a_voter_lags_by_the_clock_of_the_leader() -> None:
     found = given(quorum(seconds_behind={102: 40.0, 103: 9.0}))
     finding = findings_of("quorum-voter-lags", found)[0]
     assert (finding.subject, finding.severity) == ("controller 102", Severity.WARNING)
@@ -128,7 +128,7 @@ def test_no_voter_to_spare_is_critical() -> None:
     assert subjects(rule, given(quorum((101, 102)))) == []
 
 
-def test_observers_that_lag_are_brokers_and_dead_ones_are_told_elsewhere() -> None:
+def test_observers_that_lag_are_brokers_and_dead_ones_are_findings_of_another_rule() -> None:
     cluster = healthy()
     cluster.quorum = quorum(observers=(1, 2, 3), seconds_behind={2: 60.0, 3: 60.0})
     cluster.kill_broker(3)

@@ -1,5 +1,5 @@
-"""Rules of the areas bootstrap and advertised listeners: each fires for its fault and is silent
-next to it.
+"""Rules of the areas bootstrap and advertised listeners: each fires for its fault, and for nothing
+else.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_bootstrap_addresses_are_counted_as_clients_meet_them(
     assert subjects("bootstrap-few-addresses", with_bootstrap(*entries)) == expected
 
 
-def test_two_bootstrap_addresses_are_told_as_two() -> None:
+def test_two_bootstrap_addresses_are_too_few() -> None:
     finding = findings_of("bootstrap-few-addresses", with_bootstrap(A, B))[0]
     assert finding.summary == "the bootstrap list leads to 2 addresses, fewer than 3"
 
@@ -106,7 +106,7 @@ def test_two_brokers_need_no_third_address() -> None:
     assert findings_of("bootstrap-few-addresses", with_bootstrap(A, B, cluster=two)) == ()
 
 
-def test_a_dead_entry_is_told_with_the_step_that_failed_and_the_list_without_it() -> None:
+def test_a_dead_entry_is_reported_with_the_failed_step_and_the_list_without_it() -> None:
     finding = findings_of("bootstrap-dead-address", with_bootstrap(A, DEAD))[0]
     assert (finding.subject, finding.severity) == (
         "bootstrap address old-kafka:9092",
@@ -119,7 +119,7 @@ def test_a_dead_entry_is_told_with_the_step_that_failed_and_the_list_without_it(
     )
 
 
-def test_an_address_of_a_removed_broker_is_told_as_that_and_not_as_dead() -> None:
+def test_an_address_of_a_removed_broker_is_not_reported_as_dead() -> None:
     """What tells it is the history: the address was a broker's that is not registered any more."""
     given = with_bootstrap(A, endpoint("broker-4:9092", failed=ConnectionStage.TCP), DEAD)
     was_larger = snapshot_of(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
@@ -135,7 +135,7 @@ def test_an_address_of_a_removed_broker_is_told_as_that_and_not_as_dead() -> Non
     assert findings_of("bootstrap-removed-broker", still_there) == ()
 
 
-def test_a_list_within_one_rack_is_told_and_one_that_cannot_be_placed_is_unknown() -> None:
+def test_a_list_within_one_rack_is_a_finding_and_one_without_known_racks_is_unknown() -> None:
     rule = "bootstrap-one-rack"
     two_in_a = healthy("orders-0: 1 2 3", racks="1=a 2=a 3=b")
     assert subjects(rule, with_bootstrap(A, B, cluster=two_in_a)) == [("cluster", Severity.WARNING)]
@@ -193,7 +193,7 @@ def test_an_endpoint_that_is_not_reached_names_what_cannot_be_used() -> None:
     ]
 
 
-def test_another_broker_at_the_endpoint_is_told() -> None:
+def test_another_broker_at_the_endpoint_is_a_finding() -> None:
     rule = "advertised-wrong-broker"
     other = endpoint("broker-3:9092", is_expected_broker=False, actual_broker_id=2)
     assert "where broker 2 responds" in findings_of(rule, with_advertised(3, other))[0].summary
@@ -312,7 +312,7 @@ def test_hostile_hosts_stay_in_their_line() -> None:
         "advertised-duplicate",
     ],
 )
-def test_listeners_of_a_silent_broker_are_unknown(rule: str) -> None:
+def test_listeners_of_an_unresponsive_broker_are_unknown(rule: str) -> None:
     cluster = healthy()
     cluster.freeze_broker(2)
     assert subjects(rule, facts(cluster)) == [("cluster", Severity.UNKNOWN)]
@@ -322,7 +322,9 @@ def test_listeners_of_a_silent_broker_are_unknown(rule: str) -> None:
     ("days_left", "expected"),
     [(31, []), (29, [Severity.WARNING]), (6, [Severity.CRITICAL]), (-1, [Severity.CRITICAL])],
 )
-def test_certificates_are_told_before_they_expire(days_left: int, expected: list[Severity]) -> None:
+def test_certificates_are_findings_before_they_expire(
+    days_left: int, expected: list[Severity]
+) -> None:
     certificate = Certificate(
         "CN=broker-2", "CN=ca", ("broker-2",), NOW + timedelta(days=days_left), True
     )
@@ -333,7 +335,7 @@ def test_certificates_are_told_before_they_expire(days_left: int, expected: list
     assert findings_of("certificate-other-host", given) == ()
 
 
-def test_a_certificate_for_another_host_is_told_also_of_a_bootstrap_address() -> None:
+def test_a_certificate_for_another_host_is_a_finding_of_a_bootstrap_address_too() -> None:
     certificate = Certificate("CN=old", "CN=ca", ("old-kafka",), NOW + timedelta(days=300), False)
     given = with_bootstrap(A, endpoint("kafka:9093", certificate=certificate))
     assert subjects("certificate-other-host", given) == [
@@ -342,7 +344,7 @@ def test_a_certificate_for_another_host_is_told_also_of_a_bootstrap_address() ->
     assert findings_of("certificate-expires", given) == ()
 
 
-def test_without_a_walk_every_rule_that_needs_one_says_unknown() -> None:
+def test_without_a_connectivity_check_every_rule_that_needs_one_is_unknown() -> None:
     given = facts(connectivity=None)
     for rule in (
         "bootstrap-few-addresses",
@@ -353,7 +355,7 @@ def test_without_a_walk_every_rule_that_needs_one_says_unknown() -> None:
         assert subjects(rule, given) == [("cluster", Severity.UNKNOWN)]
 
 
-def test_a_broker_that_is_not_live_is_not_walked_to() -> None:
+def test_a_broker_that_is_not_live_is_not_checked() -> None:
     cluster = healthy()
     cluster.kill_broker(3)
     given = facts(cluster)

@@ -102,7 +102,7 @@ def test_min_insync_replicas_as_high_as_the_factor(
     )
 
 
-def test_min_insync_one_is_told_by_the_level_that_sets_it() -> None:
+def test_min_insync_one_is_a_finding_by_the_level_that_sets_it() -> None:
     """A topic's own value topic by topic; all that follow the cluster's in one finding, which one
     line mends.
     """
@@ -123,7 +123,7 @@ def test_min_insync_one_is_told_by_the_level_that_sets_it() -> None:
 
 
 @pytest.mark.parametrize("rule", ["min-insync-1", "min-insync-blocks", "partitions-under-min-isr"])
-def test_a_topic_whose_min_insync_replicas_was_not_told_is_unknown(rule: str) -> None:
+def test_a_topic_without_known_min_insync_replicas_is_unknown(rule: str) -> None:
     found = facts()
     topics = found.snapshot.topics
     at = topics.schema.get_field_index("min_insync_replicas")
@@ -216,7 +216,7 @@ def test_one_broker_alone_needs_no_factor_of_three() -> None:
         "unclean-leader-election",
     ],
 )
-def test_settings_of_a_silent_broker_are_unknown(rule: str) -> None:
+def test_configs_of_an_unresponsive_broker_are_unknown(rule: str) -> None:
     cluster = healthy()
     cluster.freeze_broker(2)
     finding = findings_of(rule, facts(cluster))[0]
@@ -224,7 +224,7 @@ def test_settings_of_a_silent_broker_are_unknown(rule: str) -> None:
     assert "broker 2" in finding.summary
 
 
-def test_eligible_leaders_are_told_and_unknown_where_brokers_do_not_tell() -> None:
+def test_eligible_leaders_are_findings_and_unknown_where_brokers_do_not_report_them() -> None:
     cluster = healthy()
     assert findings_of("eligible-leaders", facts(cluster)) == ()
     cluster.partitions[TopicPartition("orders", 2)].isr = {1}

@@ -78,7 +78,7 @@ def test_thresholds_are_the_rules_and_over_them_the_policys() -> None:
     assert resolve(AuditPolicy())["quorum-size"] == {"most": 5}  # the rule's own is untouched
 
 
-def test_names_that_no_rule_has_are_all_told() -> None:
+def test_names_that_no_rule_has_are_all_listed() -> None:
     policy = AuditPolicy(
         thresholds={
             "quorum-sise": {"most": 1},
@@ -174,7 +174,7 @@ def test_brackets_of_an_address_are_no_pattern() -> None:
 # -- since the audit before
 
 
-def test_what_is_new_still_there_and_gone() -> None:
+def test_what_is_new_still_there_and_resolved() -> None:
     first = report(facts(healthy(ILL), now=NOW - timedelta(days=1)))
     assert {one.is_new for one in first.findings} == {True}
     assert first.previous_at is None
@@ -201,7 +201,7 @@ def test_what_is_new_still_there_and_gone() -> None:
     ] == NOW - timedelta(days=1)
 
 
-def test_what_a_rule_could_not_look_at_is_not_gone() -> None:
+def test_what_a_rule_could_not_check_is_not_resolved() -> None:
     cluster = healthy()
     cluster.quorum = None  # the three brokers vote, and are static
     first = report(facts(cluster))
@@ -229,7 +229,7 @@ def test_without_history_one_line_names_the_rules_that_need_it() -> None:
     assert all(rule_id in line and rule_id not in found.passed for rule_id in needing)
 
 
-def test_what_a_rule_without_its_history_could_not_look_at_is_not_gone() -> None:
+def test_what_a_rule_without_its_history_could_not_check_is_not_resolved() -> None:
     kept = replace(
         report(facts()),
         findings=(
@@ -251,12 +251,12 @@ def test_evidence_is_cut_and_counted() -> None:
 # -- what did not answer
 
 
-def silent(broker_id: int, **changes: object) -> AuditFacts:
-    """A healthy cluster of which one broker told nothing but its metadata."""
+def without_data_of(broker_id: int, **changes: object) -> AuditFacts:
+    """Return a healthy cluster of which one broker reported nothing but its metadata."""
     given = facts(**changes)
     asked, dirs = given.inspection, given.snapshot.log_dirs
     reported = {
-        name: {b: told for b, told in getattr(asked, name).items() if b != broker_id}
+        name: {b: value for b, value in getattr(asked, name).items() if b != broker_id}
         for name in ("broker_configs", "versions", "features")
     }
     why = dict.fromkeys(
@@ -278,8 +278,8 @@ def unknowns(found: AuditReport) -> list[tuple[str, str]]:
     return [one.finding.key for one in found.findings if one.finding.severity is Severity.UNKNOWN]
 
 
-def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() -> None:
-    given = silent(2)
+def test_rules_that_lack_data_of_one_broker_are_listed_in_one_finding() -> None:
+    given = without_data_of(2)
     blind = [finding.rule for finding in find(given) if finding.rule != "not-answered"]
     assert len(blind) > 15
     found = report(given)
@@ -298,7 +298,7 @@ def test_rules_that_could_not_look_for_one_broker_are_listed_in_one_finding() ->
     assert from_json(to_json(found), where="it") == found
 
 
-def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
+def test_rules_that_lack_the_same_data_are_listed_under_it() -> None:
     cluster = healthy()
     snapshot = snapshot_of(cluster)
     cluster.fail_next("describe_quorum", ClusterError("not allowed"))
@@ -310,23 +310,25 @@ def test_rules_that_all_lack_one_answer_are_listed_under_the_question() -> None:
     ]
 
 
-def test_what_did_not_answer_is_new_still_there_and_gone() -> None:
+def test_unavailable_data_is_new_still_there_and_resolved() -> None:
     ill = facts(healthy(ILL))
     first = report(replace(ill, now=NOW - timedelta(days=1)))
-    second = report(replace(silent(2), past=ill.past, now=NOW), PreviousAudit.of(first))
+    second = report(replace(without_data_of(2), past=ill.past, now=NOW), PreviousAudit.of(first))
     (one,) = [one for one in second.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (True, NOW)
-    third = report(replace(silent(2), now=NOW + timedelta(hours=1)), PreviousAudit.of(second))
+    third = report(
+        replace(without_data_of(2), now=NOW + timedelta(hours=1)), PreviousAudit.of(second)
+    )
     (one,) = [one for one in third.findings if one.finding.rule == "not-answered"]
     assert (one.is_new, one.first_seen) == (False, NOW)
-    other = report(silent(3), PreviousAudit.of(third))
+    other = report(without_data_of(3), PreviousAudit.of(third))
     assert [gone.key for gone in other.resolved] == [("not-answered", "broker 2")]
     assert [gone.key for gone in report(facts(), PreviousAudit.of(other)).resolved] == [
         ("not-answered", "broker 3")
     ]
 
 
-def test_what_a_listed_rule_had_found_is_not_gone() -> None:
+def test_what_a_listed_rule_had_found_is_not_resolved() -> None:
     had = ReportedFinding(
         Finding("advertised-loopback", Severity.CRITICAL, "broker 2", "s"), NOW, is_new=True
     )
@@ -334,15 +336,15 @@ def test_what_a_listed_rule_had_found_is_not_gone() -> None:
         Finding("racks-missing", Severity.WARNING, "cluster", "s"), NOW, is_new=True
     )
     before = PreviousAudit.of(replace(report(facts()), findings=(had, known)))
-    assert [gone.key for gone in report(silent(2), before).resolved] == [
+    assert [gone.key for gone in report(without_data_of(2), before).resolved] == [
         ("racks-missing", "cluster")
     ]
 
 
-def test_a_waived_rule_is_not_listed_and_what_did_not_answer_can_be_waived() -> None:
+def test_a_waived_rule_is_not_listed_and_unavailable_data_can_be_waived() -> None:
     racks = {101: "a", 102: "b", 103: "c"}
     policy = AuditPolicy(waivers=(Waiver("mixed-versions", "known"),), controller_racks=racks)
-    found = report(silent(2, audit=policy))
+    found = report(without_data_of(2, audit=policy))
     assert waived(found) == ["cluster"]
     (one,) = [one.finding for one in found.open if one.finding.rule == "not-answered"]
     assert one.evidence is not None
@@ -351,12 +353,12 @@ def test_a_waived_rule_is_not_listed_and_what_did_not_answer_can_be_waived() -> 
         waivers=(Waiver("not-answered", "it is being built", ("broker 2",)),),
         controller_racks=racks,
     )
-    found = report(silent(2, audit=policy))
+    found = report(without_data_of(2, audit=policy))
     assert (waived(found), found.open) == (["broker 2"], ())
 
 
-def test_what_another_broker_told_without_sizes_stands_for_itself() -> None:
-    given = silent(2)
+def test_a_broker_that_reports_no_sizes_is_a_finding_of_its_own() -> None:
+    given = without_data_of(2)
     rows = given.snapshot.log_dirs.to_pylist()
     rows = [row | ({"total_bytes": None} if row["broker_id"] == 3 else {}) for row in rows]
     dirs = pa.Table.from_pylist(rows, schema=given.snapshot.log_dirs.schema)

@@ -181,7 +181,7 @@ def test_bytes_are_compared_where_there_are_some() -> None:
     )
 
 
-def test_sizes_that_were_not_told_make_bytes_unknown() -> None:
+def test_unknown_sizes_make_bytes_unknown() -> None:
     snapshot = snapshot_of(healthy())
     replicas = snapshot.replicas.set_column(
         snapshot.replicas.schema.get_field_index("size_bytes"),
@@ -369,7 +369,7 @@ def test_silence_is_a_finding() -> None:
     assert timedelta(hours=1) == INTERVAL
 
 
-def test_a_history_without_a_snapshot_is_told() -> None:
+def test_a_history_without_a_snapshot_is_a_finding() -> None:
     empty = with_past(facts(), manifests=SNAPSHOTS.empty_table())
     assert the_only("snapshots-silent", empty).severity is Severity.INFO
 
@@ -433,7 +433,7 @@ def test_a_disk_that_is_nearly_full(usable: int, severity: Severity | None) -> N
     )
 
 
-def test_a_disk_of_which_nothing_is_told_is_unknown() -> None:
+def test_a_disk_without_sizes_is_unknown() -> None:
     finding = the_only(
         "disk-nearly-full", with_table("log_dirs", LOG_DIRS, {"broker_id": 3}, total_bytes=None)
     )

@@ -57,8 +57,8 @@ def with_static(broker_id: int, key: str, value: str) -> SimulatedCluster:
 def with_config(
     given: AuditFacts, broker_id: int, key: str, value: str | None, source: ConfigSource
 ) -> AuditFacts:
-    told = {**given.inspection.broker_configs[broker_id], key: ConfigValue(value, source)}
-    configs = {**given.inspection.broker_configs, broker_id: told}
+    changed = {**given.inspection.broker_configs[broker_id], key: ConfigValue(value, source)}
+    configs = {**given.inspection.broker_configs, broker_id: changed}
     return replace(given, inspection=replace(given.inspection, broker_configs=configs))
 
 
@@ -208,7 +208,7 @@ def test_cordoned_log_dirs() -> None:
         "confluent-balancer",
     ],
 )
-def test_configs_that_were_not_told_are_unknown(rule: str) -> None:
+def test_unavailable_configs_are_unknown(rule: str) -> None:
     cluster = healthy()
     cluster.freeze_broker(3)
     finding = the_only(rule, facts(cluster))
@@ -216,14 +216,14 @@ def test_configs_that_were_not_told_are_unknown(rule: str) -> None:
     assert "broker 3" in finding.summary
 
 
-def test_versions_and_features_that_were_not_told_are_unknown() -> None:
+def test_unavailable_versions_and_features_are_unknown() -> None:
     cluster = healthy()
     cluster.freeze_broker(3)
     assert the_only("mixed-versions", facts(cluster)).severity is Severity.UNKNOWN
     assert the_only("features-below-possible", facts(cluster)).severity is Severity.UNKNOWN
 
 
-def test_static_configs_name_who_is_not_like_most() -> None:
+def test_static_configs_name_the_brokers_that_differ() -> None:
     finding = the_only("static-configs-differ", facts(with_static(3, "min.insync.replicas", "1")))
     assert finding.summary == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
     assert finding.fix == (

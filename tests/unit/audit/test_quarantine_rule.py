@@ -57,7 +57,7 @@ def test_what_contradicts_itself_is_believed_by_no_policy() -> None:
     assert finding.fix == ("counterpoise snapshot --cluster demo",)
 
 
-def test_nothing_set_aside_is_nothing_to_tell() -> None:
+def test_nothing_quarantined_is_no_finding() -> None:
     assert findings_of("snapshots-set-aside", facts()) == ()
     assert findings_of("snapshots-set-aside", facts(past=None, quarantined=(aside(-1, LOSS),))), (
         "also before any history"
@@ -80,20 +80,20 @@ def installation(tmp_path: Path) -> Installation:
 def keep_quarantined(
     archive: Archive, at: datetime, *reasons: str, cluster_id: str = "picture-id"
 ) -> None:
-    taken = snapshot_of(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
-    told = {"compared_with": None, "counts_alone": True, "reasons": list(reasons), "warnings": []}
-    archive.quarantine(replace(taken, cluster_id=cluster_id), told)
+    snapshot = snapshot_of(CLUSTER, snapshot_id=f"demo-{at:%Y%m%dT%H%M%S}Z", observed_at=at)
+    report = {"compared_with": None, "counts_alone": True, "reasons": list(reasons), "warnings": []}
+    archive.quarantine(replace(snapshot, cluster_id=cluster_id), report)
 
 
 def remembered(installation: Installation) -> list[tuple[datetime, tuple[str, ...]]]:
-    taken = snapshot_of(CLUSTER)
+    snapshot = snapshot_of(CLUSTER)
     return [
         (one.observed_at, one.reasons)
-        for one in quarantined_since(installation, taken, past_facts(installation, taken))
+        for one in quarantined_since(installation, snapshot, past_facts(installation, snapshot))
     ]
 
 
-def test_only_what_was_set_aside_since_the_newest_good_snapshot_counts(
+def test_only_snapshots_quarantined_since_the_newest_good_one_count(
     installation: Installation,
 ) -> None:
     keep_quarantined(installation.archive, NOW - 3 * INTERVAL, TWICE)

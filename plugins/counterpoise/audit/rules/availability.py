@@ -98,8 +98,8 @@ def _eligible_leaders_by_topic(facts: AuditFacts) -> dict[str, set[int]]:
     title="Partitions with replicas out of sync",
     why="They have fewer in-sync replicas than they should: the next failure may take the last "
     "one.",
-    how="Find out why the broker does not keep up. If it will not come back, make a plan that "
-    "repairs.",
+    how="Find out why the broker does not keep up. If it will not come back, make a plan with "
+    "the goal repair.",
     source=_MONITORING,
 )
 def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:

@@ -50,8 +50,8 @@ _LEADER_BALANCING: Final = f"{_DOCUMENTED}basic_ops_leader_balancing"
     title="A broker that holds nothing",
     why="Kafka never gives a new broker partitions of an existing topic: it costs money and takes "
     "no load until somebody reassigns partitions to it.",
-    how="Make a plan that gives it its share: add-brokers moves replicas to it, and none among the "
-    "other brokers.",
+    how="Make a plan with the goal add-brokers: it moves replicas to this broker, and none among "
+    "the other brokers.",
     source=_EXPANSION,
 )
 def idle_broker(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -89,8 +89,8 @@ def _moment(moment: datetime | None) -> str:
     title="Leaders are uneven over the brokers",
     why="Producers and, by default, consumers talk to leaders only: the broker with the most "
     "leaders is the first to be slow, and its failure affects the most clients at once.",
-    how="Make a plan: leaders changes the order of replicas and runs elections, without copying a "
-    "byte; where replicas are uneven as well, rebalance.",
+    how="Make a plan with the goal leaders: it changes the order of replicas and runs elections, "
+    "without copying a byte. If replicas are uneven as well, use the goal rebalance.",
     source=_LEADER_BALANCING,
     thresholds={"most_percent_of_mean": 110},
 )
@@ -145,9 +145,9 @@ def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[C
     elect = ("--election-type", "preferred", "--all-topic-partitions")
     yield CheckResult(
         subjects.CLUSTER,
-        f"{pluralize(lost_total, 'partition')} ({share * 100:.1f} %) are not led by their "
-        f"preferred leader; on {pluralize(len(rows), 'broker')} more than "
-        f"{most_percent} % of the partitions that prefer it",
+        f"not led by their preferred leader: {pluralize(lost_total, 'partition')} "
+        f"({share * 100:.1f} %); on {pluralize(len(rows), 'broker')} more than {most_percent} % of "
+        "the partitions that prefer it",
         evidence(("broker", "partitions that prefer it", "led by others", "share"), rows),
         fix=(kafka("kafka-leader-election", *elect),),
     )
@@ -160,7 +160,8 @@ def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[C
     title="Topics whose leaders are on few brokers",
     why="A cluster may be even as a whole while one topic is led by a few brokers: when just that "
     "topic is busy, those brokers are busy alone.",
-    how="Make a plan: leaders evens topics among plans that are equally even over brokers.",
+    how="Make a plan with the goal leaders: of all plans that are equally even over brokers it "
+    "chooses one that is even for each topic.",
     source=_LEADER_BALANCING,
     thresholds={"least_above_best": 2},
 )
@@ -256,7 +257,7 @@ def _brokers_without_leaders(
     title="Replicas are uneven over the brokers",
     why="Each replica costs its broker file handles, memory and fetches, and a broker that holds "
     "more of them takes longer to start and to recover.",
-    how="Make a plan: rebalance.",
+    how="Make a plan with the goal rebalance.",
     source=_EXPANSION,
     thresholds={"most_percent_of_mean": 115, "least_max_minus_min": 4},
 )
@@ -288,7 +289,7 @@ def _are_replicas_uneven(
     Severity.WARNING,
     title="Bytes are uneven over the brokers",
     why="The fullest broker decides when the cluster is full, however much room the others have.",
-    how="Make a plan: rebalance evens bytes with the fewest bytes copied.",
+    how="Make a plan with the goal rebalance: it evens bytes with the fewest bytes copied.",
     source=_EXPANSION,
     thresholds={"most_percent_of_mean": 125, "least_gigabytes": 10},
 )
@@ -325,8 +326,8 @@ def bytes_uneven(
     title="Producers write unevenly to the brokers",
     why="Counts of leaders may be even while a few hot partitions share a broker: producers wait "
     "for its network, not for its count.",
-    how="Make a plan for leaders by bytes in (`leader_weight: bytes-in` in the policy makes that "
-    "the default).",
+    how="Make a plan with the goal leaders, weighted by bytes in (`leader_weight: bytes-in` in the "
+    "policy makes that the default).",
     source=_LEADER_BALANCING,
     needs={Need.HISTORY},
     thresholds={"most_percent_of_mean": 150, "least_kilobytes_per_second": 1000},

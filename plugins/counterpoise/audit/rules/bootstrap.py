@@ -253,7 +253,8 @@ def bootstrap_other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
     Severity.WARNING,
     title="Brokers that report different brokers of the cluster",
     why="A broker that is cut off from the controllers serves old metadata: its clients go to "
-    "brokers that lead no more. For a moment after a broker joined or left this is normal.",
+    "brokers that are not leaders any more. This is normal for a moment after a broker joined or "
+    "left.",
     how="Run the audit again; if it stays, find out why that broker does not follow the metadata "
     "log (its lag, its log).",
     source=_KIP_631,

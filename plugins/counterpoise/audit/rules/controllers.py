@@ -87,8 +87,8 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
     elif count % 2 == 0:
         spare = count - quorum.majority
         summary = (
-            f"{count} voters ({ids}) survive the loss of {spare}, no more than {count - 1} "
-            "voters would"
+            f"{count} voters ({ids}) survive the loss of {spare}, no more than "
+            f"{pluralize(count - 1, 'voter')} would"
         )
         yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,))
 

@@ -63,7 +63,8 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     Severity.WARNING,
     title="Partitions within one rack",
     why="The loss of that rack takes every replica at once, although the cluster has other racks.",
-    how="Make a plan: it moves replicas to other racks before anything else.",
+    how="Make a plan with the goal rebalance: it moves replicas to other racks before anything "
+    "else.",
     source=_DOCUMENTED,
 )
 def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:

@@ -110,7 +110,7 @@ def _plan_for_factor(facts: AuditFacts, topic: str, factor: int) -> WantedPlan |
     Severity.WARNING,
     title="Topics with mixed replication factors",
     why="The topic is as safe as its weakest partition, while it looks as safe as its first one. A "
-    "reassignment that was made by hand or half undone leaves topics like this.",
+    "reassignment that was made by hand, or undone in part, leaves topics like this.",
     how="Make a plan that gives all partitions the same number of replicas.",
     source=_INCREASE_FACTOR,
 )

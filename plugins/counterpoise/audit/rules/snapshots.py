@@ -74,7 +74,8 @@ def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckRes
     why="A snapshot that contradicts itself, or lost much of what was there before, does not join "
     "the history: nothing is analysed or planned with it, and every report shows the last good "
     "snapshot.",
-    how="Read what is wrong and take another snapshot: a state in between passes. A loss that is "
+    how="Read what is wrong and take another snapshot: a cluster that was changing is complete a "
+    "moment later. A loss that is "
     "real is accepted once it was seen several times in a row (`believed_after`). "
     "docs/operating.md, Bad snapshots, explains every case; the snapshots are in aside/ of the "
     "store, each with its checks.",
