@@ -1,21 +1,19 @@
-"""What pages, the command line and metrics read: runs, their progress, reports. Reads only, and
-never a cluster.
+"""What pages and the command line read: runs, their progress, reports. Reads only, never a cluster.
 
-run_status(site, run_id).pulse, freezes(site), suggested_rate(site, plan)
-list_reports(site), report(site, "demo/leader-balance.html"), plan_report(site, run_id)
+run_status(installation, run_id).run_progress
+freezes(installation, clusters), suggested_rate(installation, plan)
+report(installation, "demo/leader-balance.html")
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from counterpoise import analysis, reporting
-from counterpoise.approval import people_needed, approvers_in_force
+from counterpoise import analysis, approval, reporting
 from counterpoise.archive import audit_report_name, plan_report_name
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest, find_active_requests
-from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
@@ -24,9 +22,10 @@ from counterpoise.model.run_progress import RunProgress
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run as people ask for it.
+    """A run with what people want to know of it.
 
-    `owed` are config keys of dead brokers that are still to be restored.
+    `run_progress` is what the last step observed, `requests` are those about the run and its
+    cluster, oldest first.
     """
 
     run: Run
@@ -34,16 +33,19 @@ class RunStatus:
     moves_done: int
     moves_submitted: int
     touched: tuple[TouchedKey, ...]
-    run_progress: RunProgress | None = None  # what the last look found
-    requests: tuple[ControlRequest, ...] = ()  # about the run and its cluster, oldest first
+    run_progress: RunProgress | None = None
+    requests: tuple[ControlRequest, ...] = ()
 
     @property
-    def owed(self) -> tuple[TouchedKey, ...]:
-        ended = self.run.state in ENDED_STATES
-        return tuple(key for key in self.touched if ended and key.restored_at is None)
+    def pending_restores(self) -> tuple[TouchedKey, ...]:
+        """Return the config keys that an ended run could not restore: their brokers are dead."""
+        if self.run.state not in ENDED_STATES:
+            return ()
+        return tuple(key for key in self.touched if key.restored_at is None)
 
 
 def run_status(installation: Installation, run_id: str) -> RunStatus:
+    """Return the status of a run. Raises InputError for an unknown id."""
     run = installation.ledger.run(run_id)
     journal = installation.ledger.journal(run_id)
     submissions = journal.submissions().values()
@@ -60,84 +62,82 @@ def run_status(installation: Installation, run_id: str) -> RunStatus:
 
 
 def run_progress_of(installation: Installation, run_id: str) -> tuple[Run, RunProgress | None]:
-    """The run and what the last look at it found, whoever made that look."""
+    """Return the run and what its last step observed, whichever process did it."""
     return installation.ledger.run(run_id), installation.ledger.journal(run_id).run_progress()
 
 
 def runs_under_way(installation: Installation, cluster: str | None = None) -> tuple[Run, ...]:
-    """Newest first."""
-    return tuple(
-        r for r in installation.ledger.runs(cluster=cluster) if r.state in UNDER_WAY_STATES
-    )
+    """Return the runs under way, newest first."""
+    runs_of_cluster = installation.ledger.runs(cluster=cluster)
+    return tuple(run for run in runs_of_cluster if run.state in UNDER_WAY_STATES)
 
 
 def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
-    """Those in force now, by cluster."""
+    """Return the freezes in force now, by cluster."""
     now = installation.clock()
-    standing = [
-        find_active_requests(installation.ledger.requests(cluster), now).frozen
+    active_requests = [
+        find_active_requests(installation.ledger.requests(cluster), now)
         for cluster in sorted(set(clusters))
     ]
-    return tuple(frozen for frozen in standing if frozen)
+    return tuple(active.frozen for active in active_requests if active.frozen)
 
 
 def runs(
-    installation: Installation, *, cluster: str | None = None, most: int = 20
+    installation: Installation, *, cluster: str | None = None, limit: int = 20
 ) -> tuple[RunStatus, ...]:
-    """Newest first."""
-    return tuple(
-        run_status(installation, run.run_id)
-        for run in installation.ledger.runs(cluster=cluster)[:most]
-    )
+    """Return the newest runs, the newest first."""
+    newest = installation.ledger.runs(cluster=cluster)[:limit]
+    return tuple(run_status(installation, run.run_id) for run in newest)
 
 
 def latest_run_of(installation: Installation, fingerprint: str) -> Run | None:
-    found = installation.ledger.runs(fingerprint=fingerprint)
-    return found[0] if found else None
+    """Return the newest run of a plan."""
+    runs_of_plan = installation.ledger.runs(fingerprint=fingerprint)
+    return runs_of_plan[0] if runs_of_plan else None
 
 
 def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
-    """How many people more have to say yes before the run may start."""
-    return max(0, people_needed(plan) - len(approvers_in_force(installation.ledger.approvals_of(run_id))))
+    """Return how many more people have to say yes before the run may start."""
+    approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run_id))
+    return max(0, approval.people_needed(plan) - len(approved_by))
 
 
 def plan_of(installation: Installation, run_id: str) -> RebalancePlan:
-    run = installation.ledger.run(run_id)
-    return installation.archive.read_plan(run.plan_uri, run.fingerprint)
+    """Return the plan of a run. Raises InputError for an unknown id."""
+    return installation.run_and_plan(run_id)[1]
 
 
 def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | None:
-    """Bytes per second that leave room for clients; None without a link capacity in the policy, or
-    without rates.
+    """Return the bytes per second that leave room for clients; None where that is not known.
 
     Raises InputError for a cluster that the settings do not name.
     """
     movement = installation.cluster(plan.cluster).policy.movement
-    capacity = movement.link_capacity_bytes_per_second
-    return None if capacity is None else rate_with_room(plan, capacity, max_moves_at_once(movement))
+    return approval.suggested_rate(plan, movement)
 
 
-def broker_loads(photographed: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
-    """Leaders, replicas and bytes per live broker of one photograph."""
-    return analysis.broker_loads(photographed)
+def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
+    """Return leaders, replicas and bytes per live broker of a snapshot."""
+    return analysis.broker_loads(snapshot)
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:
-    """Brokers before and after in plain text, in lines of at most `width` characters."""
+    """Return brokers before and after in plain text, in lines of at most `width` characters."""
     return reporting.plan_picture(plan, width=width)
 
 
 def list_reports(installation: Installation) -> list[str]:
+    """Return the names of all reports."""
     return list(installation.archive.report_names())
 
 
 def report(installation: Installation, name: str) -> str:
-    """A report's HTML. Raises InputError for one that is not there."""
+    """Return a report's text. Raises InputError for one that is not there."""
     return installation.archive.read_report(name)
 
 
 def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
-    """The newest audit of a cluster, as page (html), text (md) or document (json).
+    """Return the newest audit of a cluster, as page (html), text (md) or document (json).
 
     Raises InputError without one.
     """
@@ -145,5 +145,5 @@ def audit_report(installation: Installation, cluster: str, *, suffix: str = "htm
 
 
 def name_of_plan_report(installation: Installation, run_id: str) -> str:
-    """The name of the report of a run's plan. Raises InputError for a run that is not known."""
+    """Return the name of the report of a run's plan. Raises InputError for an unknown run."""
     return plan_report_name(installation.ledger.run(run_id).cluster, run_id)

@@ -1,4 +1,4 @@
-"""Every goal from photograph to settled run, one after another on one real cluster; each ends at
+"""Every goal from snapshot to settled run, one after another on one real cluster; each ends at
 the figures foretold.
 
 The tests build on one another, in their order. What the cluster is like is told by Kafka's own
@@ -36,7 +36,7 @@ from tests.support.kafka_facts import (
 )
 
 MB = 1_000_000
-STOCK = Scope(topics=("sto*",))
+STORES = Scope(topics=("sto*",))
 
 
 @dataclass
@@ -57,7 +57,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     ) as cluster:
         topics = [
             TopicSpec("orders", [(1, 2, 3)] * 8, configs={"retention.ms": "-1"}),
-            TopicSpec("stock", [(1, 3)] * 6, configs={"min.insync.replicas": "2"}),
+            TopicSpec("stores", [(1, 3)] * 6, configs={"min.insync.replicas": "2"}),
         ]
         create_topics(cluster.bootstrap_string, topics)
         fill(
@@ -65,7 +65,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
             "orders",
             {number: (1 + number % 3) * MB for number in range(8)},
         )
-        fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(6), MB))
+        fill(cluster.bootstrap_string, "stores", dict.fromkeys(range(6), MB))
         cluster.add_broker(4, "d")
         yield cluster
 
@@ -74,7 +74,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 def installation(
     tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka
 ) -> Iterator[Installation]:
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("installation")
     variables = {
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
@@ -117,7 +117,7 @@ def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:
     return found
 
 
-def photograph(installation: Installation) -> ClusterSnapshot:
+def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
     return pipeline.fresh_snapshot(installation, "demo", installation.clock())
 
 
@@ -138,7 +138,7 @@ def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "ali
 def carry_out(
     kafka: LocalKafka, installation: Installation, run: pipeline.PlannedRun
 ) -> RebalancePlan:
-    """Opens, moves, verifies, settles and reports; the plan, once the cluster is what it foretold."""
+    """Open, move, verify, settle and report; return the plan, once the cluster is as planned."""
     made = installation.archive.read_plan(run["plan_uri"], run["fingerprint"])
     before = own_configs(kafka)
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
@@ -173,7 +173,7 @@ def bytes_per_broker(installation: Installation) -> dict[int, int]:
     """As the live brokers' log dirs tell, and for dead ones as the partitions that name them are
     large.
     """
-    fresh = photograph(installation)
+    fresh = fresh_snapshot(installation)
     sizes = {
         (row["topic"], row["partition"]): row["size_bytes"] for row in fresh.partitions.to_pylist()
     }
@@ -188,17 +188,17 @@ def test_a_rebalance_within_a_scope_and_its_undo(
     kafka: LocalKafka, installation: Installation
 ) -> None:
     start = placement(kafka)
-    run = planned(installation, RebalanceRequest(Goal.REBALANCE, scope=STOCK))
+    run = planned(installation, RebalanceRequest(Goal.REBALANCE, scope=STORES))
     approve(installation, run)
     made = carry_out(kafka, installation, run)
     now = placement(kafka)
     assert made.copied_replicas > 0
     assert {name for name in now if now[name] != start[name]} <= {
-        f"stock-{number}" for number in range(6)
+        f"stores-{number}" for number in range(6)
     }
     back = from_reassignment_json(to_reassignment_json(made, undo=True))
     undo = pipeline.plan_of_assignment(
-        photograph(installation), back, installation.cluster("demo").policy.balance
+        fresh_snapshot(installation), back, installation.cluster("demo").policy.balance
     )
     run = pipeline.submit_plan(installation, undo, requested_by="alice")
     approve(installation, run)
@@ -235,13 +235,13 @@ def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
     kafka: LocalKafka, installation: Installation
 ) -> None:
     run = planned(
-        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=3)
+        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STORES, replication_factor=3)
     )
     approve(installation, run)
     raised = carry_out(kafka, installation, run)
     assert raised.copied_replicas == 6
     run = planned(
-        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STOCK, replication_factor=2)
+        installation, RebalanceRequest(Goal.REPLICATION_FACTOR, scope=STORES, replication_factor=2)
     )
     approve(installation, run)
     three = placement(kafka)
@@ -255,7 +255,7 @@ def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
     assert {
         len(replicas)
         for name, (replicas, _) in placement(kafka).items()
-        if name.startswith("stock")
+        if name.startswith("stores")
     } == {2}
 
 
@@ -265,7 +265,7 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
     lost = replicas_per_broker(kafka)[4]
     kafka.stop_broker(4)
     wait_until(
-        lambda: 4 not in photograph(installation).live_broker_ids, "the cluster to notice", 60
+        lambda: 4 not in fresh_snapshot(installation).live_broker_ids, "the cluster to notice", 60
     )
     run = planned(installation, RebalanceRequest(Goal.REPAIR))
     approve(installation, run)
@@ -273,7 +273,7 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
     assert made.copied_replicas == lost > 0
     kafka.restart_broker(4)
     wait_until(
-        lambda: 4 in photograph(installation).idle_broker_ids,
+        lambda: 4 in fresh_snapshot(installation).idle_broker_ids,
         "broker 4 to be back, with nothing",
         60,
     )

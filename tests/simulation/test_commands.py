@@ -196,7 +196,7 @@ def test_throttles_of_others_are_reported_and_left_alone(
     kafka.configs.dynamic[broker] = {"leader.replication.throttled.rate": "5000"}
     typed = shell.type("watch", "--cluster", "demo")
     assert typed.code == 1
-    assert "leader.replication.throttled.rate" in typed.out and "left alone" in typed.out
+    assert "leader.replication.throttled.rate" in typed.out and "left as they are" in typed.out
     found = json.loads(shell.type("watch", "--cluster", "demo", "--json").out)
     assert len(found["demo"]["foreign_throttles"]) == 1
     assert kafka.configs.dynamic[broker] == {"leader.replication.throttled.rate": "5000"}

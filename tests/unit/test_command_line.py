@@ -391,7 +391,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning_and_no_refusal(shell: Comma
     typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
     assert typed.code == 0
     assert (
-        "warning: nobody could be asked what the operator may do: no bootstrap address answered"
+        "the operator's permissions are unknown: no bootstrap address answered"
         in typed.out
     )
 

@@ -95,7 +95,7 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
     assert {r.why for r in found} == {"month end"} and {r.by for r in found} == {"alice", "bob"}
     assert found[2].rate_bytes_per_second == 30_000_000
     shown = shell.type("status", run_id).out
-    assert "rate 30.0 MB/s, asked by alice: month end" in shown
+    assert "rate 30.0 MB/s, requested by alice: month end" in shown
     assert [
         r["control"] for r in json.loads(shell.type("status", run_id, "--json").out)["requests"]
     ][-1] == "cancel"
@@ -201,7 +201,7 @@ def test_undo_of_a_run_under_way_asks_it_to_stop_and_writes_no_plan_yet(shell: C
     _, run_id = in_state(shell, RunState.RUNNING)
     typed = shell.type("undo", run_id, *WHY, "--by", "alice", "--out", shell.folder / "undo.json")
     assert typed.code == 0
-    assert "same again when it has halted" in typed.out
+    assert "Run the same command again when it has halted" in typed.out
     assert not (shell.folder / "undo.json").exists()
     assert [r.control for r in asked(shell, run_id)] == [Control.UNDO]
 
@@ -285,7 +285,7 @@ def test_following_a_run_prints_a_line_per_change_until_it_ends(
         "at most 100 B/s per broker, 2 min 5 s left; paused by bob: month end"
     )
     assert second.startswith("running, 50 %") and second.endswith(
-        "slowed down 1 step for the sake of clients"
+        "slowed down by 1 step, because partitions outside the plan suffered"
     )
     assert last == f"run {run_id} is halted: cancel by bob: month end"
     assert len(typed.out.splitlines()) == 5

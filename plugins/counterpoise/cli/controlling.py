@@ -1,4 +1,4 @@
-"""Commands with which people steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze.
+"""Commands that steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze.
 
 Each writes a request to the ledger; whoever drives the run reads it there.
 """

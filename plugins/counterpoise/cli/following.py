@@ -1,10 +1,10 @@
-"""A run under way, as its pulse in the ledger tells it: a live picture on a terminal, one line per
-change elsewhere.
+"""A run under way, by its progress in the ledger: a live picture on a terminal, a line per change
+elsewhere.
 
     with Display(console) as display:
-        display.show(*queries.pulse_of(site, run_id))
+        display.show(*queries.run_progress_of(installation, run_id))
 
-Only reads: whoever drives the run writes the pulse, and this may run on another machine.
+Only reads: the process that drives the run updates the progress, perhaps on another machine.
 """
 
 from types import TracebackType
@@ -19,6 +19,7 @@ from rich.text import Text
 from counterpoise.cli.tables import table
 from counterpoise.model.run import Run
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
 LINKS_SHOWN: Final = 8
@@ -53,19 +54,20 @@ class Display:
             self._console.print(text, markup=False, soft_wrap=True)
 
     def log(self, text: str) -> None:
-        """A line, unless the last one said the same."""
+        """Print a line, unless the last one was the same."""
         if text != self._logged:
             self._logged = text
             self._console.print(text, markup=False, soft_wrap=True)
 
 
 def in_words(run: Run, run_progress: RunProgress | None) -> str:
-    """`running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ..., 3 min left; what it
-    waits for`.
+    """Return a line like `running, 24 %: 1.2 GB of 5.0 GB, 12 of 40 partitions, 8 in flight, ...,
+    3 min left; what it waits for`.
     """
     if run_progress is None:
-        return f"{run.state}; nobody has looked at the run yet"
-    return f"{run.state}, {'; '.join([_figures(run_progress), *_remarks(run_progress)])}"
+        return f"{run.state}; no step of the run has been done yet"
+    parts = [_figures(run_progress), *_remarks(run_progress)]
+    return f"{run.state}, {'; '.join(parts)}"
 
 
 def picture(run: Run, run_progress: RunProgress | None) -> RenderableType:
@@ -82,37 +84,37 @@ def picture(run: Run, run_progress: RunProgress | None) -> RenderableType:
 
 
 def links_table(run_progress: RunProgress) -> Table:
-    """The links with most left, and the others counted."""
-    shown, others = (
-        run_progress.busiest_links[:LINKS_SHOWN],
-        run_progress.busiest_links[LINKS_SHOWN:],
-    )
+    """Return the links with most bytes left, and one row for the others."""
+    shown = run_progress.busiest_links[:LINKS_SHOWN]
+    others = run_progress.busiest_links[LINKS_SHOWN:]
     rows = table("broker", "", ("partitions", "right"), ("left", "right"), ("speed", "right"))
     for link in shown:
-        cells = (str(link.moves), format_bytes(link.bytes_left), format_rate(link.bytes_per_second))
-        rows.add_row(str(link.broker_id), "sends" if link.sends else "receives", *cells)
-    if others:
-        left = format_bytes(sum(link.bytes_left for link in others))
         rows.add_row(
-            "", f"and {len(others)} more", str(sum(link.moves for link in others)), left, ""
+            str(link.broker_id),
+            "sends" if link.sends else "receives",
+            str(link.moves),
+            format_bytes(link.bytes_left),
+            format_rate(link.bytes_per_second),
         )
+    if others:
+        move_count = sum(link.moves for link in others)
+        bytes_left = format_bytes(sum(link.bytes_left for link in others))
+        rows.add_row("", f"and {len(others)} more", str(move_count), bytes_left, "")
     return rows
 
 
 def _figures(run_progress: RunProgress) -> str:
-    words = [run_progress.progress.in_words]
+    figures = [run_progress.progress.in_words]
     if run_progress.links:
-        words.append(run_progress.speed_in_words)
+        figures.append(run_progress.speed_in_words)
     if run_progress.seconds_left:
-        words.append(f"{format_seconds(run_progress.seconds_left)} left")
-    return ", ".join(words)
+        figures.append(f"{format_seconds(run_progress.seconds_left)} left")
+    return ", ".join(figures)
 
 
 def _remarks(run_progress: RunProgress) -> list[str]:
-    found = [run_progress.waits_for] if run_progress.waits_for else []
+    remarks = [run_progress.waits_for] if run_progress.waits_for else []
     if run_progress.back_off_level:
-        steps = (
-            "1 step" if run_progress.back_off_level == 1 else f"{run_progress.back_off_level} steps"
-        )
-        found.append(f"slowed down {steps} for the sake of clients")
-    return found
+        steps = pluralize(run_progress.back_off_level, "step")
+        remarks.append(f"slowed down by {steps}, because partitions outside the plan suffered")
+    return remarks

@@ -28,9 +28,11 @@ from counterpoise.cli import (
 from counterpoise.cli.common import printable
 from counterpoise.errors import CounterpoiseError
 
-_EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 cluster trouble
-where things lie (environment): COUNTERPOISE_CONFIG (config/clusters.yaml), COUNTERPOISE_CONNECTIONS
-(config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER (sqlite:///var/ledger.db)"""
+_EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input;
+3 cluster trouble
+environment: COUNTERPOISE_CONFIG (default config/clusters.yaml), COUNTERPOISE_CONNECTIONS
+(config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER
+(sqlite:///var/ledger.db)"""
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
 _MODULES = (planning, running, status, controlling, stopping, history, doctor, audit)
@@ -90,7 +92,7 @@ def _shortened(line: str) -> str:
 
 
 def _as_value(word: str) -> str:
-    """Return a word like `-5MB/s` so that argparse reads it as a (wrong) value, not as an option."""
+    """Return a word like `-5MB/s` so that argparse reads it as a wrong value, not as an option."""
     return f" {word}" if _NEGATIVE.match(word) else word
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from counterpoise import pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
+    Commands,
     add_cluster_arguments,
     add_json_argument,
     installation_for,
@@ -20,7 +21,7 @@ from counterpoise.cli.common import (
     write_text,
 )
 from counterpoise.errors import InputError
-from counterpoise.installation import open_installation
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.movement import max_moves_at_once
@@ -36,12 +37,12 @@ _GOALS = """goals:
   add-brokers         the brokers of --brokers get their share; the others receive nothing
   remove-brokers      the brokers of --brokers are emptied; only what they hold moves
   demote-brokers      the brokers of --brokers lead nothing, and keep their replicas
-  leaders             lead evenly; replicas are reordered, no data moves
+  leaders             leaders are spread evenly; replicas are reordered, no data moves
   rebalance           racks, leaders, replicas and bytes, on all brokers
   replication-factor  each partition gets --replication-factor replicas; none moves
-  repair              replicas on dead brokers are copied anew elsewhere"""
+  repair              replicas on dead brokers are copied to other brokers"""
 
-# The field of a wish, how it is typed, and what it is for.
+# The field of a rebalance request, its option, how it is typed, and what it is for.
 _OPTIONS = (
     ("goal", "--goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
     ("broker_ids", "--brokers", "7,8", "the brokers to add, to remove or to demote"),
@@ -61,27 +62,27 @@ _OPTIONS = (
         "only_broker_ids",
         "--only-brokers",
         "1,2,3",
-        "only these brokers give, take and change what they lead",
+        "only these brokers send and receive replicas and change what they lead",
     ),
     ("excluded_broker_ids", "--exclude-brokers", "9", "these brokers stay as they are"),
     (
         "replication_factor",
         "--replication-factor",
         "N",
-        "replicas that each partition shall have, for the goal of that name",
+        "how many replicas each partition shall have, for the goal of that name",
     ),
     (
         "max_bytes",
         "--max-bytes",
         "500GB",
-        "copy at most so much: the best part of the plan, the rest is counted",
+        "copy at most so much: the plan holds the moves that help most, the others are counted",
     ),
     ("max_partitions", "--max-partitions", "N", "change at most so many partitions"),
     (
         "leader_weight",
         "--leader-weight",
         "count|bytes-in",
-        "even leaders by number, or by what producers write",
+        "spread leaders evenly by number, or by what producers write",
     ),
     (
         "bytes_tolerance_percent",
@@ -92,7 +93,7 @@ _OPTIONS = (
 )
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_commands(commands: Commands) -> None:
     _add_snapshot(commands)
     _add_plan(commands)
     _add_show(commands)
@@ -100,12 +101,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_import(commands)
 
 
-def _add_snapshot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_snapshot(commands: Commands) -> None:
     parser = commands.add_parser(
         "snapshot",
-        help="photograph a cluster; reads only",
-        description="Photographs a cluster's metadata: brokers, topics, partitions, sizes, offsets. Reads only. With "
-        "--cluster the photograph also joins the history that the reports are made from.",
+        help="record a cluster's metadata; reads only",
+        description="Reads a cluster's metadata: brokers, topics, partitions, sizes, offsets. "
+        "Changes nothing. With --cluster the snapshot also joins the history that the reports are "
+        "made from.",
     )
     add_cluster_arguments(parser)
     parser.add_argument(
@@ -115,12 +117,36 @@ def _add_snapshot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_snapshot)
 
 
-def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
+    installation, name = installation_for(arguments)
+    with installation:
+        if arguments.bootstrap:
+            snapshot = pipeline.fresh_snapshot(installation, name, installation.clock())
+        else:
+            snapshot = _kept_snapshot(installation, name)
+    if arguments.out:
+        document = json.dumps(to_document(snapshot), ensure_ascii=False)
+        write_text(arguments.out, f"{document}\n", "cluster document")
+    if arguments.json:
+        print_json(tables.snapshot_summary(snapshot))
+    else:
+        tables.print_snapshot(console, snapshot, arguments.out)
+    return 0
+
+
+def _kept_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
+    """Add a snapshot to the history, and return it as the history has it."""
+    written = pipeline.snapshot(installation, cluster, installation.clock())
+    return installation.archive.read_snapshot(cluster, written["snapshot_id"])
+
+
+def _add_plan(commands: Commands) -> None:
     parser = commands.add_parser(
         "plan",
         help="make a plan; changes nothing",
-        description="Makes a plan from a cluster document, or from a photograph taken now. Showing it is the dry run.\n"
-        "Exit code 1 when nothing needs to move (the plan then says why, and is written all the same).",
+        description="Makes a plan from a cluster document, or from a fresh snapshot. Showing it is "
+        "the dry run.\nExit code 1 when nothing needs to move (the plan then says why, and is "
+        "written all the same).",
         epilog=_GOALS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -133,40 +159,14 @@ def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.set_defaults(run=_plan)
 
 
-def _add_show(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    description = "Shows a plan: what moves, what it is good for, and how far it is from the least that any plan moves."
-    parser = commands.add_parser("show", help="show a plan", description=description)
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
-    _add_rate_argument(parser)
-    add_json_argument(parser)
-    parser.set_defaults(run=_show)
-
-
-def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "export",
-        help="a plan as Kafka's reassignment JSON",
-        description="Writes a plan, or the way back from it, as the JSON that kafka-reassign-partitions reads.",
-    )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
-    parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
-    parser.add_argument(
-        "--out", type=Path, metavar="R.json", help="write here instead of to the terminal"
-    )
-    parser.set_defaults(run=_export)
-
-
-def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "import",
-        help="a plan from Kafka's reassignment JSON",
-        description="Makes a plan that does what a reassignment JSON (of kafka-reassign-partitions, say) asks for, so "
-        "that it can be checked, approved and run safely. Exit code 1 when it asks for nothing new.",
-    )
-    parser.add_argument("reassignment", type=Path, metavar="R.json", help="the reassignment JSON")
-    _add_state_arguments(parser)
-    _add_output_arguments(parser)
-    parser.set_defaults(run=_import)
+def _plan(arguments: argparse.Namespace, console: Console) -> int:
+    option_names = {field: option for field, option, _, _ in _OPTIONS}
+    values = {field: getattr(arguments, field) for field in option_names}
+    rebalance_request = read_rebalance_request(values, word=option_names.__getitem__)
+    rate = _rate(arguments)
+    snapshot, policy = _state(arguments)
+    plan = pipeline.plan_from(snapshot, rebalance_request, policy)
+    return _write_plan(plan, rate, arguments, console)
 
 
 def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
@@ -180,6 +180,20 @@ def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="bootstrap addresses host:port, tried in order (plaintext)",
     )
+
+
+def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
+    """Return the snapshot to plan from, and the policy to plan by."""
+    if arguments.state:
+        return read_state(arguments.state), BalancePolicy()
+    installation, name = installation_for(arguments)
+    with installation:
+        policy = installation.cluster(name).policy.balance
+        if arguments.bootstrap:
+            snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
+        else:
+            snapshot = _kept_snapshot(installation, name)
+        return snapshot, policy
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -196,105 +210,82 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_argument(parser)
 
 
-def _add_rate_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rate",
-        metavar="50MB/s",
-        help="say how long the plan takes at this rate, and if it can end",
-    )
-
-
-def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
-    installation, name = installation_for(arguments)
-    with installation:
-        if arguments.bootstrap:
-            taken = pipeline.fresh_snapshot(installation, name, installation.clock())
-        else:
-            where = pipeline.snapshot(installation, name, installation.clock())
-            taken = installation.archive.read_snapshot(name, where["snapshot_id"])
-    if arguments.out:
-        write_text(
-            arguments.out,
-            json.dumps(to_document(taken), ensure_ascii=False) + "\n",
-            "cluster document",
-        )
-    if arguments.json:
-        print_json(tables.snapshot_summary(taken))
-    else:
-        tables.print_snapshot(console, taken, arguments.out)
-    return 0
-
-
-def _plan(arguments: argparse.Namespace, console: Console) -> int:
-    words = {field: option for field, option, _, _ in _OPTIONS}
-    rebalance_request = read_rebalance_request(
-        {field: getattr(arguments, field) for field in words}, word=words.__getitem__
-    )
-    rate = _rate(arguments)
-    taken, policy = _state(arguments)
-    return _write_plan(
-        pipeline.plan_from(taken, rebalance_request, policy), rate, arguments, console
-    )
-
-
-def _import(arguments: argparse.Namespace, console: Console) -> int:
-    path = arguments.reassignment
-    wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
-    rate = _rate(arguments)
-    taken, policy = _state(arguments)
-    return _write_plan(pipeline.plan_of_assignment(taken, wanted, policy), rate, arguments, console)
-
-
-def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
-    if arguments.state:
-        return read_state(arguments.state), BalancePolicy()
-    installation, name = installation_for(arguments)
-    with installation:
-        policy = installation.cluster(name).policy.balance
-        if arguments.bootstrap:
-            return pipeline.checked_snapshot(installation, name, installation.clock()), policy
-        where = pipeline.snapshot(installation, name, installation.clock())
-        return installation.archive.read_snapshot(name, where["snapshot_id"]), policy
-
-
 def _write_plan(
     plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console
 ) -> int:
     write_text(arguments.out, plan.to_json(), "plan")
     if arguments.reassignment_json:
         write_text(arguments.reassignment_json, to_reassignment_json(plan), "reassignment")
-    _tell(plan, rate, arguments, console)
+    _print_plan(plan, rate, arguments, console, written_to=arguments.out)
     return _NOTHING_TO_MOVE if plan.is_empty else 0
 
 
-def _show(arguments: argparse.Namespace, console: Console) -> int:
-    rate = _rate(arguments)
-    _tell(read_plan(arguments.plan), rate, arguments, console)
-    return 0
+def _add_rate_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rate",
+        metavar="50MB/s",
+        help="say how long the plan takes at this rate, and whether it can end",
+    )
 
 
-def _tell(
-    plan: RebalancePlan, rate: int | None, arguments: argparse.Namespace, console: Console
+def _rate(arguments: argparse.Namespace) -> int | None:
+    return parse_rate(arguments.rate, where="--rate") if arguments.rate is not None else None
+
+
+def _print_plan(
+    plan: RebalancePlan,
+    rate: int | None,
+    arguments: argparse.Namespace,
+    console: Console,
+    *,
+    written_to: Path | None = None,
 ) -> None:
     pace = _pace(plan, rate)
     if arguments.json:
         print_json(plans.plan_summary(plan, pace))
     else:
-        plans.print_plan(console, plan, pace, written_to=getattr(arguments, "out", None))
+        plans.print_plan(console, plan, pace, written_to=written_to)
 
 
 def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
-    with (
-        contextlib.suppress(InputError),
-        open_installation() as installation,
-    ):  # showing a plan needs no configuration
+    # Showing a plan needs no configuration.
+    with contextlib.suppress(InputError), open_installation() as installation:
         at_once = max_moves_at_once(installation.cluster(plan.cluster).policy.movement)
         return plans.Pace(rate, queries.suggested_rate(installation, plan), at_once)
     return plans.Pace(rate)
 
 
-def _rate(arguments: argparse.Namespace) -> int | None:
-    return parse_rate(arguments.rate, where="--rate") if arguments.rate is not None else None
+def _add_show(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "show",
+        help="show a plan",
+        description="Shows a plan: what moves, what it is good for, and how far it is from the "
+        "least that any plan has to move.",
+    )
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    _add_rate_argument(parser)
+    add_json_argument(parser)
+    parser.set_defaults(run=_show)
+
+
+def _show(arguments: argparse.Namespace, console: Console) -> int:
+    rate = _rate(arguments)
+    _print_plan(read_plan(arguments.plan), rate, arguments, console)
+    return 0
+
+
+def _add_export(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="a plan as Kafka's reassignment JSON",
+        description="Writes a plan, or its undo, as the JSON that kafka-reassign-partitions reads.",
+    )
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
+    parser.add_argument(
+        "--out", type=Path, metavar="R.json", help="write here instead of to the terminal"
+    )
+    parser.set_defaults(run=_export)
 
 
 def _export(arguments: argparse.Namespace, console: Console) -> int:
@@ -304,3 +295,26 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
     else:
         console.out(text, end="")
     return 0
+
+
+def _add_import(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "import",
+        help="a plan from Kafka's reassignment JSON",
+        description="Makes a plan that does what a reassignment JSON (of "
+        "kafka-reassign-partitions, for example) asks for, so that it can be checked, approved and "
+        "run safely. Exit code 1 when it asks for nothing new.",
+    )
+    parser.add_argument("reassignment", type=Path, metavar="R.json", help="the reassignment JSON")
+    _add_state_arguments(parser)
+    _add_output_arguments(parser)
+    parser.set_defaults(run=_import)
+
+
+def _import(arguments: argparse.Namespace, console: Console) -> int:
+    path = arguments.reassignment
+    wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
+    rate = _rate(arguments)
+    snapshot, policy = _state(arguments)
+    plan = pipeline.plan_of_assignment(snapshot, wanted, policy)
+    return _write_plan(plan, rate, arguments, console)

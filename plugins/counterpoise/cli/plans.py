@@ -2,8 +2,8 @@
 
     print_plan(console, plan, Pace(asked=20_000_000))
 
-Reads well at three moves and at hundreds of thousands: the top of each list, the rest counted. Text
-from the cluster is shown as text only.
+Of long lists the first entries are shown, and the others counted. Text from the cluster is shown as
+text only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,16 +51,14 @@ _UNITS: Final[Mapping[str, Unit]] = {
     "bytes": format_bytes,
     "bytes_in": format_rate,
 }
-_MOVES_SHOWN: Final = 15
+_MAX_MOVES_SHOWN: Final = 15
 _GAP: Final = 2
-_MOST_WIDTH_OF_A_PICTURE: Final = 100
+_MAX_PICTURE_WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a plan is to be thought of, in bytes per second, and what the cluster's policy says
-    to that.
-    """
+    """The rates a plan is shown with, in bytes per second, and how much is copied at once."""
 
     asked: int | None = None
     suggested: int | None = None  # by the policy's link capacity
@@ -71,8 +69,8 @@ _NO_PACE: Final = Pace()
 
 
 def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
-    """Every figure that people see; bytes, bytes per second, seconds."""
-    seen = Overview.of(plan)
+    """Return every figure that people see for --json; bytes, bytes per second, seconds."""
+    overview = Overview.of(plan)
     inflow = busiest_inflow(plan, pace.at_once)
     summary: dict[str, Any] = {
         "fingerprint": plan.fingerprint,
@@ -86,26 +84,26 @@ def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
         "replication_factor": plan.replication_factor,
         "reason": plan.reason,
         "moves": len(plan.moves),
-        "moves_by_why": {str(r.why): _counts(r) for r in seen.reasons},
+        "moves_by_why": {str(r.why): _counts(r) for r in overview.reasons},
         "left": asdict(plan.left),
-        "copied_replicas": seen.copied_replicas,
-        "copied_bytes": seen.copied_bytes,
+        "copied_replicas": overview.copied_replicas,
+        "copied_bytes": overview.copied_bytes,
         "lower_bound": asdict(plan.lower_bound),
-        "over_lower_bound": {"replicas": seen.over_replicas, "bytes": seen.over_bytes},
-        "leader_changes": seen.leader_changes,
-        "bytes_over_busiest_link": seen.busiest_link_bytes,
-        "bytes_across_racks": seen.cross_rack_bytes,
-        "coordinators": [asdict(found) for found in seen.coordinators],
+        "over_lower_bound": {"replicas": overview.over_replicas, "bytes": overview.over_bytes},
+        "leader_changes": overview.leader_changes,
+        "bytes_over_busiest_link": overview.busiest_link_bytes,
+        "bytes_across_racks": overview.cross_rack_bytes,
+        "coordinators": [asdict(found) for found in overview.coordinators],
         "busiest_inflow": None if inflow is None else asdict(inflow),
         "suggested_rate_bytes_per_second": pace.suggested,
-        "per_broker": {name: asdict(spans) for name, spans in seen.measures.items()},
+        "per_broker": {name: asdict(spans) for name, spans in overview.measures.items()},
         "warnings": list(plan.warnings),
         "brokers_before_and_after": [asdict(figure) for figure in plan.figures],
     }
     if pace.asked is not None:
         summary |= {
             "rate_bytes_per_second": pace.asked,
-            "expected_seconds": seen.busiest_link_bytes / pace.asked,
+            "expected_seconds": overview.busiest_link_bytes / pace.asked,
             "rate_warning": rate_warning(plan, pace.asked, pace.at_once),
         }
     return summary
@@ -114,20 +112,21 @@ def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
 def print_plan(
     console: Console, plan: RebalancePlan, pace: Pace = _NO_PACE, *, written_to: Path | None = None
 ) -> None:
-    seen = Overview.of(plan)
-    what = f"{plan.goal} {join_ids(plan.broker_ids)}".rstrip()
+    """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
+    overview = Overview.of(plan)
+    goal = f"{plan.goal} {join_ids(plan.broker_ids)}".rstrip()
     console.print(
-        f"plan for {printable(plan.cluster) or 'the cluster'}: {what}", markup=False, style="bold"
+        f"plan for {printable(plan.cluster) or 'the cluster'}: {goal}", markup=False, style="bold"
     )
     if asked := asked_in_words(plan):
         console.print("; ".join(asked), markup=False)
     if plan.is_empty:
         console.print(f"nothing needs to move: {printable(plan.reason)}", markup=False)
-    _print_brokers(console, plan, seen)
+    _print_brokers(console, plan, overview)
     if not plan.is_empty:
         console.print()
-        _print_cost(console, plan, seen)
-        _print_time(console, plan, seen, pace)
+        _print_cost(console, plan, overview)
+        _print_time(console, plan, overview, pace)
         console.print()
         _print_moves(console, plan)
     if left := left_in_words(plan):
@@ -144,25 +143,24 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
-    """How a run of the plan ended."""
+    """Print how a run of the plan ended."""
     run = status.run
-    console.print(
-        f"run {run.run_id} is {run.state}" + (f": {run.reason}" if run.reason else ""),
-        markup=False,
-        style="bold",
-    )
+    reason = f": {run.reason}" if run.reason else ""
+    console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
     if run.state is RunState.DONE:
-        seen = Overview.of(plan)
-        _print_brokers(console, plan, seen)
+        overview = Overview.of(plan)
+        _print_brokers(console, plan, overview)
         console.print()
-        _print_cost(console, plan, seen)
+        _print_cost(console, plan, overview)
     else:
         console.print(
-            f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report has the rest"
+            f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report lists "
+            "the others"
         )
     restored = sum(key.restored_at is not None for key in status.touched)
     console.print(
-        f"config keys touched {len(status.touched)}, as before {restored}, owed {len(status.owed)}"
+        f"config keys changed: {len(status.touched)}; restored: {restored}; waiting for a broker "
+        f"that does not respond: {len(status.pending_restores)}"
     )
     console.print(f"report: {report}", markup=False)
 
@@ -171,15 +169,12 @@ def _counts(reason: Reason) -> dict[str, int]:
     return {"partitions": reason.partitions, "replicas": reason.replicas, "bytes": reason.bytes}
 
 
-def _print_brokers(console: Console, plan: RebalancePlan, seen: Overview) -> None:
-    """A picture, then each broker, then how even all of them are."""
+def _print_brokers(console: Console, plan: RebalancePlan, overview: Overview) -> None:
+    """Print a picture, then each broker, then how even all of them are."""
     if not plan.figures:
         return
-    console.print(
-        queries.plan_picture(plan, width=min(console.width, _MOST_WIDTH_OF_A_PICTURE)),
-        markup=False,
-        soft_wrap=True,
-    )
+    picture = queries.plan_picture(plan, width=min(console.width, _MAX_PICTURE_WIDTH))
+    console.print(picture, markup=False, soft_wrap=True)
     shown, others = brokers_to_show(plan.figures)
     console.print()
     console.print(
@@ -188,109 +183,122 @@ def _print_brokers(console: Console, plan: RebalancePlan, seen: Overview) -> Non
     for part in _broker_tables(shown, console.width):
         console.print(part)
     if others:
-        told = "; ".join(
-            f"{_plain(name)} {words}" for name, words in others_in_words(others, _UNITS)
+        spans = "; ".join(
+            f"{_plain(name)} {span}" for name, span in others_in_words(others, _UNITS)
         )
-        console.print(f"and {len(others):,} others: {told}", markup=False)
+        console.print(f"and {len(others):,} others: {spans}", markup=False)
     console.print()
     even = table("per broker", "before", "after", "best possible")
-    for name, spans in seen.measures.items():
-        known = (spans.before, spans.after, spans.best)
-        even.add_row(_plain(name), *(span_in_words(span, _UNITS[name]) for span in known))
+    for name, measure in overview.measures.items():
+        spans_of_measure = (measure.before, measure.after, measure.best)
+        cells = [span_in_words(span, _UNITS[name]) for span in spans_of_measure]
+        even.add_row(_plain(name), *cells)
     console.print(even)
 
 
 def _broker_tables(figures: Sequence[BrokerFigure], width: int) -> list[Table]:
-    """Before → after (best possible) for each measure, in as many tables as the width asks for."""
+    """Return before → after (best possible) for each measure, in as many tables as the width needs.
+
+    Columns fill a table until the next one would be wider than the terminal: of four columns of 30
+    characters and a width of 80 two go into each table.
+    """
     columns = [(_plain(name), _cells(figures, name)) for name in MEASURES if knows(figures, name)]
     columns.append(("at its fullest", [_peak(figure) for figure in figures]))
     labels = [str(figure.broker_id) for figure in figures]
     label_width = max(len("broker"), *(len(label) for label in labels))
     groups: list[list[tuple[str, list[Text]]]] = [[]]
-    used = label_width
+    used_width = label_width
     for name, cells in columns:
-        needed = _GAP + max(len(name), *(len(cell) for cell in cells))
-        if groups[-1] and used + needed > width:
+        column_width = _GAP + max(len(name), *(len(cell) for cell in cells))
+        if groups[-1] and used_width + column_width > width:
             groups.append([])
-            used = label_width
+            used_width = label_width
         groups[-1].append((name, cells))
-        used += needed
+        used_width += column_width
     return [_one_table(labels, group) for group in groups]
 
 
 def _one_table(labels: Sequence[str], columns: Sequence[tuple[str, Sequence[Text]]]) -> Table:
-    made = table("broker", *((name, "right") for name, _ in columns))
-    for at, label in enumerate(labels):
-        made.add_row(label, *(cells[at] for _, cells in columns))
-    return made
+    rows = table("broker", *((name, "right") for name, _ in columns))
+    for index, label in enumerate(labels):
+        rows.add_row(label, *(cells[index] for _, cells in columns))
+    return rows
 
 
 def _cells(figures: Sequence[BrokerFigure], name: str) -> list[Text]:
-    """Padded, so that arrows and brackets stand below one another."""
-    rows = [values_of(figure, name) for figure in figures]
-    words = [[_UNITS[name](value) for value in row] for row in rows]
-    widths = [max(len(row[at]) for row in words) for at in range(3)]
-    padded = [[word.rjust(width) for word, width in zip(row, widths, strict=True)] for row in words]
-    return [
-        Text(f"{before} → {after} ({best})", style="dim" if row[0] == row[1] else "")
-        for (before, after, best), row in zip(padded, rows, strict=True)
-    ]
+    """Return the cells of a measure, padded so that arrows and brackets are in one column."""
+    values = [values_of(figure, name) for figure in figures]
+    texts = [[_UNITS[name](value) for value in row] for row in values]
+    widths = [max(len(row[column]) for row in texts) for column in range(3)]
+    cells = []
+    for row, texts_of_row in zip(values, texts, strict=True):
+        padded = [text.rjust(width) for text, width in zip(texts_of_row, widths, strict=True)]
+        before, after, best = padded
+        style = "dim" if row[0] == row[1] else ""
+        cells.append(Text(f"{before} → {after} ({best})", style=style))
+    return cells
 
 
 def _peak(figure: BrokerFigure) -> Text:
     share = peak_share(figure)
-    return Text(
-        format_bytes(peak_used_bytes(figure))
-        + (f" {share * 100:3.0f} %" if share is not None else "")
-    )
+    percent = f" {share * 100:3.0f} %" if share is not None else ""
+    return Text(f"{format_bytes(peak_used_bytes(figure))}{percent}")
 
 
-def _print_cost(console: Console, plan: RebalancePlan, seen: Overview) -> None:
+def _print_cost(console: Console, plan: RebalancePlan, overview: Overview) -> None:
     bound = plan.lower_bound
     cost = table("", ("this plan", "right"), ("any plan, at least", "right"), ("over", "right"))
     rows = (
         (
             "bytes copied",
-            format_bytes(seen.copied_bytes),
+            format_bytes(overview.copied_bytes),
             format_bytes(bound.bytes),
-            seen.over_bytes,
+            overview.over_bytes,
         ),
-        ("replicas copied", f"{seen.copied_replicas:,}", f"{bound.replicas:,}", seen.over_replicas),
+        (
+            "replicas copied",
+            f"{overview.copied_replicas:,}",
+            f"{bound.replicas:,}",
+            overview.over_replicas,
+        ),
     )
-    for name, own, least, over in rows:
-        cost.add_row(name, own, least, "" if over is None else f"{over:.3f} x")
-    if leaders := seen.measures.get("leaders"):
+    for name, planned, bound_text, over in rows:
+        cost.add_row(name, planned, bound_text, "" if over is None else f"{over:.3f} x")
+    if leaders := overview.measures.get("leaders"):
         cost.add_row(
             "leaders, max - min",
             f"{leaders.after.max_minus_min:,}",
             f"{bound.leaders_max_minus_min:,}",
         )
     console.print(cost)
-    changes = [_changes(seen.leader_changes)]
-    if seen.cross_rack_bytes:
+    changes = [_changes(overview.leader_changes)]
+    if overview.cross_rack_bytes:
         changes.append(
-            f"{format_bytes(seen.cross_rack_bytes)} go from rack to rack (between zones that costs money)"
+            f"{format_bytes(overview.cross_rack_bytes)} go from rack to rack (between zones that "
+            "costs money)"
         )
     console.print("; ".join(changes))
-    for sentence in coordinators_in_words(seen):
+    for sentence in coordinators_in_words(overview):
         console.print(sentence, markup=False)
 
 
-def _print_time(console: Console, plan: RebalancePlan, seen: Overview, pace: Pace) -> None:
-    busiest = format_bytes(seen.busiest_link_bytes)
-    if not seen.busiest_link_bytes:
+def _print_time(console: Console, plan: RebalancePlan, overview: Overview, pace: Pace) -> None:
+    busiest = format_bytes(overview.busiest_link_bytes)
+    if not overview.busiest_link_bytes:
         return
     if pace.suggested is not None:
         console.print(
-            f"suggested rate: {format_rate(pace.suggested)}, which leaves room for clients on every link"
+            f"suggested rate: {format_rate(pace.suggested)}, which leaves room for clients on "
+            "every link"
         )
     rate = pace.asked if pace.asked is not None else pace.suggested
     if rate is None:
         console.print(
-            f"busiest link: {busiest} into or out of one broker; --rate 50MB/s says how long that takes"
+            f"busiest link: {busiest} into or out of one broker; --rate 50MB/s shows how long that "
+            "takes"
         )
         return
-    seconds = format_seconds(seen.busiest_link_bytes / rate)
+    seconds = format_seconds(overview.busiest_link_bytes / rate)
     console.print(
         f"takes about {seconds} at {format_rate(rate)}: {busiest} into or out of the busiest broker"
     )
@@ -299,7 +307,7 @@ def _print_time(console: Console, plan: RebalancePlan, seen: Overview, pace: Pac
 
 
 def _print_moves(console: Console, plan: RebalancePlan) -> None:
-    shown, rest = largest_moves(plan, _MOVES_SHOWN)
+    shown, rest = largest_moves(plan, _MAX_MOVES_SHOWN)
     moves = table("partition", "replicas", "", ("copied", "right"), "why")
     for move in shown:
         copied = format_bytes(move.copied_bytes) if move.adding else "-"

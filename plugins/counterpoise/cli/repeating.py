@@ -1,4 +1,4 @@
-"""One step after another until nothing is left, through trouble that may pass.
+"""One step after another until none is left, through trouble that may pass.
 
 repeat(driver.step, console.print)
 """
@@ -15,11 +15,11 @@ _AGAIN_SECONDS: Final = 1.0
 
 
 def repeat(step: Callable[[], float | None], log: Callable[[str], None]) -> None:
-    """Steps until one returns None; a number is how many seconds to wait before the next.
+    """Call `step` until it returns None; a number is how many seconds to wait before the next call.
 
-    Trouble that may pass is waited for: the step lock of a process that was killed, a cluster or a
-    ledger that does not answer for a while, a call whose outcome is not known (the next look sees
-    it). It raises when the trouble stays.
+    An error that may pass is waited out: the step lock of a process that was killed, a cluster or a
+    ledger that does not respond for a while, a call whose outcome is not known (the next step
+    observes it). It is raised when it lasts longer than twice the step lock.
     """
     give_up_at = monotonic() + PATIENCE_SECONDS
     wait_seconds: float | None = 0.0

@@ -1,4 +1,4 @@
-"""Commands around a run: preflight, approve, reject, execute, verify."""
+"""Commands of a run, in order: preflight, approve, reject, execute, verify."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -9,7 +9,13 @@ from rich.text import Text
 
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans, tables
-from counterpoise.cli.common import add_person_arguments, installation_for, print_json, read_plan
+from counterpoise.cli.common import (
+    Commands,
+    add_person_arguments,
+    installation_for,
+    print_json,
+    read_plan,
+)
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError
@@ -20,65 +26,26 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.units import format_rate
 
+# A plan whose latest run is in one of these states needs a new run, or a new plan.
+_CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    _plan_command(
-        commands,
-        "preflight",
-        _preflight,
-        "may the operator do here what a plan needs?",
-        "Asks the cluster whether the operator connection may set throttles, reassign and elect, for this plan. "
-        "Changes nothing; exit code 1 names what is refused.",
-    )
-    parser = _plan_command(
-        commands,
-        "approve",
-        _approve,
-        "say yes to exactly this plan",
-        "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the operator connection "
-        "may do what the plan needs.",
-    )
-    parser.add_argument(
-        "--rate",
-        required=True,
-        metavar="50MB/s",
-        help="the most that a broker may copy, with its unit",
-    )
-    parser.add_argument(
-        "--no-preflight",
-        action="store_true",
-        help="do not ask the cluster what the operator may do",
-    )
-    add_person_arguments(parser, "--reason")
-    parser = _plan_command(
-        commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then."
-    )
-    add_person_arguments(parser, "--reason")
-    parser = _plan_command(
-        commands,
-        "execute",
-        _execute,
-        "run an approved plan, throttled, to its end",
-        "Moves what the plan says under the approved rate, elects the leaders, and puts every throttle key back. "
-        "Killed or interrupted at any point, the same command goes on from what the cluster says.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    _plan_command(
-        commands,
-        "verify",
-        _verify,
-        "compare the cluster with a plan",
-        "Photographs the cluster and compares it with the plan; exit code 1 names every difference.",
-    )
+
+def add_commands(commands: Commands) -> None:
+    _add_preflight(commands)
+    _add_approve(commands)
+    _add_reject(commands)
+    _add_execute(commands)
+    _add_verify(commands)
 
 
 def _plan_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: Commands,
     name: str,
     run: Callable[[argparse.Namespace, Console], int],
     summary: str,
     description: str,
 ) -> argparse.ArgumentParser:
+    """Return the parser of a command whose first argument is a plan's file."""
     parser = commands.add_parser(name, help=summary, description=description)
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
     parser.add_argument(
@@ -90,11 +57,22 @@ def _plan_command(
     return parser
 
 
+def _add_preflight(commands: Commands) -> None:
+    _plan_command(
+        commands,
+        "preflight",
+        _preflight,
+        "may the operator do here what a plan needs?",
+        "Asks the cluster whether the operator connection may set throttles, reassign and elect, "
+        "for this plan. Changes nothing; exit code 1 names what is refused.",
+    )
+
+
 def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     if plan.is_empty:
         raise RefusedError(
-            f"{arguments.plan}: nothing needs to move ({plan.reason}), so nothing has to be allowed"
+            f"{arguments.plan}: nothing needs to move ({plan.reason}), so no permission is needed"
         )
     installation, _ = installation_for(arguments, plan)
     with installation:
@@ -106,11 +84,35 @@ def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     return 1
 
 
+def _add_approve(commands: Commands) -> None:
+    parser = _plan_command(
+        commands,
+        "approve",
+        _approve,
+        "say yes to exactly this plan",
+        "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the "
+        "operator connection may do what the plan needs.",
+    )
+    parser.add_argument(
+        "--rate",
+        required=True,
+        metavar="50MB/s",
+        help="the limit for what a broker copies, with its unit",
+    )
+    parser.add_argument(
+        "--no-preflight",
+        action="store_true",
+        help="do not ask the cluster what the operator may do",
+    )
+    add_person_arguments(parser, "--reason")
+
+
 def _approve(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     if plan.is_empty:
         raise RefusedError(
-            f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to approve"
+            f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to "
+            "approve"
         )
     installation, _ = installation_for(arguments, plan)
     with installation:
@@ -119,7 +121,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         if not arguments.no_preflight:
             _check_permissions(installation, plan, console)
         run = queries.latest_run_of(installation, plan.fingerprint)
-        if run is None or run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
+        if run is None or run.state in _CLOSED_STATES:
             run_id = pipeline.submit_plan(installation, plan, requested_by=arguments.by)["run_id"]
         else:
             run_id = run.run_id
@@ -144,21 +146,23 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _check_permissions(installation: Installation, plan: RebalancePlan, console: Console) -> None:
-    """Raises RefusedError when the cluster would refuse the plan; only warns when it cannot be
-    asked.
-    """
+    """Raise RefusedError when the cluster would refuse the plan; warn when it does not respond."""
     try:
         refused = pipeline.preflight(installation, plan)
     except ClusterError as error:
         if not error.retryable:
             raise
-        plans.print_warnings(console, [f"nobody could be asked what the operator may do: {error}"])
+        plans.print_warnings(
+            console,
+            [f"the cluster does not respond, so the operator's permissions are unknown: {error}"],
+        )
         return
     if refused:
         _print_refused(console, refused)
         raise RefusedError(
-            f"the cluster refuses {len(refused)} of the operations that the plan needs; nothing was approved. Let the "
-            "operator connection do them (docs/deploying.md), or approve with --no-preflight"
+            f"the cluster refuses {len(refused)} of the operations that the plan needs; nothing "
+            "was approved. Give the operator connection the permissions (docs/deploying.md), or "
+            "approve with --no-preflight"
         )
 
 
@@ -167,6 +171,13 @@ def _print_refused(console: Console, refused: Mapping[str, str]) -> None:
     for operation, reason in refused.items():
         rows.add_row(Text(operation), Text(reason))
     console.print(rows)
+
+
+def _add_reject(commands: Commands) -> None:
+    parser = _plan_command(
+        commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then."
+    )
+    add_person_arguments(parser, "--reason")
 
 
 def _reject(arguments: argparse.Namespace, console: Console) -> int:
@@ -187,6 +198,19 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _add_execute(commands: Commands) -> None:
+    parser = _plan_command(
+        commands,
+        "execute",
+        _execute,
+        "run an approved plan, throttled, to its end",
+        "Moves what the plan says under the approved rate, elects the leaders, and restores every "
+        "throttle key. Killed or interrupted at any point, the same command goes on from what the "
+        "cluster says.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
 def _execute(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     installation, _ = installation_for(arguments, plan)
@@ -194,9 +218,10 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         run = queries.latest_run_of(installation, plan.fingerprint)
         if run is None:
             raise NotApprovedError(
-                f"plan {plan.fingerprint} was not approved; approve it first (`counterpoise approve PLAN`)"
+                f"plan {plan.fingerprint} was not approved; approve it first (`counterpoise "
+                "approve PLAN`)"
             )
-        if run.state in (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED):
+        if run.state in _CLOSED_STATES:
             raise RefusedError(
                 f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan"
             )
@@ -204,9 +229,11 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         try:
             _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
         except KeyboardInterrupt:
-            goes_on = "the same command goes on with it, `counterpoise settle` ends it"
             progress.print(
-                f"run {run.run_id} is still under way: {goes_on}", markup=False, soft_wrap=True
+                f"run {run.run_id} is still under way: the same command goes on with it, "
+                "`counterpoise settle` ends it",
+                markup=False,
+                soft_wrap=True,
             )
             raise
         report = pipeline.report_run(installation, run.run_id)
@@ -215,33 +242,45 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
             print_json(tables.status_summary(status) | {"report": report})
         else:
             plans.print_outcome(console, plan, status, report)
-        if status.run.state is RunState.DONE and plan.goal is Goal.REMOVE_BROKERS:
+        is_done = status.run.state is RunState.DONE
+        if is_done and plan.goal is Goal.REMOVE_BROKERS:
             _print_removal(installation, plan, progress)
-    return 0 if status.run.state is RunState.DONE else 1
+    return 0 if is_done else 1
 
 
 def _run_to_the_end(
     installation: Installation, run_id: str, fingerprint: str, console: Console
 ) -> None:
-    """Opens the run, moves, then settles, with a live picture on a terminal and lines elsewhere."""
+    """Open the run, move, then settle, with a live picture on a terminal and lines elsewhere."""
     with (
         Display(console) as display,
         pipeline.opened_run(installation, run_id, fingerprint, display.log) as driver,
     ):
 
-        def shown(step: Callable[[], float | None]) -> Callable[[], float | None]:
-            def look() -> float | None:
-                wait = step()
+        def displayed(step: Callable[[], float | None]) -> Callable[[], float | None]:
+            def step_and_display() -> float | None:
+                wait_seconds = step()
                 display.show(*queries.run_progress_of(installation, run_id))
-                return wait
+                return wait_seconds
 
-            return look
+            return step_and_display
 
         try:
-            repeat(shown(driver.step), display.log)
+            repeat(displayed(driver.step), display.log)
         except HaltedError as error:
             display.log(str(error))
-        repeat(shown(driver.settle_step), display.log)
+        repeat(displayed(driver.settle_step), display.log)
+
+
+def _add_verify(commands: Commands) -> None:
+    _plan_command(
+        commands,
+        "verify",
+        _verify,
+        "compare the cluster with a plan",
+        "Makes a snapshot of the cluster and compares it with the plan; exit code 1 names every "
+        "difference.",
+    )
 
 
 def _verify(arguments: argparse.Namespace, console: Console) -> int:
@@ -263,7 +302,7 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> bool:
-    """Whether the brokers that the plan emptied may be stopped, with the evidence."""
+    """Print whether the emptied brokers may be stopped, with the evidence; return it."""
     verdict = pipeline.removal_verdict(installation, plan)
     for line in verdict.lines():
         console.print(line, markup=False, soft_wrap=True)

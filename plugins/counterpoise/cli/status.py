@@ -1,4 +1,4 @@
-"""The command that tells what runs, ran or waits: status."""
+"""The command that shows what runs, ran or waits: status."""
 
 import argparse
 import contextlib
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from counterpoise import queries
 from counterpoise.cli import tables
-from counterpoise.cli.common import add_json_argument, find_run, print_json
+from counterpoise.cli.common import Commands, add_json_argument, find_run, print_json
 from counterpoise.cli.following import Display, in_words, links_table
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
@@ -18,16 +18,16 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_moment, format_rate
 
-_LOOK_SECONDS = 1.0
-_REQUESTS_SHOWN = 10
+_REFRESH_SECONDS = 1.0
+_MAX_REQUESTS_SHOWN = 10
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "status",
         help="what runs, ran, or waits",
-        description="The runs in the ledger, newest first, and freezes; or one run: how far it is, what it waits for, "
-        "what people asked of it.",
+        description="Shows the runs in the ledger, newest first, and freezes; or one run: how far "
+        "it is, what it waits for, what people requested.",
     )
     parser.add_argument(
         "run_or_plan", nargs="?", metavar="RUN", help="a run's id, or a plan's file"
@@ -48,46 +48,39 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         if arguments.follow:
             return follow(installation, _run_to_follow(installation, arguments), console)
         if arguments.run_or_plan:
-            return _tell(
-                queries.run_status(
-                    installation, find_run(installation, arguments.run_or_plan).run_id
-                ),
-                arguments,
-                console,
-            )
-        found = queries.runs(installation, cluster=arguments.cluster)
-        freezes = queries.freezes(installation, _clusters(installation, arguments.cluster, found))
+            run = find_run(installation, arguments.run_or_plan)
+            _print_run(queries.run_status(installation, run.run_id), arguments, console)
+            return 0
+        statuses = queries.runs(installation, cluster=arguments.cluster)
+        clusters = _clusters(installation, arguments.cluster, statuses)
+        freezes = queries.freezes(installation, clusters)
     if arguments.json:
-        print_json([tables.status_summary(status) for status in found])
+        print_json([tables.status_summary(status) for status in statuses])
         return 0
     for frozen in freezes:
         console.print(
             f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
         )
-    tables.print_runs(console, found)
+    tables.print_runs(console, statuses)
     return 0
 
 
 def follow(installation: Installation, run: Run, console: Console) -> int:
-    """Until the run ends, or for a run that nobody has started: says so. 0 when it is done."""
-    seen = [run]
+    """Show a run until it is no longer under way; return 0 when it is done, else 1."""
     with Display(console) as display:
 
-        def look() -> float | None:
-            seen[0], run_progress = queries.run_progress_of(installation, run.run_id)
-            is_under_way = seen[0].state in UNDER_WAY_STATES
+        def refresh() -> float | None:
+            nonlocal run
+            run, run_progress = queries.run_progress_of(installation, run.run_id)
+            is_under_way = run.state in UNDER_WAY_STATES
             if run_progress or is_under_way:
-                display.show(seen[0], run_progress)
-            return _LOOK_SECONDS if is_under_way else None
+                display.show(run, run_progress)
+            return _REFRESH_SECONDS if is_under_way else None
 
-        repeat(look, display.log)
-    ended = seen[0]
-    console.print(
-        f"run {ended.run_id} is {ended.state}" + (f": {ended.reason}" if ended.reason else ""),
-        markup=False,
-        soft_wrap=True,
-    )
-    return 0 if ended.state is RunState.DONE else 1
+        repeat(refresh, display.log)
+    reason = f": {run.reason}" if run.reason else ""
+    console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, soft_wrap=True)
+    return 0 if run.state is RunState.DONE else 1
 
 
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
@@ -98,43 +91,47 @@ def _run_to_follow(installation: Installation, arguments: argparse.Namespace) ->
         raise RefusedError("no run is under way; `counterpoise status` lists the runs")
     if len(found) > 1:
         raise InputError(
-            f"several runs are under way; follow which? {', '.join(run.run_id for run in found)}"
+            "several runs are under way; name the one to follow: "
+            + ", ".join(run.run_id for run in found)
         )
     return found[0]
 
 
-def _clusters(installation: Installation, only: str | None, found: Sequence[RunStatus]) -> set[str]:
-    if only:
-        return {only}
-    named = {status.run.cluster for status in found}
-    with contextlib.suppress(InputError):  # the ledger alone is enough for the runs
-        named |= installation.settings.clusters.keys()
-    return named
+def _clusters(
+    installation: Installation, only_cluster: str | None, statuses: Sequence[RunStatus]
+) -> set[str]:
+    if only_cluster:
+        return {only_cluster}
+    clusters = {status.run.cluster for status in statuses}
+    with contextlib.suppress(InputError):  # runs are listed even when the settings cannot be read
+        clusters |= installation.settings.clusters.keys()
+    return clusters
 
 
-def _tell(status: RunStatus, arguments: argparse.Namespace, console: Console) -> int:
+def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Console) -> None:
     if arguments.json:
         print_json(tables.status_summary(status))
-        return 0
+        return
     tables.print_runs(console, (status,))
     if status.run_progress:
         console.print(in_words(status.run, status.run_progress), markup=False, soft_wrap=True)
         if status.run.state in OPEN_STATES and status.run_progress.links:
             console.print(links_table(status.run_progress))
-    for key in status.owed:
+    for key in status.pending_restores:
         console.print(
-            f"owed: {key.resource.type} {key.resource.name}: {key.key}",
+            f"not restored yet, because its broker does not respond: {key.resource.type} "
+            f"{key.resource.name}: {key.key}",
             markup=False,
             soft_wrap=True,
         )
-    for asked in status.requests[-_REQUESTS_SHOWN:]:
-        console.print(_request_in_words(asked), markup=False, soft_wrap=True)
-    return 0
+    for request in status.requests[-_MAX_REQUESTS_SHOWN:]:
+        console.print(_request_in_words(request), markup=False, soft_wrap=True)
 
 
-def _request_in_words(asked: ControlRequest) -> str:
-    what = str(asked.control)
-    if asked.rate_bytes_per_second is not None:
-        what += f" {format_rate(asked.rate_bytes_per_second)}"
-    what += asked.until_in_words
-    return f"{format_moment(asked.at)}: {what}, asked by {asked.by}: {asked.why}"
+def _request_in_words(request: ControlRequest) -> str:
+    what = str(request.control)
+    if request.rate_bytes_per_second is not None:
+        what += f" {format_rate(request.rate_bytes_per_second)}"
+    what += request.until_in_words
+    requested_at = format_moment(request.at)
+    return f"{requested_at}: {what}, requested by {request.by}: {request.why}"

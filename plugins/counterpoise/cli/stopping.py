@@ -1,8 +1,7 @@
-"""Ways out of a run, and what is left of runs: undo, settle, stop, watch."""
+"""Commands that end runs and clean up after them: undo, settle, stop, watch."""
 
 import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans
 from counterpoise.cli.common import (
+    Commands,
     add_cluster_arguments,
     add_json_argument,
     add_person_arguments,
@@ -30,28 +30,21 @@ from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 if TYPE_CHECKING:
     from counterpoise.pipeline import WatchReport
 
-_FOUND = (
-    ("settled_runs", "settled, because nobody drove it any more"),
-    ("late_moves", "came late, after its run had ended"),
-    ("paid", "debt paid"),
-    ("owed", "still owed, its broker does not answer"),
-    ("foreign_throttles", "set by no run of ours; left alone"),
-)
 
-
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_commands(commands: Commands) -> None:
     _add_undo(commands)
     _add_settle(commands)
     _add_stop(commands)
     _add_watch(commands)
 
 
-def _add_undo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_undo(commands: Commands) -> None:
     parser = commands.add_parser(
         "undo",
         help="a plan back from what a run moved",
-        description="Writes the plan that takes back what a run moved; approve and execute it like any other. A run "
-        "under way is asked to stop first; type the same again when it has halted.",
+        description="Writes the plan that takes back what a run moved; approve and execute it like "
+        "any other. A run under way is cancelled first; run the same command again when it has "
+        "halted.",
     )
     add_run_arguments(parser)
     parser.add_argument(
@@ -64,61 +57,22 @@ def _add_undo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.set_defaults(run=_undo)
 
 
-def _add_settle(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "settle",
-        help="end a run: nothing new, every config as before",
-        description="Drives a run under way to its end without starting anything new: what is in flight finishes or is "
-        "cancelled, as the policy says, then every throttle key goes back to what it was.",
-    )
-    add_run_arguments(parser)
-    parser.set_defaults(run=_settle)
-
-
-def _add_stop(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "stop",
-        help="break glass: cancel a plan's moves with neither ledger nor Airflow",
-        description="Cancels what a plan has in flight and brings back the configs that the plan noted. Needs the "
-        "plan's file and the cluster, nothing else. Stop whoever executes the plan first, or it goes on.",
-    )
-    parser.add_argument(
-        "--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file"
-    )
-    add_cluster_arguments(parser)
-    parser.set_defaults(run=_stop)
-
-
-def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "watch",
-        help="look for throttles and moves that runs left behind",
-        description="Settles runs that nobody drives, pays debts of brokers that are back, and names throttles that no "
-        "run of ours set; these are left alone. Exit code 1 when something is left.",
-    )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
-    which.add_argument("--all", action="store_true", help="every cluster of config/clusters.yaml")
-    add_json_argument(parser)
-    parser.set_defaults(run=_watch)
-
-
 def _undo(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
         if run.state in UNDER_WAY_STATES:
             controls.undo(installation, run.run_id, by=arguments.by, why=arguments.why)
             console.print(
-                f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to settle. Type the "
-                "same again when it has halted; that makes the plan back",
+                f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
+                "settle. Run the same command again when it has halted; that writes the undo plan",
                 markup=False,
                 soft_wrap=True,
             )
             return 0
-        back = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
-    write_text(arguments.out, back.to_json(), "plan")
-    plans.print_plan(console, back, written_to=arguments.out)
-    if back.is_empty:
+        undo_plan = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
+    write_text(arguments.out, undo_plan.to_json(), "plan")
+    plans.print_plan(console, undo_plan, written_to=arguments.out)
+    if undo_plan.is_empty:
         return 1
     console.print(
         f"approve it (`counterpoise approve {arguments.out}`), then execute it", markup=False
@@ -126,16 +80,29 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _add_settle(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "settle",
+        help="end a run: nothing new, every config as before",
+        description="Drives a run under way to its end without starting anything new: what is in "
+        "flight finishes or is cancelled, as the policy says, then every throttle key goes back to "
+        "what it was.",
+    )
+    add_run_arguments(parser)
+    parser.set_defaults(run=_settle)
+
+
 def _settle(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
         if run.state in (RunState.PROPOSED, RunState.APPROVED):
             raise RefusedError(
-                f"run {run.run_id} is {run.state}: it has changed nothing, so nothing is to be settled"
+                f"run {run.run_id} is {run.state}: it has changed nothing, so there is nothing to "
+                "settle"
             )
         if run.state not in UNDER_WAY_STATES:
             console.print(
-                f"run {run.run_id} is {run.state}: nothing is to be settled", markup=False
+                f"run {run.run_id} is {run.state}: there is nothing to settle", markup=False
             )
             return 0
         _settle_to_the_end(installation, run, console)
@@ -143,18 +110,33 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
         status = queries.run_status(installation, run.run_id)
         plan = queries.plan_of(installation, run.run_id)
     plans.print_outcome(console, plan, status, report)
-    return 1 if status.owed else 0
+    return 1 if status.pending_restores else 0
 
 
 def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:
     with Display(console) as display:
 
         def step() -> float | None:
-            wait = pipeline.settle_step(installation, run.run_id, display.log)
+            wait_seconds = pipeline.settle_step(installation, run.run_id, display.log)
             display.show(*queries.run_progress_of(installation, run.run_id))
-            return wait
+            return wait_seconds
 
         repeat(step, display.log)
+
+
+def _add_stop(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "stop",
+        help="emergency stop: cancel a plan's moves with neither ledger nor Airflow",
+        description="Cancels what a plan has in flight and restores the configs that the plan "
+        "noted. Needs the plan's file and the cluster, nothing else. Stop the process that "
+        "executes the plan first, or it goes on.",
+    )
+    parser.add_argument(
+        "--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file"
+    )
+    add_cluster_arguments(parser)
+    parser.set_defaults(run=_stop)
 
 
 def _stop(arguments: argparse.Namespace, console: Console) -> int:
@@ -172,43 +154,59 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
             keys = pipeline.stop_from_plan(admin, plan, log)
 
         repeat(stop, log)
-    left = [key for key in keys if key.restored_at is None]
+    pending = [key for key in keys if key.restored_at is None]
     for key in keys:
         log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
     log(
-        f"nothing of the plan is in flight; {len(keys) - len(left)} of {len(keys)} config keys are as before the plan"
+        f"nothing of the plan is in flight; {len(keys) - len(pending)} of {len(keys)} config keys "
+        "are as before the plan"
     )
-    return 1 if left else 0
+    return 1 if pending else 0
+
+
+def _add_watch(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "watch",
+        help="look for throttles and moves that runs left behind",
+        description="Settles runs that nobody drives, restores config keys of brokers that are "
+        "back, and names throttles that no run of ours has set; these stay as they are. Exit code "
+        "1 when something needs attention.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
+    which.add_argument("--all", action="store_true", help="every cluster of config/clusters.yaml")
+    add_json_argument(parser)
+    parser.set_defaults(run=_watch)
 
 
 def _watch(arguments: argparse.Namespace, console: Console) -> int:
-    code = 0
-    found: dict[str, WatchReport] = {}
+    exit_code = 0
+    reports: dict[str, WatchReport] = {}
     with open_installation() as installation:
-        for name in (
-            sorted(installation.settings.clusters) if arguments.all else [arguments.cluster]
-        ):
+        all_clusters = sorted(installation.settings.clusters)
+        for name in all_clusters if arguments.all else [arguments.cluster]:
             installation.cluster(name)
             try:
-                found[name] = pipeline.watch_throttles(
-                    installation, name, lambda text: print(text, file=sys.stderr)
-                )
-            except CounterpoiseError as error:  # the other clusters are looked after all the same
+                reports[name] = pipeline.watch_throttles(installation, name, _log_to_stderr)
+            except CounterpoiseError as error:  # the other clusters are watched all the same
                 print(f"counterpoise watch: cluster {name}: {error}", file=sys.stderr)
-                code = max(code, error.exit_code)
+                exit_code = max(exit_code, error.exit_code)
     if arguments.json:
-        print_json({name: asdict(report) for name, report in found.items()})
+        print_json({name: report.to_document() for name, report in reports.items()})
     else:
-        _print_found(console, found)
-    return code or (0 if all(report.is_clean for report in found.values()) else 1)
+        for name, report in reports.items():
+            _print_watch(console, name, report)
+    if exit_code:
+        return exit_code
+    return 0 if all(report.is_clean for report in reports.values()) else 1
 
 
-def _print_found(console: Console, found: "dict[str, WatchReport]") -> None:
-    for name, report in found.items():
-        told = [
-            f"  {entry}: {words}" for field, words in _FOUND for entry in getattr(report, field)
-        ]
-        console.print(
-            "\n".join([f"cluster {name}:" + ("" if told else " nothing was left behind"), *told]),
-            markup=False,
-        )
+def _log_to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:
+    found = report.done | report.needs_attention
+    lines = [f"  {what}: {entry}" for what, entries in found.items() for entry in entries]
+    heading = f"cluster {cluster}:" if lines else f"cluster {cluster}: nothing was left behind"
+    console.print("\n".join([heading, *lines]), markup=False)

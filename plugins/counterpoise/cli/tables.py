@@ -1,4 +1,4 @@
-"""Tables that a person likes to read, and the same as values for --json.
+"""Snapshots and runs on the terminal, and the same as values for --json.
 
 Text from clusters is shown as text only.
 """
@@ -19,36 +19,37 @@ from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes
 
 
-def snapshot_summary(taken: ClusterSnapshot) -> dict[str, Any]:
+def snapshot_summary(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """Return the values of a snapshot for --json."""
     return {
-        "cluster": taken.cluster,
-        "cluster_id": taken.cluster_id,
-        "snapshot_id": taken.snapshot_id,
-        "observed_at": taken.observed_at.isoformat() if taken.observed_at else None,
-        "brokers": len(taken.registered_broker_ids),
-        "live_brokers": len(taken.live_broker_ids),
-        "idle_brokers": list(taken.idle_broker_ids),
-        "topics": taken.topics.num_rows,
-        "partitions": taken.partitions.num_rows,
+        "cluster": snapshot.cluster,
+        "cluster_id": snapshot.cluster_id,
+        "snapshot_id": snapshot.snapshot_id,
+        "observed_at": snapshot.observed_at.isoformat() if snapshot.observed_at else None,
+        "brokers": len(snapshot.registered_broker_ids),
+        "live_brokers": len(snapshot.live_broker_ids),
+        "idle_brokers": list(snapshot.idle_broker_ids),
+        "topics": snapshot.topics.num_rows,
+        "partitions": snapshot.partitions.num_rows,
     }
 
 
-def print_snapshot(console: Console, taken: ClusterSnapshot, written_to: Path | None) -> None:
-    loads = {load.broker_id: load for load in queries.broker_loads(taken)}
+def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path | None) -> None:
+    """Print a row for each broker, and how even the leaders are."""
+    loads = {load.broker_id: load for load in queries.broker_loads(snapshot)}
     rows = table(
         "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
     )
-    for broker_id in taken.registered_broker_ids:
-        state = "live" if broker_id in taken.live_broker_ids else "dead"
-        state = "idle: holds nothing" if broker_id in taken.idle_broker_ids else state
-        row: list[str | Text] = [str(broker_id), Text(taken.racks[broker_id] or "-"), state]
+    for broker_id in snapshot.registered_broker_ids:
+        rack = Text(snapshot.racks[broker_id] or "-")
+        row: list[str | Text] = [str(broker_id), rack, _broker_state(snapshot, broker_id)]
         if load := loads.get(broker_id):
             row += [str(load.leaders), str(load.replicas), format_bytes(load.bytes)]
         rows.add_row(*row)
     console.print(
-        f"cluster {taken.cluster} ({taken.cluster_id}): {len(taken.live_broker_ids)} of "
-        f"{len(taken.registered_broker_ids)} brokers live, {taken.topics.num_rows} topics, "
-        f"{taken.partitions.num_rows} partitions",
+        f"cluster {snapshot.cluster} ({snapshot.cluster_id}): {len(snapshot.live_broker_ids)} of "
+        f"{len(snapshot.registered_broker_ids)} brokers live, {snapshot.topics.num_rows} topics, "
+        f"{snapshot.partitions.num_rows} partitions",
         markup=False,
     )
     console.print(rows)
@@ -61,7 +62,14 @@ def print_snapshot(console: Console, taken: ClusterSnapshot, written_to: Path | 
         console.print(f"written to {written_to}", markup=False)
 
 
+def _broker_state(snapshot: ClusterSnapshot, broker_id: int) -> str:
+    if broker_id in snapshot.idle_broker_ids:
+        return "idle: holds nothing"
+    return "live" if broker_id in snapshot.live_broker_ids else "dead"
+
+
 def status_summary(status: RunStatus) -> dict[str, Any]:
+    """Return the values of a run for --json."""
     run, approval = status.run, status.approval
     return {
         "run_id": run.run_id,
@@ -77,14 +85,15 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
         "decided_by": approval.by if approval else None,
         "rate_bytes_per_second": approval.rate_bytes_per_second if approval else None,
         "config_keys_owed": [
-            f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.owed
+            f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.pending_restores
         ],
         "pulse": run_progress_summary(status.run_progress) if status.run_progress else None,
-        "requests": [_request_summary(asked) for asked in status.requests],
+        "requests": [_request_summary(request) for request in status.requests],
     }
 
 
 def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
+    """Return the values of a run's progress for --json."""
     progress = run_progress.progress
     return {
         "at": run_progress.observed_at.isoformat(),
@@ -113,28 +122,29 @@ def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
     }
 
 
-def _request_summary(asked: ControlRequest) -> dict[str, Any]:
+def _request_summary(request: ControlRequest) -> dict[str, Any]:
     return {
-        "control": str(asked.control),
-        "concerns": "run" if asked.run_id else "cluster",
-        "by": asked.by,
-        "why": asked.why,
-        "at": asked.at.isoformat(),
-        "rate_bytes_per_second": asked.rate_bytes_per_second,
-        "until": asked.until.isoformat() if asked.until else None,
-        "obeyed_at": asked.done_at.isoformat() if asked.done_at else None,
+        "control": str(request.control),
+        "concerns": "run" if request.run_id else "cluster",
+        "by": request.by,
+        "why": request.why,
+        "at": request.at.isoformat(),
+        "rate_bytes_per_second": request.rate_bytes_per_second,
+        "until": request.until.isoformat() if request.until else None,
+        "obeyed_at": request.done_at.isoformat() if request.done_at else None,
     }
 
 
-def print_runs(console: Console, found: tuple[RunStatus, ...]) -> None:
-    if not found:
+def print_runs(console: Console, statuses: tuple[RunStatus, ...]) -> None:
+    """Print a row for each run."""
+    if not statuses:
         console.print(
             "no runs yet: `counterpoise plan` makes a plan, `counterpoise approve` opens its run",
             markup=False,
         )
         return
     rows = table("run", "state", "opened (UTC)", "decision", ("moves", "right"), "why")
-    for status in found:
+    for status in statuses:
         run, approval = status.run, status.approval
         decision = f"{approval.decision} by {approval.by}" if approval else "-"
         moves = f"{status.moves_done}/{status.moves_submitted}" if status.moves_submitted else "-"
@@ -150,15 +160,17 @@ def print_runs(console: Console, found: tuple[RunStatus, ...]) -> None:
 
 
 def print_markdown(console: Console, text: str) -> None:
-    from rich.markdown import Markdown  # slow to import, and only reports need it
+    """Print Markdown as a terminal can show it."""
+    # Imported here: it is slow to import, and only reports need it.
+    from rich.markdown import Markdown
 
     console.print(Markdown(text))
 
 
 def table(*columns: str | tuple[str, str]) -> Table:
-    """A table without lines; a column is its name, or its name and `"right"`."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    """Return a table without lines; a column is its name, or its name and `"right"`."""
+    rows = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         name, justify = (column, "left") if isinstance(column, str) else column
-        made.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
-    return made
+        rows.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    return rows

@@ -8,12 +8,12 @@ foreign_throttles(configs, known_keys)         # throttle keys that no run of ou
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
 
-from counterpoise.execution.pending_restores import late_moves
 from counterpoise.execution.throttles import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, Reassignment
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.run_progress import RunProgress
 
@@ -26,6 +26,21 @@ def is_orphaned(
         return False
     last_observed_at = run_progress.observed_at if run_progress else run.opened_at
     return now - last_observed_at >= limits.orphaned_after
+
+
+def late_moves(
+    plan: RebalancePlan, reassignments: Mapping[TopicPartition, Reassignment]
+) -> tuple[Move, ...]:
+    """Return the moves of an ended run that are under way although nobody drives it.
+
+    A reassignment with the target replicas of one of our plans is ours.
+    """
+
+    def is_under_way(move: Move) -> bool:
+        reassignment = reassignments.get(move.topic_partition)
+        return reassignment is not None and reassignment.target in reassignment_targets(move)
+
+    return tuple(move for move in plan.moves if is_under_way(move))
 
 
 def late_moves_by_run(

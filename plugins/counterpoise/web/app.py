@@ -1,6 +1,6 @@
 """The reports, served by Airflow's api-server behind Airflow's own login.
 
-    app = build_app(open_installation)      # open_installation() gives a context manager over a Site
+    app = build_app(open_installation)
 
 Whoever may read the runs of `kafka_rebalance` may read the reports. Every page carries a content
 security policy that allows no script at all: the pages are shown on the origin of Airflow's login,
@@ -50,7 +50,10 @@ _may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id="kafka_
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:
-    """The application; without the API description, which Airflow's dependencies would not cover."""
+    """Return the application; without the API description, which the dependencies would not cover.
+
+    `open_installation` returns a context manager over an Installation.
+    """
     app = FastAPI(
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(_may_read)]
     )
