@@ -5,6 +5,20 @@
 A message says what is wrong, where, and what to do. It never holds a secret.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
+_MAX_COMPLAINTS: Final = 20
+
+
+def list_complaints(where: str, complaints: Sequence[str]) -> str:
+    """Return `x.json: 3 problem(s)` and the first 20 of them, one a line."""
+    lines = [f"{where}: {len(complaints)} problem(s)"]
+    lines += [f"  {complaint}" for complaint in complaints[:_MAX_COMPLAINTS]]
+    if len(complaints) > _MAX_COMPLAINTS:
+        lines.append(f"  ... and {len(complaints) - _MAX_COMPLAINTS} more")
+    return "\n".join(lines)
+
 
 class CounterpoiseError(Exception):
     """The base of all.

@@ -1,14 +1,14 @@
 """The cluster document: one JSON object from which a plan can be made without a cluster.
 
     {"brokers": [{"id": 1, "rack": "a"}],
-     "partitions": [["orders", 0, [1, 2, 3], 1, 1048576, 2048]]}     # ..., leader, size_bytes, bytes_in_per_second
+     "partitions": [["orders", 0, [1, 2, 3], 1, 1048576, 2048]]}
 
-Unknown keys are ignored; sizes and rates may be absent or null; a leader of -1 or null means none.
-Our own snapshots also carry "cluster", "cluster_id", "snapshot_id", "observed_at" and "topics", so
-that a plan made from one can be executed. Replicas of one partition count with the partition's
-size.
+A partition is its topic, number, replicas, leader, size_bytes and bytes_in_per_second. Unknown keys
+are ignored; sizes and rates may be absent or null; a leader of -1 or null means none. Our own
+snapshots also carry "cluster", "cluster_id", "snapshot_id", "observed_at" and "topics", so that a
+plan made from one can be executed. Replicas of one partition count with the partition's size.
 
-A broker may tell its disks, so that shares follow their sizes and no plan fills one up:
+A broker may have the sizes of its disks, so that shares follow them and no plan fills one up:
 "disk_total_bytes" and "disk_usable_bytes" over all of them, or one by one:
 
     "log_dirs": [{"path": "/data/a", "total_bytes": 2000000000, "usable_bytes": 1500000000}]
@@ -16,7 +16,7 @@ A broker may tell its disks, so that shares follow their sizes and no plan fills
 The sums come from the log dirs where only these are there. A log dir with an "error" (text) is
 offline.
 
-Keys of replication throttles that are set already, so that a plan tells what to restore, are rows
+Keys of replication throttles that are set already, so that a plan knows what to restore, are rows
 of type, name, key and value:
 
     "throttles": [["broker", "4", "follower.replication.throttled.rate", "20000000"]]
@@ -24,13 +24,17 @@ of type, name, key and value:
 
 import hashlib
 import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from counterpoise.errors import InputError
+from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.disks import disk_over
 from counterpoise.model.document_checks import complaints_about
@@ -47,7 +51,15 @@ from counterpoise.model.tables import (
     table_of,
 )
 
-_MAX_COMPLAINTS_SHOWN = 20
+_PARTITION_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "leader",
+    "size_bytes",
+    "bytes_in_per_second",
+)
+_MOVING_COLUMNS: Final = ("topic", "partition", "adding_replicas", "removing_replicas")
 # Columns of BROKERS that have another name in the document, or are there though they are null.
 _BROKER_KEYS: Final[Mapping[str, str]] = {
     "broker_id": "id",
@@ -64,56 +76,64 @@ _LOG_DIR_FIGURES: Final = tuple(
 
 
 def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """The document of a snapshot, ready for `json.dump`."""
-    log_dirs = _log_dirs_of_brokers(snapshot.log_dirs)
-    brokers = [
-        {key: row[column] for column, key in _BROKER_KEYS.items()}
-        | {name: row[name] for name in _BROKER_FIGURES if row[name] is not None}
-        | ({"log_dirs": log_dirs[row["broker_id"]]} if row["broker_id"] in log_dirs else {})
-        for row in snapshot.brokers.to_pylist()
-    ]
-    topics = [
-        {"name": row["topic"], "id": row["topic_id"], "internal": row["is_internal"]}
-        | {key: row[key] for key in TOPIC_CONFIGS if row[key] is not None}
-        for row in snapshot.topics.to_pylist()
-    ]
-    columns = ["topic", "partition", "replicas", "leader", "size_bytes", "bytes_in_per_second"]
-    partitions = [
-        list(row)
-        for row in zip(*(snapshot.partitions[c].to_pylist() for c in columns), strict=True)
-    ]
+    """Return the document of a snapshot, ready for `json.dump`."""
     return {
         "cluster": snapshot.cluster,
         "cluster_id": snapshot.cluster_id,
         "snapshot_id": snapshot.snapshot_id,
         "observed_at": snapshot.observed_at.isoformat() if snapshot.observed_at else None,
-        "brokers": brokers,
-        "topics": topics,
-        "partitions": partitions,
-        "moving": _moving(snapshot.partitions),
-        "throttles": [list(row.values()) for row in snapshot.throttles.to_pylist()],
+        "brokers": _broker_entries(snapshot),
+        "topics": _topic_entries(snapshot.topics),
+        "partitions": _rows(snapshot.partitions, _PARTITION_COLUMNS),
+        "moving": [row for row in _rows(snapshot.partitions, _MOVING_COLUMNS) if row[2] or row[3]],
+        "throttles": _rows(snapshot.throttles, THROTTLES.names),
     }
 
 
-def from_document_text(text: str, *, where: str = "cluster document") -> ClusterSnapshot:
-    """The snapshot in a document.
+def _broker_entries(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
+    log_dirs: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in snapshot.log_dirs.to_pylist():
+        known = {name: row[name] for name in _LOG_DIR_FIGURES if row[name] is not None}
+        log_dirs[row["broker_id"]].append({"path": row["log_dir"]} | known)
+    entries = []
+    for row in snapshot.brokers.to_pylist():
+        entry = {key: row[column] for column, key in _BROKER_KEYS.items()}
+        entry |= {name: row[name] for name in _BROKER_FIGURES if row[name] is not None}
+        if row["broker_id"] in log_dirs:
+            entry["log_dirs"] = log_dirs[row["broker_id"]]
+        entries.append(entry)
+    return entries
 
-    Raises InputError with every complaint (the first 20 shown) at once.
+
+def _topic_entries(topics: pa.Table) -> list[dict[str, Any]]:
+    return [
+        {"name": row["topic"], "id": row["topic_id"], "internal": row["is_internal"]}
+        | {name: row[name] for name in TOPIC_CONFIGS if row[name] is not None}
+        for row in topics.to_pylist()
+    ]
+
+
+def _rows(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
+    columns = [table[name].to_pylist() for name in names]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def from_document_text(text: str, *, where: str = "cluster document") -> ClusterSnapshot:
+    """Return the snapshot in a document.
+
+    Raises InputError with every complaint at once, of which the first 20 are shown.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error}); was the file cut short?") from None
     if not isinstance(document, dict):
+        found = type(document).__name__
         raise InputError(
-            f"{where}: must be a JSON object with brokers and partitions, not a {type(document).__name__}"
+            f"{where}: must be a JSON object with brokers and partitions, not a {found}"
         )
-    complaints = complaints_about(document)
-    if complaints:
-        shown = [f"  {complaint}" for complaint in complaints[:_MAX_COMPLAINTS_SHOWN]]
-        if len(complaints) > len(shown):
-            shown.append(f"  ... and {len(complaints) - len(shown)} more")
-        raise InputError("\n".join([f"{where}: {len(complaints)} problem(s)", *shown]))
+    if complaints := complaints_about(document):
+        raise InputError(list_complaints(where, complaints))
     try:
         return _snapshot(document, text)
     except UnicodeEncodeError as error:
@@ -123,19 +143,19 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
 
 
 def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
-    rows = sorted(document["partitions"], key=lambda row: (row[0], row[1]))
-    observed = document.get("observed_at")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    observed_at = document.get("observed_at")
+    partitions = _partitions_table(document["partitions"], document.get("moving", []))
     return ClusterSnapshot(
-        snapshot_id=document.get("snapshot_id")
-        or f"document-{hashlib.sha256(text.encode()).hexdigest()[:16]}",
+        snapshot_id=document.get("snapshot_id") or f"document-{digest[:16]}",
         cluster=document.get("cluster") or document.get("name") or "",
         cluster_id=document.get("cluster_id") or "",
-        observed_at=datetime.fromisoformat(observed) if observed else None,
+        observed_at=datetime.fromisoformat(observed_at) if observed_at else None,
         tables={
             "brokers": _brokers_table(document["brokers"]),
-            "topics": _topics_table(rows, document.get("topics", [])),
-            "partitions": _partitions_table(rows, document.get("moving", [])),
-            "replicas": _replicas_table(rows),
+            "topics": _topics_table(partitions, document.get("topics", [])),
+            "partitions": partitions,
+            "replicas": _replicas_table(partitions),
             "listeners": LISTENERS.empty_table(),
             "quorum": QUORUM.empty_table(),
             "log_dirs": _log_dirs_table(document["brokers"]),
@@ -147,8 +167,9 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
     ordered = sorted(brokers, key=lambda broker: int(broker["id"]))
     disks = [_disk(broker) for broker in ordered]
-    keys = _BROKER_KEYS | {name: name for name in _BROKER_FIGURES}
-    columns = {column: [broker.get(key) for broker in ordered] for column, key in keys.items()} | {
+    keys = {name: name for name in _BROKER_FIGURES} | _BROKER_KEYS
+    columns = {column: [broker.get(key) for broker in ordered] for column, key in keys.items()}
+    columns |= {
         "is_fenced": [broker.get("fenced", False) for broker in ordered],
         "disk_total_bytes": [total for total, _ in disks],
         "disk_usable_bytes": [usable for _, usable in disks],
@@ -157,97 +178,90 @@ def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Total and usable bytes as told; over its log dirs where neither is."""
+    """Return total and usable bytes of a broker: its own figures, else those of its log dirs."""
     total, usable = broker.get("disk_total_bytes"), broker.get("disk_usable_bytes")
     if total is not None or usable is not None:
         return total, usable
-    told = [
-        (d.get("total_bytes"), d.get("usable_bytes"))
-        for d in broker.get("log_dirs") or ()
-        if not d.get("error")
-    ]
+    online = [log_dir for log_dir in broker.get("log_dirs") or () if not log_dir.get("error")]
+    sizes = [(log_dir.get("total_bytes"), log_dir.get("usable_bytes")) for log_dir in online]
     return disk_over(
-        (total, usable) for total, usable in told if total is not None and usable is not None
+        (total, usable) for total, usable in sizes if total is not None and usable is not None
     )
 
 
 def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
-    rows = [(broker["id"], d) for broker in brokers for d in broker.get("log_dirs") or ()]
+    rows = [(broker["id"], entry) for broker in brokers for entry in broker.get("log_dirs") or ()]
     rows.sort(key=lambda row: (row[0], row[1]["path"]))
     columns = {
         "broker_id": [broker_id for broker_id, _ in rows],
-        "log_dir": [d["path"] for _, d in rows],
-        **{name: [d.get(name) for _, d in rows] for name in _LOG_DIR_FIGURES},
-        "error": [d.get("error") or None for _, d in rows],
+        "log_dir": [entry["path"] for _, entry in rows],
+        **{name: [entry.get(name) for _, entry in rows] for name in _LOG_DIR_FIGURES},
+        "error": [entry.get("error") or None for _, entry in rows],
     }
     return table_of(LOG_DIRS, columns)
 
 
 def _throttles_table(throttles: Sequence[Sequence[str]]) -> pa.Table:
     rows = sorted(map(tuple, throttles))
-    return pa.table([[row[n] for row in rows] for n in range(len(THROTTLES))], schema=THROTTLES)
+    columns = {name: [row[n] for row in rows] for n, name in enumerate(THROTTLES.names)}
+    return table_of(THROTTLES, columns)
 
 
-def _log_dirs_of_brokers(log_dirs: pa.Table) -> dict[int, list[dict[str, Any]]]:
-    """Return the log dirs of each broker, as the document has them."""
-    by_broker: dict[int, list[dict[str, Any]]] = {}
-    for row in log_dirs.to_pylist():
-        known = {name: row[name] for name in _LOG_DIR_FIGURES if row[name] is not None}
-        by_broker.setdefault(row["broker_id"], []).append({"path": row["log_dir"]} | known)
-    return by_broker
-
-
-def _topics_table(rows: Sequence[Sequence[Any]], topics: Sequence[Mapping[str, Any]]) -> pa.Table:
-    told = {topic["name"]: topic for topic in topics}
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row[0]] = counts.get(row[0], 0) + 1
-    return pa.Table.from_pylist(
-        [
-            {
-                "topic": topic,
-                "topic_id": told.get(topic, {}).get("id"),
-                "is_internal": bool(told.get(topic, {}).get("internal", topic.startswith("__"))),
-                "partition_count": count,
-            }
-            | {key: told.get(topic, {}).get(key) for key in TOPIC_CONFIGS}
-            for topic, count in sorted(counts.items())
-        ],
-        schema=TOPICS,
-    )
-
-
-def _partitions_table(rows: Sequence[Sequence[Any]], moving: Sequence[Sequence[Any]]) -> pa.Table:
-    under_way = {(row[0], row[1]): (row[2], row[3]) for row in moving}
-    keys = [(row[0], row[1]) for row in rows]
+def _topics_table(partitions: pa.Table, topics: Sequence[Mapping[str, Any]]) -> pa.Table:
+    entries = {topic["name"]: topic for topic in topics}
+    counts = sorted(Counter(partitions["topic"].to_pylist()).items())
+    rows = [(topic, count, entries.get(topic, {})) for topic, count in counts]
     columns = {
-        "topic": [topic for topic, _ in keys],
-        "partition": [partition for _, partition in keys],
-        "leader": [None if row[3] in (None, -1) else row[3] for row in rows],
+        "topic": [topic for topic, _, _ in rows],
+        "topic_id": [entry.get("id") for _, _, entry in rows],
+        "is_internal": [
+            bool(entry.get("internal", topic.startswith("__"))) for topic, _, entry in rows
+        ],
+        "partition_count": [count for _, count, _ in rows],
+        **{name: [entry.get(name) for _, _, entry in rows] for name in TOPIC_CONFIGS},
+    }
+    return table_of(TOPICS, columns)
+
+
+def _partitions_table(
+    entries: Sequence[Sequence[Any]], moving: Sequence[Sequence[Any]]
+) -> pa.Table:
+    rows = sorted(entries, key=itemgetter(0, 1))
+    reassignments = {(row[0], row[1]): (row[2], row[3]) for row in moving}
+    changes = [reassignments.get((row[0], row[1]), ((), ())) for row in rows]
+    columns = {
+        "topic": [row[0] for row in rows],
+        "partition": [row[1] for row in rows],
         "replicas": [row[2] for row in rows],
-        "adding_replicas": [under_way.get(key, ((), ()))[0] for key in keys],
-        "removing_replicas": [under_way.get(key, ((), ()))[1] for key in keys],
+        "leader": [None if row[3] == -1 else row[3] for row in rows],
         "size_bytes": [row[4] if len(row) > 4 else None for row in rows],
         "bytes_in_per_second": [row[5] if len(row) > 5 else None for row in rows],
+        "adding_replicas": [adding for adding, _ in changes],
+        "removing_replicas": [removing for _, removing in changes],
     }
     return table_of(PARTITIONS, columns)
 
 
-def _replicas_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
-    flat = [(row, position, broker_id) for row in rows for position, broker_id in enumerate(row[2])]
+def _replicas_table(partitions: pa.Table) -> pa.Table:
+    """Return one row for each replica of each partition, in the order of both.
+
+    Example: orders-0 on [4, 2] under leader 4 gives (orders, 0, broker 4, position 0, leads) and
+    (orders, 0, broker 2, position 1, follows).
+    """
+    replicas = partitions["replicas"].combine_chunks()
+    partition_rows = pc.list_parent_indices(replicas)
+    broker_ids = pc.list_flatten(replicas)
+    of_partition = partitions.select(["topic", "partition", "leader", "size_bytes"])
+    of_partition = of_partition.take(partition_rows)
+    counts = pc.list_value_length(replicas).to_numpy()
+    starts = np.cumsum(counts) - counts
+    is_leader = pc.fill_null(pc.equal(of_partition["leader"], broker_ids), False)
     columns = {
-        "topic": [row[0] for row, _, _ in flat],
-        "partition": [row[1] for row, _, _ in flat],
-        "broker_id": [broker_id for _, _, broker_id in flat],
-        "position": [position for _, position, _ in flat],
-        "is_leader": [row[3] == broker_id for row, _, broker_id in flat],
-        "size_bytes": [row[4] if len(row) > 4 else None for row, _, _ in flat],
+        "topic": of_partition["topic"],
+        "partition": of_partition["partition"],
+        "broker_id": broker_ids,
+        "position": np.arange(len(broker_ids)) - np.repeat(starts, counts),
+        "is_leader": is_leader,
+        "size_bytes": of_partition["size_bytes"],
     }
     return table_of(REPLICAS, columns)
-
-
-def _moving(partitions: pa.Table) -> list[list[Any]]:
-    """Partitions with a reassignment under way: a planner has to leave them alone."""
-    columns = ["topic", "partition", "adding_replicas", "removing_replicas"]
-    rows = zip(*(partitions[c].to_pylist() for c in columns), strict=True)
-    return [list(row) for row in rows if row[2] or row[3]]
