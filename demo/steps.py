@@ -3,7 +3,7 @@
     with Demo(Place.new(Path("var/demo")), Terminal()) as demo:
         demo.start_kafka()
         demo.start_airflow()
-        demo.photograph()
+        demo.take_snapshot()
         approval = demo.add_broker()
         demo.approve(approval)
         result = demo.move(approval)

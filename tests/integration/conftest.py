@@ -13,7 +13,7 @@ from tests.support.faults import BROKER_PROPERTIES
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Four brokers in racks of their own; a topic that is made on 1 to 3 leaves the fourth empty."""
+    """Four brokers, each in its own rack; tests create topics on 1 to 3, so that 4 is empty."""
     folder = tmp_path_factory.mktemp("kafka")
     with local_kafka.running(
         folder, brokers_in_racks("a", "b", "c", "d"), BROKER_PROPERTIES

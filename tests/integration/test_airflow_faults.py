@@ -31,7 +31,12 @@ from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import FINAL_RUN_STATES
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
-from tests.support.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments, placement, throttle_lines
+from tests.support.kafka_facts import (
+    ON_A_SHARED_DISK,
+    ongoing_reassignments,
+    placement,
+    throttle_lines,
+)
 
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
@@ -41,9 +46,9 @@ CLUSTER = "demo"
 NEW_BROKER = ConfigResource(ConfigResourceType.BROKER, "4")
 FOREIGN_RATE = "77000000"  # somebody has set it before
 SLOW, SLOWER, FAST = "200kB/s", "100kB/s", "50MB/s"
-LOOK_TIMEOUT_SECONDS = 90.0
+OBSERVATION_TIMEOUT_SECONDS = 90.0
 END_TIMEOUT_SECONDS = 180.0
-LEAST_PARKED_SECONDS = 11.0  # an answer that comes sooner Airflow may take for a failure
+MIN_DEFERRED_SECONDS = 11.0  # Airflow may take an earlier response for a failure
 CLUSTERS = f"""\
 clusters:
   {CLUSTER}:
@@ -97,18 +102,21 @@ class Rebalance:
         return value.value if value else None
 
     def until(
-        self, what: str, look: Callable[[], bool], timeout_seconds: float = LOOK_TIMEOUT_SECONDS
+        self,
+        what: str,
+        condition: Callable[[], bool],
+        timeout_seconds: float = OBSERVATION_TIMEOUT_SECONDS,
     ) -> None:
-        self.api.wait_for(lambda: look() or None, what, timeout_seconds)
+        self.api.wait_for(lambda: condition() or None, what, timeout_seconds)
 
-    def until_next_look(self) -> RunProgress:
-        """The pulse of the first look that began after this call."""
+    def until_next_observation(self) -> RunProgress:
+        """Return the run progress of the first observation after this call."""
         before = self.installation.clock()
-        self.until("the next look", lambda: self.run_progress.at > before)
+        self.until("the next observation", lambda: self.run_progress.observed_at > before)
         return self.run_progress
 
     def until_it_moves(self) -> None:
-        """What has halted is gone on with, as a person would."""
+        """Wait until moves are under way; execute a halted run again, as a person would."""
 
         def moves() -> bool:
             if (
@@ -192,7 +200,7 @@ def started(api: AirflowApi, airflow: LocalAirflow) -> str:
         DAG, conf={"goal": "add-brokers", "broker_ids": [4]}, partition_key=CLUSTER
     )
     question = api.wait_for_approval(DAG, dag_run_id, END_TIMEOUT_SECONDS)
-    time.sleep(LEAST_PARKED_SECONDS)
+    time.sleep(MIN_DEFERRED_SECONDS)
     alice = airflow.api("alice")
     answer = {"rate": SLOW, "reason": "broker 4 joined"}
     alice.answer_approval(DAG, dag_run_id, question.task_id, "Approve", answer)
@@ -206,16 +214,17 @@ def moving(rebalance: Rebalance) -> Rebalance:
     return rebalance
 
 
-def test_what_people_ask_is_obeyed_by_the_next_look(moving: Rebalance) -> None:
+def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
     watch = moving.api.trigger(WATCH)
     controls.change_rate(
         moving.installation, moving.run.run_id, SLOWER, by="alice", why="month end"
     )
     controls.pause(moving.installation, moving.run.run_id, by="bob", why="month end")
-    run_progress = moving.until_next_look()
+    run_progress = moving.until_next_observation()
     assert run_progress.rate_bytes_per_second == 100_000
     moving.until(
-        "the pause to be told", lambda: "paused by bob: month end" in moving.run_progress.saying
+        "the pause to be reported",
+        lambda: "paused by bob: month end" in moving.run_progress.waits_for,
     )
     assert moving.rate_in_force() == "100000"
     controls.resume(moving.installation, moving.run.run_id, by="bob", why="it is over")
@@ -227,12 +236,13 @@ def test_without_triggerer_and_scheduler_the_run_waits_and_goes_on(moving: Rebal
     moving.airflow.kill("triggerer")
     moving.airflow.supervise()
     moving.until(
-        "a look after the triggerer's death", lambda: moving.state_of("execute") == "running"
+        "an observation after the triggerer's death",
+        lambda: moving.state_of("execute") == "running",
     )
-    moving.airflow.kill("scheduler")  # and with it the worker that looks
+    moving.airflow.kill("scheduler")  # and with it the worker that observes
     assert moving.run.state is RunState.RUNNING
     moving.airflow.supervise()
-    moving.until_next_look()
+    moving.until_next_observation()
     assert moving.run.state is RunState.RUNNING
 
 
@@ -250,12 +260,12 @@ def test_a_cancelled_run_halts_cleanly(moving: Rebalance) -> None:
     assert "cancel by bob: not today" in moving.run.reason
 
 
-def test_a_run_called_failed_restores_nothing_before_its_moves_have_ended_and_cleared_it_ends_at_the_plan(
+def test_a_run_marked_as_failed_restores_nothing_before_its_moves_end_and_completes_when_cleared(
     moving: Rebalance,
 ) -> None:
     moving.api.mark_run(DAG, moving.dag_run_id, "failed")
     moving.until("the run to settle", lambda: moving.run.state is RunState.SETTLING)
-    moving.until_next_look()
+    moving.until_next_observation()
     # Read in this order: the rate was in force at a time when something was still moving.
     rate, in_flight = moving.rate_in_force(), moving.moving_now()
     assert in_flight

@@ -40,9 +40,10 @@ ROOM_ON_DISKS = f"    policy:\n      {ON_A_SHARED_DISK}\n"
 WAIVERS = """\
       audit:
         waivers:
-          - {rule: advertised-loopback, reason: its clients run on this machine, subjects: ["broker ?"]}
+          - {rule: advertised-loopback, reason: clients are here, subjects: ["broker ?"]}
           - {rule: min-insync-1, reason: nobody writes what must not be lost, subjects: [cluster]}
-          - {rule: default-replication-factor, reason: topics are made by hand, subjects: [default.replication.factor]}
+          - {rule: default-replication-factor, reason: made by hand,
+             subjects: [default.replication.factor]}
 """
 
 

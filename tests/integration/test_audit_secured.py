@@ -171,8 +171,8 @@ def test_a_wrong_password_is_one_message_and_nothing_is_written(
     first, *lines, last = typed.stderr.splitlines()
     assert first == "counterpoise audit: no bootstrap address answered (3 tried):"
     assert (
-        last
-        == "Check the addresses, the security settings and the network between here and the brokers."
+        last == "Check the addresses, the security settings and the network between here and "
+        "the brokers."
     )
     for address, line in zip(secured.sasl.values(), lines, strict=True):
         assert line.lstrip().startswith(f"{address}: SASL PLAIN failed: ")

@@ -39,11 +39,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     ) as cluster:
         topics = [
             TopicSpec("orders", [(1, 2, 3)] * 9 + [(2, 1, 3)] * 2, configs={"retention.ms": "-1"}),
-            TopicSpec("stock", [(1, 3, 2)] * 5),
+            TopicSpec("returns", [(1, 3, 2)] * 5),
         ]
         create_topics(cluster.bootstrap_string, topics)
         fill(cluster.bootstrap_string, "orders", dict.fromkeys(range(11), 5 * MB))
-        fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(5), 2 * MB))
+        fill(cluster.bootstrap_string, "returns", dict.fromkeys(range(5), 2 * MB))
         cluster.add_broker(4, "d")
         yield cluster
 
@@ -104,9 +104,9 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     plan = shell.folder / "plan.json"
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
     assert shell.type("approve", plan, "--rate", "10", "--reason", "x", "--by", "alice").code == 2
-    stranger = shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "mallory")
-    assert stranger.code == 1
-    assert "alice" in stranger.err
+    other_user = shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "mallory")
+    assert other_user.code == 1
+    assert "alice" in other_user.err
     assert (
         shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "alice").code == 0
     )

@@ -1,5 +1,5 @@
-"""`counterpoise doctor` at real brokers: every mistake on the way from bootstrap to leader is
-named, and only those.
+"""`counterpoise doctor` on real brokers: it names every mistake from bootstrap to leader, and only
+those.
 """
 
 import json
@@ -35,7 +35,8 @@ MODULES = "org.apache.kafka.common.security"
 LOGINS = {
     "plain": f'{MODULES}.plain.PlainLoginModule required user_me="hush-hush";',
     "scram-sha-256": f"{MODULES}.scram.ScramLoginModule required;",
-    "oauthbearer": f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+    "oauthbearer": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";',
 }
 PLAIN = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -98,7 +99,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
 
 
 def listener_ports() -> tuple[dict[str, tuple[int, int]], str]:
-    """A port for each listener of each broker, and an address where nobody is."""
+    """A port for each listener of each broker, and an address where nobody listens."""
     free = iter(free_ports(2 * len(NAMES) + 1))
     dead = f"127.0.0.1:{next(free)}"
     return {name: (next(free), next(free)) for name in NAMES}, dead
@@ -234,8 +235,9 @@ def test_a_wrong_advertised_port_and_what_it_breaks(clinic: Clinic, command: Com
     (finding,) = found["findings"]
     assert (code, finding["rule"], finding["subject"]) == (1, "endpoint-unreachable", "broker 2")
     assert finding["seen"] == (
-        f"bootstrap answers, but broker 2 advertises {clinic.dead}, which cannot be connected to from here "
-        "(Connection refused): producing to orders-1, orders-3 will fail"
+        f"bootstrap answers, but broker 2 advertises {clinic.dead}, "
+        "which cannot be connected to from here (Connection refused): "
+        "producing to orders-1, orders-3 will fail"
     )
     assert "advertised.listeners on 2" in finding["fix"][0]
     assert [(p["leader"], p["endpoint"]) for p in found["leaders"]["orders"]] == [
@@ -316,7 +318,7 @@ def test_every_mechanism_is_walked(
             "metadata",
             r"it wants SASL \(.*PLAIN.*\), but \"security.protocol\" is PLAINTEXT",
         ),
-        ("ASTRAY", PLAIN, "sasl", "takes no SASL here"),
+        ("ASTRAY", PLAIN, "sasl", "does not accept SASL on this listener"),
         ("TLS", {}, "api versions", 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
         (
             "ASTRAY",
@@ -362,7 +364,7 @@ def test_a_broker_that_wants_a_certificate_of_ours_says_so(
     code, found = examined(command, clinic.at("MUTUAL"), **tls)
     assert (code, failed_stage(found["bootstrap"][0])[0]) == (3, "tls")
     assert (
-        'wants a certificate of ours; set "ssl.certificate.location"'
+        'requires a client certificate; set "ssl.certificate.location"'
         in failed_stage(found["bootstrap"][0])[1]
     )
     own = str(clinic.ca.parent / "TLS.pem")

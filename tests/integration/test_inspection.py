@@ -17,7 +17,7 @@ from counterpoise.kafka_admin import connect, eligible
 from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.inspection import InspectionItem, GroupMembers
+from counterpoise.model.inspection import ConsumerGroup, InspectionItem
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.snapshot import take_snapshot
@@ -58,7 +58,7 @@ def reader(kafka: LocalKafka) -> Iterator[KafkaClusterAdmin]:
         yield made
 
 
-def photograph(reader: KafkaClusterAdmin) -> ClusterSnapshot:
+def snapshot_of(reader: KafkaClusterAdmin) -> ClusterSnapshot:
     return take_snapshot(
         reader, cluster="demo", snapshot_id="demo-1", observed_at=datetime.now(UTC)
     )
@@ -74,17 +74,17 @@ def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
     after = reader.describe_quorum()
     assert before is not None
     assert after is not None
-    told = dict(re.findall(r"^(\w+):\s+(.*)$", text, re.MULTILINE))
+    inspection = dict(re.findall(r"^(\w+):\s+(.*)$", text, re.MULTILINE))
     assert (before.leader_id, before.leader_epoch) == (
-        int(told["LeaderId"]),
-        int(told["LeaderEpoch"]),
+        int(inspection["LeaderId"]),
+        int(inspection["LeaderEpoch"]),
     )
-    assert before.high_watermark <= int(told["HighWatermark"]) <= after.high_watermark
+    assert before.high_watermark <= int(inspection["HighWatermark"]) <= after.high_watermark
     assert [v.node_id for v in before.voters] == sorted(
-        map(int, re.findall(r'"id": (\d+)', told["CurrentVoters"]))
+        map(int, re.findall(r'"id": (\d+)', inspection["CurrentVoters"]))
     )
     assert [o.node_id for o in before.observers] == sorted(
-        map(int, re.findall(r'"id": (\d+)', told["CurrentObservers"]))
+        map(int, re.findall(r'"id": (\d+)', inspection["CurrentObservers"]))
     )
     # By the leader's own clock: nobody is far behind, and it is no other clock than everybody's
     # here.
@@ -107,34 +107,40 @@ def test_configs_features_and_versions_of_all_brokers_with_their_levels(
     )
     kafka.tool(CONFIGS, "--bootstrap-server", kafka.bootstrap_string, *change)
     wait_until(
-        lambda: "log.cleaner.threads" in inspect(reader, photograph(reader)).cluster_defaults,
+        lambda: "log.cleaner.threads" in inspect(reader, snapshot_of(reader)).cluster_defaults,
         "the default",
         SECONDS,
     )
-    told = inspect(reader, photograph(reader), operator=reader)
-    assert not told.unavailable
-    assert sorted(told.broker_configs) == [1, 2, 3, 4, 5]
-    assert told.broker_configs[4]["broker.rack"] == ConfigValue("d", ConfigSource.STATIC_BROKER)
-    assert told.broker_configs[4]["log.cleaner.threads"] == ConfigValue(
+    inspection = inspect(reader, snapshot_of(reader), operator=reader)
+    assert not inspection.unavailable
+    assert sorted(inspection.broker_configs) == [1, 2, 3, 4, 5]
+    assert inspection.broker_configs[4]["broker.rack"] == ConfigValue(
+        "d", ConfigSource.STATIC_BROKER
+    )
+    assert inspection.broker_configs[4]["log.cleaner.threads"] == ConfigValue(
         "2", ConfigSource.DYNAMIC_DEFAULT_BROKER
     )
-    assert told.broker_configs[4]["default.replication.factor"].source is ConfigSource.DEFAULT
+    assert inspection.broker_configs[4]["default.replication.factor"].source is ConfigSource.DEFAULT
     # A new cluster with eligible leader replicas (KIP-966) sets min.insync.replicas there by
     # itself.
-    assert told.cluster_defaults == {
+    assert inspection.cluster_defaults == {
         key: ConfigValue(value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         for key, value in (("log.cleaner.threads", "2"), ("min.insync.replicas", "1"))
     }
-    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
+    assert inspection.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
         "2", ConfigSource.DYNAMIC_TOPIC
     )
-    assert told.topic_configs["single"]["min.insync.replicas"].value == "1"
-    assert told.features[1] == told.features[5]
-    level = told.features[1]["metadata.version"]
-    assert level.finalized == told.versions[1].metadata_version
+    assert inspection.topic_configs["single"]["min.insync.replicas"].value == "1"
+    assert inspection.features[1] == inspection.features[5]
+    level = inspection.features[1]["metadata.version"]
+    assert level.finalized == inspection.versions[1].metadata_version
     assert level.finalized is not None
     assert level.lowest <= level.finalized <= level.highest
-    assert (told.refused, told.reassignments, told.eligible_leaders) == ({}, {}, {})
+    assert (inspection.refused, inspection.reassignments, inspection.eligible_leaders) == (
+        {},
+        {},
+        {},
+    )
 
 
 def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(
@@ -160,7 +166,7 @@ def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(
 def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
     kafka: LocalKafka, reader: KafkaClusterAdmin
 ) -> None:
-    def settled() -> dict[str, GroupMembers]:
+    def settled() -> dict[str, ConsumerGroup]:
         for consumer in consumers:
             consumer.poll(0.05)
         return {group.group: group for group in reader.describe_groups()}
@@ -169,7 +175,7 @@ def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
         found = settled()
         return all(found.get(name) == expected[name] for name in expected)
 
-    expected = {name: GroupMembers(name, "Stable", 2, 1, ("single",)) for name in ("old", "new")}
+    expected = {name: ConsumerGroup(name, "Stable", 2, 1, ("single",)) for name in ("old", "new")}
     with ExitStack() as stack:
         consumers = []
         for name, protocol in (
@@ -189,7 +195,7 @@ def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
             consumer.subscribe(["single"])
             consumers.append(consumer)
         wait_until(both_are_stable, f"both groups to settle, now {settled()}", SECONDS)
-    ended = {name: GroupMembers(name, "Empty", 0, 0, ()) for name in expected}
+    ended = {name: ConsumerGroup(name, "Empty", 0, 0, ()) for name in expected}
     wait_until(
         lambda: {g.group: g for g in reader.describe_groups()} == ended,
         "both groups to be empty",
@@ -205,10 +211,12 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     wait_until(lambda: _isr(reader, "spread") == {(1, 4)}, "broker 5 to leave the ISR", SECONDS)
     kafka.kill_broker(4)
     wait_until(lambda: _isr(reader, "spread") == {(1,)}, "broker 4 to leave the ISR", SECONDS)
-    snapshot = photograph(reader)
-    told = inspect(reader, snapshot)
+    snapshot = snapshot_of(reader)
+    inspection = inspect(reader, snapshot)
     policy = ClusterPolicy()
-    facts = AuditFacts(datetime.now(UTC), snapshot, policy, resolve(policy.audit), inspection=told)
+    facts = AuditFacts(
+        datetime.now(UTC), snapshot, policy, resolve(policy.audit), inspection=inspection
+    )
     columns = facts.partitions
     names = [
         f"{columns.topics[at]}-{number}"
@@ -241,10 +249,10 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
         ("eligible-leaders", "topic spread"),
         ("quorum-static", "quorum"),
     } <= {finding.key for finding in found}
-    # The ISR of a partition whose last replica died is empty with KIP-966: who may lead it is told
-    # there alone.
+    # With KIP-966 the ISR of a partition whose last replica died is empty, and only its eligible
+    # leaders are reported.
     alone = TopicPartition("lonely", 0)
-    assert told.eligible_leaders == dict.fromkeys(
+    assert inspection.eligible_leaders == dict.fromkeys(
         (alone, *(TopicPartition("spread", n) for n in range(2))), (4,)
     )
     assert "needed: broker 4" in next(
@@ -252,9 +260,11 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     )
     monkeypatch.setattr(eligible, "PARTITIONS_PER_PAGE", 1)
     every = [topic.topic for topic in reader.describe_topics()]
-    assert reader.list_eligible_leaders([*every, "no-such-topic"]) == told.eligible_leaders
-    assert sorted(told.broker_configs) == [1, 2, 3]
-    assert told.unavailable == {InspectionItem.PERMISSIONS: "nobody asked with the operator's connection"}
+    assert reader.list_eligible_leaders([*every, "no-such-topic"]) == inspection.eligible_leaders
+    assert sorted(inspection.broker_configs) == [1, 2, 3]
+    assert inspection.unavailable == {
+        InspectionItem.PERMISSIONS: "the operator's connection was not used"
+    }
 
 
 def _isr(reader: KafkaClusterAdmin, topic: str) -> set[tuple[int, ...]]:

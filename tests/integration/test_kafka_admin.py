@@ -1,4 +1,4 @@
-"""Both Kafka clients against real brokers, and the simulated cluster against the real one."""
+"""The cluster admin against real brokers, and the simulated cluster against the real one."""
 
 import base64
 import json
@@ -16,6 +16,7 @@ import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
@@ -56,7 +57,7 @@ Wait = Callable[[float], None]
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Four brokers, the fourth with two log dirs; all leaders of `orders` on broker 1; topics
-    appear when asked for.
+    appear when requested.
     """
     brokers = [BrokerSpec(n, rack) for n, rack in ((1, "a"), (2, "b"), (3, "c"))]
     brokers.append(BrokerSpec(4, "d", log_dirs=2))
@@ -100,12 +101,12 @@ def change(
     return admin.alter_configs([ConfigChange(resource, key, op, value)]).errors.get(resource, "")
 
 
-def told(admin: ClusterAdmin, resource: ConfigResource, key: str) -> ConfigValue | None:
+def config_of(admin: ClusterAdmin, resource: ConfigResource, key: str) -> ConfigValue | None:
     return admin.describe_configs([resource], [key])[resource].get(key)
 
 
 def freeze(kafka: LocalKafka, broker_id: int) -> None:
-    """Freeze a broker and wait until none of its threads runs: one that is late could still answer."""
+    """Freeze a broker and wait until none of its threads runs: a late one could still respond."""
     kafka.freeze_broker(broker_id)
     threads = Path(f"/proc/{kafka.processes[broker_id].pid}/task")
 
@@ -116,11 +117,11 @@ def freeze(kafka: LocalKafka, broker_id: int) -> None:
         ]
         return set(states) <= {"T", "t"}
 
-    wait_until(all_stopped, f"broker {broker_id} to stand still", SECONDS)
+    wait_until(all_stopped, f"broker {broker_id} to be frozen", SECONDS)
 
 
 def changed_records(kafka: LocalKafka) -> list[str]:
-    """The types of all metadata records that say something, from the controller's own log."""
+    """Return the types of all metadata records but no-ops, from the controller's own log."""
     log = kafka.home(1).log_directories[0] / "__cluster_metadata-0" / f"{0:020d}.log"
     tool = "org.apache.kafka.tools.DumpLogSegments"
     output = kafka.tool(tool, "--cluster-metadata-decoder", "--files", str(log)).stdout
@@ -147,9 +148,9 @@ def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalK
 def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
     kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
-    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
-    assert (taken.cluster_id, taken.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
-    rows = [row for row in taken.partitions.to_pylist() if row["topic"] == "orders"]
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    assert (snapshot.cluster_id, snapshot.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
+    rows = [row for row in snapshot.partitions.to_pylist() if row["topic"] == "orders"]
     assert [(row["leader"], row["replicas"], sorted(row["isr"])) for row in rows] == [
         (1, [1, 2, 3], [1, 2, 3])
     ] * 6
@@ -159,7 +160,7 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
         (0, 0),
     ]
     assert 4 * MB <= rows[0]["size_bytes"] <= 4.2 * MB
-    topics = {row["topic"]: row for row in taken.topics.to_pylist()}
+    topics = {row["topic"]: row for row in snapshot.topics.to_pylist()}
     described = kafka.tool(
         TopicTool, "--bootstrap-server", kafka.bootstrap[0], "--describe", "--topic", "orders"
     ).stdout
@@ -171,9 +172,9 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
         2,
         1,
     )
-    disks = {row["broker_id"]: row["disk_total_bytes"] for row in taken.brokers.to_pylist()}
+    disks = {row["broker_id"]: row["disk_total_bytes"] for row in snapshot.brokers.to_pylist()}
     assert disks[4] == disks[1]  # two dirs, one file system
-    log_dirs = taken.log_dirs.to_pylist()
+    log_dirs = snapshot.log_dirs.to_pylist()
     assert {(row["broker_id"], row["log_dir"]) for row in log_dirs} == {
         (number, str(directory))
         for number in (1, 2, 3, 4)
@@ -183,7 +184,7 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
     assert all(
         row["total_bytes"] >= row["usable_bytes"] > 0 and row["error"] is None for row in log_dirs
     )
-    quorum = taken.tables["quorum"].to_pylist()
+    quorum = snapshot.tables["quorum"].to_pylist()
     assert [row["role"] for row in quorum] == ["leader", "voter", "voter", "observer"]
     assert quorum[3]["node_id"] == 4
 
@@ -223,12 +224,12 @@ def test_brokers_of_one_release_speak_the_same(admin: KafkaClusterAdmin) -> None
     assert (versions[1].metadata_version or 0) >= 29  # the level of Kafka 4.2
 
 
-def test_throttle_keys_that_are_set_are_in_the_photograph(admin: KafkaClusterAdmin) -> None:
+def test_throttle_keys_that_are_set_are_in_the_snapshot(admin: KafkaClusterAdmin) -> None:
     change(admin, topic("orders"), LEADER_LIST, SET, "")
     change(admin, broker(3), FOLLOWER_RATE, SET, "5")
-    wait_until(lambda: told(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
-    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
-    rows = [tuple(row.values()) for row in taken.throttles.to_pylist()]
+    wait_until(lambda: config_of(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    rows = [tuple(row.values()) for row in snapshot.throttles.to_pylist()]
     assert rows == [("broker", "3", FOLLOWER_RATE, "5"), ("topic", "orders", LEADER_LIST, "")]
     admin.alter_configs(
         [
@@ -241,9 +242,9 @@ def test_throttle_keys_that_are_set_are_in_the_photograph(admin: KafkaClusterAdm
 def test_a_topic_config_is_read_from_the_broker_that_was_named(
     kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
-    """A frozen broker alone is asked, and does not answer, though any other could."""
-    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as impatient:
-        assert topic("orders") in impatient.describe_configs(
+    """Only the frozen broker gets the request, though any other could respond."""
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.0)) as hasty:
+        assert topic("orders") in hasty.describe_configs(
             [topic("orders")], [LEADER_LIST], via_broker=4
         )
         freeze(kafka, 4)
@@ -251,8 +252,8 @@ def test_a_topic_config_is_read_from_the_broker_that_was_named(
             with pytest.raises(
                 BrokerUnresponsiveError, match=r"broker 4 \(127.0.0.1:\d+\): nothing within 1 s"
             ):
-                impatient.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
-            assert topic("orders") in impatient.describe_configs(
+                hasty.describe_configs([topic("orders")], [LEADER_LIST], via_broker=4)
+            assert topic("orders") in hasty.describe_configs(
                 [topic("orders")], [LEADER_LIST], via_broker=3
             )
         finally:
@@ -263,8 +264,8 @@ def test_a_topic_config_is_read_from_the_broker_that_was_named(
 # -- changing
 
 
-def look(admin: ClusterAdmin, key: TopicPartition, wait: Wait) -> tuple[object, ...]:
-    """What the cluster says of a partition, after a moment for brokers to hear of the last change."""
+def state_of(admin: ClusterAdmin, key: TopicPartition, wait: Wait) -> tuple[object, ...]:
+    """Return the state of a partition, after the last change has reached the brokers."""
     wait(0.3)
     (found,) = admin.describe_topics([key.topic])
     p = found.partitions[key.partition]
@@ -273,13 +274,13 @@ def look(admin: ClusterAdmin, key: TopicPartition, wait: Wait) -> tuple[object, 
 
 
 def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
-    """A story of moves that are throttled to a standstill, and all that is seen on the way."""
+    """Return all states of a sequence of reassignments that are throttled to a standstill."""
     orders, pairs = TopicPartition("orders", 0), TopicPartition("pairs", 0)
     seen: list[object] = []
 
     def submit(key: TopicPartition, target: tuple[int, ...] | None) -> None:
         refusal = admin.alter_reassignments({key: target}).errors.get(key, "")
-        seen.extend([(target, refusal.partition(":")[0]), look(admin, key, wait)])
+        seen.extend([(target, refusal.partition(":")[0]), state_of(admin, key, wait)])
 
     brokers = [broker(n) for n in (1, 2, 3, 4)]
     stop = [ConfigChange(b, FOLLOWER_RATE, SET, "0") for b in brokers]
@@ -299,7 +300,7 @@ def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
         (1, 2, 3),
         None,
         None,
-    ]:  # going back hangs; cancelled; nothing left to cancel
+    ]:  # going back never completes; cancelled; nothing to cancel
         submit(orders, target)
     for target in [
         (1, 4, 3),
@@ -318,7 +319,9 @@ def reassignments(admin: ClusterAdmin, wait: Wait) -> list[object]:
     return seen
 
 
-def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: KafkaClusterAdmin) -> None:
+def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(
+    admin: KafkaClusterAdmin,
+) -> None:
     picture = "\n".join(
         [*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"]
     )
@@ -330,7 +333,7 @@ def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(admin: KafkaC
 def test_for_older_brokers_the_replication_factor_is_compared_here(
     admin: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterpoise.kafka_admin.broker_client.Wire.highest_version", lambda *_: 0)
+    monkeypatch.setattr(BrokerClient, "highest_version", lambda *_: 0)
     key, other = TopicPartition("moves", 1), TopicPartition("moves", 0)
     results = admin.alter_reassignments({key: (1, 2), other: (1, 2, 3)})
     assert results.accepted == (other,)
@@ -339,7 +342,7 @@ def test_for_older_brokers_the_replication_factor_is_compared_here(
 
 
 def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
-    """Every operation on a list and on a rate, with what is told afterwards."""
+    """Return the results of every operation on a list and on a rate."""
     steps = [
         *((topic("orders"), LEADER_LIST, op, value) for op, value in LIST_STEPS),
         *((broker(1), LEADER_RATE, op, value) for op, value in RATE_STEPS),
@@ -348,7 +351,7 @@ def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
     for resource, key, op, value in steps:
         refusal = change(admin, resource, key, op, value)
         wait(0.2)
-        seen.append((str(op), value, refusal.partition(":")[0], told(admin, resource, key)))
+        seen.append((str(op), value, refusal.partition(":")[0], config_of(admin, resource, key)))
     good, bad = (
         ConfigChange(broker(1), LEADER_RATE, SET, "5"),
         ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5"),
@@ -357,7 +360,7 @@ def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
     results = admin.alter_configs([good, bad, ghost])
     wait(0.3)
     seen.append({resource: text.partition(":")[0] for resource, text in results.errors.items()})
-    seen.append(told(admin, broker(1), LEADER_RATE))
+    seen.append(config_of(admin, broker(1), LEADER_RATE))
     return seen
 
 
@@ -403,7 +406,7 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(
     resources = [topic("moves"), topic("orders"), *(broker(n) for n in (1, 2, 3, 4))]
 
     def empty_but_set() -> bool:
-        return told(admin, topic("moves"), FOLLOWER_LIST) == ConfigValue(
+        return config_of(admin, topic("moves"), FOLLOWER_LIST) == ConfigValue(
             "", ConfigSource.DYNAMIC_TOPIC
         )
 
@@ -416,7 +419,7 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(
     assert set(results.accepted) == set(resources)
     assert "not live" in results.errors[broker(99)]
 
-    def all_told() -> bool:
+    def all_have_it() -> bool:
         now = admin.describe_configs(resources, THROTTLE_KEYS)
         lists = [now[r][FOLLOWER_LIST].value for r in resources[:2]]
         rates = [now[r].get(key) for r in resources[2:] for key in (LEADER_RATE, FOLLOWER_RATE)]
@@ -425,7 +428,7 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(
             and rates == [ConfigValue("1000000", ConfigSource.DYNAMIC_BROKER)] * 8
         )
 
-    wait_until(all_told, "the throttles", SECONDS)
+    wait_until(all_have_it, "the throttles", SECONDS)
     undo = [
         ConfigChange(c.resource, c.key, DELETE) for c in changes if c.resource != topic("moves")
     ]
@@ -454,10 +457,14 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
     changes.append(ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "0:4"))
     assert not admin.alter_configs(changes).errors
     wait_until(
-        lambda: told(admin, broker(4), FOLLOWER_RATE) is not None, "the rate at broker 4", SECONDS
+        lambda: config_of(admin, broker(4), FOLLOWER_RATE) is not None,
+        "the rate at broker 4",
+        SECONDS,
     )
     wait_until(
-        lambda: told(admin, broker(1), LEADER_RATE) is not None, "the rate at broker 1", SECONDS
+        lambda: config_of(admin, broker(1), LEADER_RATE) is not None,
+        "the rate at broker 1",
+        SECONDS,
     )
     began = time.monotonic()
     assert admin.alter_reassignments({key: (4, 2, 3)}).accepted == (key,)
@@ -496,11 +503,11 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
 def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
     kafka: LocalKafka, admin: KafkaClusterAdmin
 ) -> None:
-    """Until its session ends it counts as live; every call goes to somebody who answers."""
+    """Until its session ends it counts as live; every call goes to a broker that responds."""
     brokers = [broker(n) for n in (1, 2, 3, 4)]
     lonely, orders = TopicPartition("lonely", 0), TopicPartition("orders", 1)
-    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=2.0)) as impatient:
-        assert set(impatient.describe_configs(brokers, THROTTLE_KEYS)) == set(
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=2.0)) as hasty:
+        assert set(hasty.describe_configs(brokers, THROTTLE_KEYS)) == set(
             brokers
         )  # connections are there
         freeze(kafka, 4)
@@ -508,26 +515,24 @@ def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
             for _ in range(8):  # a new connection meets it as well
                 with closing(connect(settings(kafka.bootstrap[1]))) as newcomer:
                     assert newcomer.describe_cluster().cluster_id == kafka.cluster_id
-            assert set(impatient.describe_configs([*brokers, topic("orders")], THROTTLE_KEYS)) == {
+            assert set(hasty.describe_configs([*brokers, topic("orders")], THROTTLE_KEYS)) == {
                 *brokers[:3],
                 topic("orders"),
             }
-            assert {d.broker_id for d in impatient.describe_log_dirs([1, 4])} == {1}
+            assert {d.broker_id for d in hasty.describe_log_dirs([1, 4])} == {1}
             for _ in range(5):  # of which some would meet the frozen one
-                assert impatient.list_reassignments() == {}
-                assert [found.topic for found in impatient.describe_topics(["orders"])] == [
-                    "orders"
-                ]
-                assert impatient.alter_reassignments({orders: (1, 2, 3)}).errors == {}
-                assert impatient.elect_preferred_leaders([orders]).errors == {}
-                assert change(impatient, topic("orders"), LEADER_LIST, SET, "0:1") == ""
-            assert change(impatient, topic("orders"), LEADER_LIST, DELETE) == ""
-            assert set(impatient.list_offsets([lonely, orders])) == {orders}
-            assert 4 not in impatient.describe_versions()
-            taken = take_snapshot(
-                impatient, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC)
+                assert hasty.list_reassignments() == {}
+                assert [found.topic for found in hasty.describe_topics(["orders"])] == ["orders"]
+                assert hasty.alter_reassignments({orders: (1, 2, 3)}).errors == {}
+                assert hasty.elect_preferred_leaders([orders]).errors == {}
+                assert change(hasty, topic("orders"), LEADER_LIST, SET, "0:1") == ""
+            assert change(hasty, topic("orders"), LEADER_LIST, DELETE) == ""
+            assert set(hasty.list_offsets([lonely, orders])) == {orders}
+            assert 4 not in hasty.describe_versions()
+            snapshot = take_snapshot(
+                hasty, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC)
             )
-            assert set(taken.log_dirs["broker_id"].to_pylist()) == {1, 2, 3}
+            assert set(snapshot.log_dirs["broker_id"].to_pylist()) == {1, 2, 3}
         finally:
             kafka.thaw_broker(4)
     kafka.wait_until_ready()
@@ -536,12 +541,12 @@ def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
 def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(
     kafka: LocalKafka,
 ) -> None:
-    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5)) as impatient:
-        impatient.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
+    with closing(connect(settings(kafka.bootstrap[0]), request_timeout_seconds=1.5)) as hasty:
+        hasty.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
         freeze(kafka, 4)
         try:
             changes = [ConfigChange(broker(n), LEADER_RATE, SET, "7000000") for n in (1, 4)]
-            results = impatient.alter_configs(changes)
+            results = hasty.alter_configs(changes)
             assert results.accepted == (broker(1),)
             assert results.errors == {broker(4): "no answer: nothing within 1.5 s"}
         finally:
@@ -549,18 +554,18 @@ def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(
         kafka.wait_until_ready()
         brokers = [broker(1), broker(4)]
 
-        def both_have_it() -> bool:
-            configs = impatient.describe_configs(brokers, [LEADER_RATE])
+        def have_both_the_rate() -> bool:
+            configs = hasty.describe_configs(brokers, [LEADER_RATE])
             return all(configs.get(b) for b in brokers)
 
-        wait_until(both_have_it, "the change, on broker 4 too", SECONDS)
-        impatient.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+        wait_until(have_both_the_rate, "the change, on broker 4 too", SECONDS)
+        hasty.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
 
 
 def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
     kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker freezes between the question whether it answers and the change."""
+    """The broker freezes between the probe and the change."""
     key = TopicPartition("moves", 1)
     with ExitStack() as stack:
         made = [
@@ -571,9 +576,7 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
             admin.describe_configs([topic("moves")], [LEADER_LIST], via_broker=4)
         before = moving.describe_topics(["moves"])[0].partitions[1].replicas
         after = (*before[1:], before[0])
-        monkeypatch.setattr(
-            "counterpoise.kafka_admin.broker_client.Wire.answering_broker", lambda _: 4
-        )
+        monkeypatch.setattr(BrokerClient, "responding_broker_id", lambda _: 4)
         freeze(kafka, 4)
         try:
             for call in (
@@ -589,14 +592,14 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
         monkeypatch.undo()
         kafka.wait_until_ready()
 
-        def it_came() -> bool:
+        def has_come() -> bool:
             replicas = moving.describe_topics(["moves"])[0].partitions[1].replicas
             listed = moving.describe_configs([topic("moves")], [LEADER_LIST])[topic("moves")][
                 LEADER_LIST
             ].value
             return (replicas, listed) == (after, "1:1")
 
-        wait_until(it_came, "the late changes", SECONDS)
+        wait_until(has_come, "the late changes", SECONDS)
         moving.alter_reassignments({key: before})
         change(moving, topic("moves"), LEADER_LIST, DELETE)
 
@@ -627,9 +630,9 @@ def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
     assert (
         "PREFERRED_LEADER_NOT_AVAILABLE" in admin.elect_preferred_leaders([lonely]).errors[lonely]
     )
-    taken = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
-    assert (taken.registered_broker_ids, taken.live_broker_ids) == ((1, 2, 3, 4), (1, 2, 3))
-    row = next(row for row in taken.partitions.to_pylist() if row["topic"] == "lonely")
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    assert (snapshot.registered_broker_ids, snapshot.live_broker_ids) == ((1, 2, 3, 4), (1, 2, 3))
+    row = next(row for row in snapshot.partitions.to_pylist() if row["topic"] == "lonely")
     assert (row["leader"], row["size_bytes"], row["latest_offset"]) == (None, None, None)
 
 

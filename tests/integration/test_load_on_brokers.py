@@ -15,7 +15,7 @@ from local_processes import wait_until
 
 RECORDS_PER_SECOND = 100
 RECORD_BYTES = 5_000
-# between the two photographs: 25 seconds, beside which the time of a photograph is little
+# between the two snapshots: 25 seconds, beside which the time of a snapshot is little
 RECORDS_BETWEEN = 2_500
 
 
@@ -52,7 +52,7 @@ def test_bytes_in_are_those_of_a_producer_of_known_rate(
         pipeline.snapshot(installation, "local", begin)
         until = producer.acknowledged + RECORDS_BETWEEN
         wait_until(
-            lambda: producer.acknowledged >= until, "enough records between the photographs", 120
+            lambda: producer.acknowledged >= until, "enough records between the snapshots", 120
         )
         pipeline.snapshot(installation, "local", begin + timedelta(minutes=1))
     assert not producer.failed, producer.last_error

@@ -30,18 +30,18 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Three brokers, the third of which holds nothing yet: what README and quickstart start from."""
+    """Three brokers, the third without partitions, as in README and quickstart."""
     with local_kafka.running(
         tmp_path_factory.mktemp("kafka"), brokers_in_racks("a", "b", "c")
     ) as cluster:
-        create_topics(cluster.bootstrap_string, [TopicSpec("stock", [(1, 2)] * 6)])
-        fill(cluster.bootstrap_string, "stock", dict.fromkeys(range(6), 100_000))
+        create_topics(cluster.bootstrap_string, [TopicSpec("returns", [(1, 2)] * 6)])
+        fill(cluster.bootstrap_string, "returns", dict.fromkeys(range(6), 100_000))
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that looks like a fresh clone after `make setup`; what commands write stays in it."""
+    """A folder as a fresh clone after `make setup`, where commands write their files."""
     folder = tmp_path_factory.mktemp("clone")
     for path in ROOT.iterdir():
         if path.name not in NOT_OF_A_CLONE:

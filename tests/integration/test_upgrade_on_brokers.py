@@ -142,7 +142,7 @@ def test_workers_of_both_versions_execute_one_run_at_the_same_time(
     installation: Installation,
 ) -> None:
     """The step lock lets one act at a time; both see the end."""
-    before = create_topic(installation, "stock")
+    before = create_topic(installation, "stores")
     installation.approve_with_the_old_version()
     present_log = installation.folder / "present.log"
     with installation.executing(is_old=True) as old:

@@ -1,8 +1,7 @@
-"""Certificates for brokers of a test, signed by an authority that is made on the spot.
+"""Certificates for the brokers of a test, signed by a new authority.
 
-authority = Authority(folder)                        # authority.file is what clients trust
-authority.sign("EXPIRED", ends=now - 3 * DAY)        # folder/EXPIRED.pem, with its key: a broker's
-keystore
+authority = Authority(folder)                        # clients trust authority.file
+authority.sign("EXPIRED", ends=now - 3 * DAY)        # folder/EXPIRED.pem: a broker's keystore
 """
 
 from datetime import UTC, datetime, timedelta
@@ -23,28 +22,28 @@ _A_YEAR: Final = 365 * DAY
 
 
 class Authority:
-    """Trusted by whoever is given its `file`."""
+    """A certificate authority; clients with its `file` trust it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._began = datetime.now(UTC) - _A_YEAR
+        self._valid_from = datetime.now(UTC) - _A_YEAR
         self.file = folder / "ca.pem"
-        name, end = _named(NAME), self._began + 2 * _A_YEAR
+        name, end = _named(NAME), self._valid_from + 2 * _A_YEAR
         own = (
-            x509.CertificateBuilder(name, name, self._key.public_key(), 1, self._began, end)
+            x509.CertificateBuilder(name, name, self._key.public_key(), 1, self._valid_from, end)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file.write_bytes(own.public_bytes(Encoding.PEM))
 
     def sign(self, name: str, *, ends: datetime, host: x509.GeneralName = _HERE) -> Path:
-        """A certificate of `CN=<name>` and its key, in one PEM file."""
+        """Write a certificate of `CN=<name>` and its key to one PEM file, and return the file."""
         key = ec.generate_private_key(ec.SECP256R1())
         number = x509.random_serial_number()
         signed = (
             x509.CertificateBuilder(
-                _named(NAME), _named(name), key.public_key(), number, self._began, ends
+                _named(NAME), _named(name), key.public_key(), number, self._valid_from, ends
             )
             .add_extension(x509.SubjectAlternativeName([host]), critical=False)
             .sign(self._key, hashes.SHA256())

@@ -1,4 +1,4 @@
-"""What a real cluster looks like, told by Kafka's own tools and clients and not by us."""
+"""The state of a real cluster, read by Kafka's own tools and clients and not by our code."""
 
 import re
 from collections import Counter
@@ -12,15 +12,14 @@ CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
-# In the policy of clusters that plans are made for: all brokers share the disk of this machine,
-# however full that is.
+# For the policy of a test's cluster: all brokers share the disk of this machine, which may be full.
 ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
 
 Placement = dict[str, tuple[tuple[int, ...], int]]
 
 
 def placement(kafka: LocalKafka) -> Placement:
-    """Replicas and leader of every partition, by name."""
+    """Return replicas and leader of every partition, by name."""
     metadata = AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics(timeout=30)
     return {
         f"{topic}-{number}": (tuple(partition.replicas), partition.leader)
@@ -42,34 +41,32 @@ def replicas_per_broker(kafka: LocalKafka) -> Counter[int]:
 
 
 def throttle_lines(kafka: LocalKafka) -> list[str]:
-    """Every throttle key that kafka-configs finds on any topic or broker."""
-    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    found = [
-        kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")
-    ]
-    return [line.strip() for text in found for line in text.splitlines() if "throttled" in line]
+    """Return every throttle key that kafka-configs finds on any topic or broker."""
+    options = ("--bootstrap-server", kafka.bootstrap_string, "--describe", "--entity-type")
+    lines: list[str] = []
+    for kind in ("topics", "brokers"):
+        output = kafka.tool(CONFIGS, *options, kind).stdout
+        lines += [line.strip() for line in output.splitlines() if "throttled" in line]
+    return lines
 
 
 def ongoing_reassignments(kafka: LocalKafka) -> str:
-    """What kafka-reassign-partitions --list says; "" when it finds none."""
-    text = kafka.tool(
-        REASSIGN, "--bootstrap-server", kafka.bootstrap_string, "--list"
-    ).stdout.strip()
-    return "" if "No partition reassignments found" in text else text
+    """Return the output of kafka-reassign-partitions --list; "" when it finds none."""
+    options = ("--bootstrap-server", kafka.bootstrap_string, "--list")
+    output = kafka.tool(REASSIGN, *options).stdout.strip()
+    return "" if "No partition reassignments found" in output else output
 
 
 def times_added(
     kafka: LocalKafka, broker_id: int, controllers: Iterable[int] = (1, 2, 3)
 ) -> Counter[tuple[str, int]]:
-    """How many change records of the metadata log start to add a broker to a partition, by topic id
-    and partition.
-    """
+    """Return how often the metadata log starts to add a broker, by (topic id, partition)."""
     texts = []
     for controller in controllers:
         for log in kafka.home(controller).directory.rglob("__cluster_metadata-0/*.log"):
             files = ("--files", str(log))
             texts.append(kafka.tool(DUMP, "--cluster-metadata-decoder", *files).stdout)
-    longest = max(texts, key=len)  # every controller has the same log, one may lag
+    longest = max(texts, key=len)  # every controller has the same log, but may lag
     added: Counter[tuple[str, int]] = Counter()
     for record in re.findall(r'payload: \{"type":"PARTITION_CHANGE_RECORD".*', longest):
         partition = int(re.search(r'"partitionId":(\d+)', record).group(1))  # type: ignore[union-attr]

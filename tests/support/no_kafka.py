@@ -1,4 +1,4 @@
-"""Servers on loopback that are no Kafka: what each does with a connection is the test's.
+"""Servers on loopback that are no Kafka; a test chooses what each does with a connection.
 
 with servers() as serve:
     address = serve(hang_up)       # host:port
@@ -14,14 +14,13 @@ Behaviour = Callable[[socket.socket], None]
 Serve = Callable[[Behaviour], str]
 
 HTTP_RESPONSE = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-TLS_ALERT = bytes(
-    (21, 3, 3, 0, 2, 2, 40)
-)  # handshake failure: to a client without a certificate, or to plain text
+# Handshake failure: for a client without a certificate, or without TLS.
+TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 40))
 
 
 @contextmanager
 def servers() -> Iterator[Serve]:
-    """All of them end with the block; a client that waits for one waits 5 s at most."""
+    """Yield a function that starts a server; all end with the block, after 5 s at most."""
     with ExitStack() as stack:
 
         def start(behave: Behaviour) -> str:
@@ -50,18 +49,18 @@ def _accept(listener: socket.socket, behave: Behaviour) -> None:
 
 
 def hang_up(connection: socket.socket) -> None:
-    """At the first byte."""
+    """Close the connection at the first byte."""
     connection.recv(1)
 
 
 def never_respond(connection: socket.socket) -> None:
-    """Until the client gives up."""
+    """Keep the connection open, without a response, until the client gives up."""
     connection.recv(4096)
     connection.recv(4096)
 
 
 def respond_with(data: bytes) -> Behaviour:
-    """These bytes to whatever is asked, and then no more."""
+    """Respond with these bytes to any request, then close the connection."""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(4096)

@@ -87,12 +87,20 @@ HOSTILE = "[red]kafka\x1b[2J\n\x07.example"
 
 
 def hostile_examination() -> Examination:
-    metadata = MetadataResponse(HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),))
+    metadata = MetadataResponse(
+        HOSTILE, (BrokerDescription(1, HOSTILE, 9092, HOSTILE, is_fenced=False),)
+    )
     certificate = Certificate(HOSTILE, HOSTILE, (HOSTILE,), NOW, matches_host=False)
     fine = EndpointCheck(
-        "a:9092", (StageResult(ConnectionStage.METADATA, True, HOSTILE, 1),), ("::1",), certificate, metadata
+        "a:9092",
+        (StageResult(ConnectionStage.METADATA, True, HOSTILE, 1),),
+        ("::1",),
+        certificate,
+        metadata,
     )
-    broken = EndpointCheck(f"{HOSTILE}:9092", (StageResult(ConnectionStage.RESOLVE, False, HOSTILE, 1),))
+    broken = EndpointCheck(
+        f"{HOSTILE}:9092", (StageResult(ConnectionStage.RESOLVE, False, HOSTILE, 1),)
+    )
     connectivity = ConnectivityCheck("SSL", (fine,), {1: broken})
     seen = ClusterMetadata(metadata.brokers, (), unavailable=(HOSTILE,))
     return Examination(connectivity, seen, diagnose(connectivity, seen, topics=(HOSTILE,), now=NOW))
@@ -116,8 +124,8 @@ def test_a_change_is_told_in_one_sentence() -> None:
         )
 
     assert change(3, 1, True, 4.2) == (
-        "orders-1: leader 3 -> 1, an in-sync replica; 0.2 s after the last observation of the old leader, "
-        "4.2 s after broker 3 last responded"
+        "orders-1: leader 3 -> 1, an in-sync replica; "
+        "0.2 s after the last observation of the old leader, 4.2 s after broker 3 last responded"
     )
     assert "NOT in sync: records may be lost" in change(3, 1, False)
     assert change(3, None, False).startswith(

@@ -10,24 +10,36 @@ from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUn
 from counterpoise.inspection import inspect
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.inspection import TOPIC_KEYS, InspectionItem, FeatureLevel, ConsumerGroup, Inspection
+from counterpoise.model.inspection import (
+    TOPIC_KEYS,
+    ConsumerGroup,
+    FeatureLevel,
+    Inspection,
+    InspectionItem,
+)
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
-from tests.support.audits import healthy, photograph, quorum
+from tests.support.audits import healthy, quorum, snapshot_of
 
 CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
 SOURCES: dict[InspectionItem, tuple[str, Callable[[Inspection], object]]] = {
-    InspectionItem.VERSIONS: ("describe_versions", lambda told: told.versions),
-    InspectionItem.FEATURES: ("describe_features", lambda told: told.features),
-    InspectionItem.QUORUM: ("describe_quorum", lambda told: told.quorum),
-    InspectionItem.REASSIGNMENTS: ("list_reassignments", lambda told: told.reassignments),
-    InspectionItem.ELIGIBLE_LEADERS: ("list_eligible_leaders", lambda told: told.eligible_leaders),
-    InspectionItem.GROUPS: ("describe_groups", lambda told: told.groups),
-    InspectionItem.PERMISSIONS: ("refused_operations", lambda told: told.refused),
+    InspectionItem.VERSIONS: ("describe_versions", lambda found: found.versions),
+    InspectionItem.FEATURES: ("describe_features", lambda found: found.features),
+    InspectionItem.QUORUM: ("describe_quorum", lambda found: found.quorum),
+    InspectionItem.REASSIGNMENTS: (
+        "list_reassignments",
+        lambda found: found.reassignments,
+    ),
+    InspectionItem.ELIGIBLE_LEADERS: (
+        "list_eligible_leaders",
+        lambda found: found.eligible_leaders,
+    ),
+    InspectionItem.GROUPS: ("describe_groups", lambda found: found.groups),
+    InspectionItem.PERMISSIONS: ("refused_operations", lambda found: found.refused),
 }
 
 
-def told_by(cluster: SimulatedCluster) -> Inspection:
-    return inspect(cluster, photograph(cluster), operator=cluster)
+def inspection_of(cluster: SimulatedCluster) -> Inspection:
+    return inspect(cluster, snapshot_of(cluster), operator=cluster)
 
 
 def test_everything_is_told_and_nothing_written() -> None:
@@ -35,22 +47,25 @@ def test_everything_is_told_and_nothing_written() -> None:
     cluster.groups = [ConsumerGroup("shop", "Stable", 7, 1, ("orders",))]
     cluster.denied = {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED"}
     cluster.configs.broker_defaults["log.cleaner.threads"] = "2"
-    told = told_by(cluster)
-    assert told.unavailable == {}
-    assert told.broker_configs[1]["broker.rack"] == ConfigValue("a", ConfigSource.STATIC_BROKER)
-    assert (
-        told.broker_configs[1]["log.cleaner.threads"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+    inspection = inspection_of(cluster)
+    assert inspection.unavailable == {}
+    assert inspection.broker_configs[1]["broker.rack"] == ConfigValue(
+        "a", ConfigSource.STATIC_BROKER
     )
-    assert told.cluster_defaults == {
+    assert (
+        inspection.broker_configs[1]["log.cleaner.threads"].source
+        is ConfigSource.DYNAMIC_DEFAULT_BROKER
+    )
+    assert inspection.cluster_defaults == {
         "log.cleaner.threads": ConfigValue("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
     }
-    assert sorted(told.topic_configs["orders"]) == sorted(TOPIC_KEYS)
-    assert told.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
+    assert sorted(inspection.topic_configs["orders"]) == sorted(TOPIC_KEYS)
+    assert inspection.topic_configs["orders"]["min.insync.replicas"] == ConfigValue(
         "2", ConfigSource.STATIC_BROKER
     )
-    assert told.features[3] == {"metadata.version": FeatureLevel(29, 7, 29)}
-    assert told.quorum == quorum(observers=(1, 2, 3))
-    assert (told.groups, told.refused) == (tuple(cluster.groups), cluster.denied)
+    assert inspection.features[3] == {"metadata.version": FeatureLevel(29, 7, 29)}
+    assert inspection.quorum == quorum(observers=(1, 2, 3))
+    assert (inspection.groups, inspection.refused) == (tuple(cluster.groups), cluster.denied)
     assert not CHANGING & {call.name for call in cluster.calls}
 
 
@@ -58,36 +73,49 @@ def test_everything_is_told_and_nothing_written() -> None:
 @pytest.mark.parametrize(
     "error", [ClusterError("not allowed"), ClusterUnreachableError((("kafka:1", "refused"),))]
 )
-def test_one_question_without_an_answer_spoils_no_other(what: InspectionItem, error: ClusterError) -> None:
+def test_one_question_without_an_answer_spoils_no_other(
+    what: InspectionItem, error: ClusterError
+) -> None:
     cluster = healthy()
-    snapshot = photograph(cluster)
+    snapshot = snapshot_of(cluster)
     call, answer = SOURCES[what]
     cluster.fail_next(call, error)
-    told = inspect(cluster, snapshot, operator=cluster)
-    assert told.unavailable == {what: str(error)}
-    assert not answer(told)
-    assert all(other(told) is not None for name, (_, other) in SOURCES.items() if name is not what)
+    inspection = inspect(cluster, snapshot, operator=cluster)
+    assert inspection.unavailable == {what: str(error)}
+    assert not answer(inspection)
+    assert all(
+        other(inspection) is not None for name, (_, other) in SOURCES.items() if name is not what
+    )
 
 
 def test_configs_are_three_questions() -> None:
     cluster = healthy()
-    snapshot = photograph(cluster)
-    for what in (InspectionItem.BROKER_CONFIGS, InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS):
+    snapshot = snapshot_of(cluster)
+    for what in (
+        InspectionItem.BROKER_CONFIGS,
+        InspectionItem.CLUSTER_DEFAULTS,
+        InspectionItem.TOPIC_CONFIGS,
+    ):
         cluster.fail_next("describe_configs", BrokerUnresponsiveError(f"{what} failed"))
-    told = inspect(cluster, snapshot, operator=cluster)
-    assert sorted(told.unavailable) == sorted(
-        (InspectionItem.BROKER_CONFIGS, InspectionItem.CLUSTER_DEFAULTS, InspectionItem.TOPIC_CONFIGS)
+    inspection = inspect(cluster, snapshot, operator=cluster)
+    assert sorted(inspection.unavailable) == sorted(
+        (
+            InspectionItem.BROKER_CONFIGS,
+            InspectionItem.CLUSTER_DEFAULTS,
+            InspectionItem.TOPIC_CONFIGS,
+        )
     )
-    assert told.quorum is not None
+    assert inspection.quorum is not None
 
 
 def test_a_silent_broker_is_noted_by_name() -> None:
     cluster = healthy()
     cluster.freeze_broker(2)
-    told = told_by(cluster)
-    assert sorted(told.broker_configs) == sorted(told.versions) == [1, 3]
-    assert told.unavailable == dict.fromkeys(
-        (InspectionItem.BROKER_CONFIGS, InspectionItem.VERSIONS, InspectionItem.FEATURES), "no answer from broker 2"
+    inspection = inspection_of(cluster)
+    assert sorted(inspection.broker_configs) == sorted(inspection.versions) == [1, 3]
+    assert inspection.unavailable == dict.fromkeys(
+        (InspectionItem.BROKER_CONFIGS, InspectionItem.VERSIONS, InspectionItem.FEATURES),
+        "no answer from broker 2",
     )
 
 
@@ -99,21 +127,23 @@ def test_eligible_leaders_are_asked_of_topics_below_their_min_isr_alone() -> Non
         2,
     }  # at its min ISR: it has none (KIP-966)
     cluster.eligible_leaders = {TopicPartition("orders", 1): (3,)}
-    told = told_by(cluster)
+    inspection = inspection_of(cluster)
     asked = [call.argument for call in cluster.calls if call.name == "list_eligible_leaders"]
     assert asked == [("orders",)]
-    assert told.eligible_leaders == {TopicPartition("orders", 1): (3,)}
+    assert inspection.eligible_leaders == {TopicPartition("orders", 1): (3,)}
 
 
 def test_rights_are_unknown_without_somebody_to_ask_and_without_anything_to_ask_about() -> None:
     cluster = healthy()
-    assert InspectionItem.PERMISSIONS in inspect(cluster, photograph(cluster)).unavailable
+    assert InspectionItem.PERMISSIONS in inspect(cluster, snapshot_of(cluster)).unavailable
     empty = healthy("", racks="1=a")
-    assert "no live broker and topic" in told_by(empty).unavailable[InspectionItem.PERMISSIONS]
+    assert (
+        "no live broker and topic" in inspection_of(empty).unavailable[InspectionItem.PERMISSIONS]
+    )
 
 
 def test_a_secret_has_no_value_in_the_simulated_answer_that_it_does_not_give() -> None:
-    """None of the keys asked for by name is there unless somebody set it, or Kafka has a default."""
+    """A named key is absent unless it is set or Kafka has a default."""
     cluster = healthy()
     resource = ConfigResource(ConfigResourceType.BROKER, "1")
     every = cluster.describe_configs([resource], None)[resource]

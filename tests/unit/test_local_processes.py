@@ -31,8 +31,8 @@ import signal, sys
 from pathlib import Path
 from local_processes import start
 folder = Path(sys.argv[1])
-child = start([sys.executable, "-c", sys.argv[2], str(folder / "daemon")], log_path=folder / "log", name="child",
-              orphan_grace_seconds=0.2)
+command = [sys.executable, "-c", sys.argv[2], str(folder / "daemon")]
+child = start(command, log_path=folder / "log", name="child", orphan_grace_seconds=0.2)
 (folder / "pids").write_text(f"{child.pid} {child.keeper_pid}")
 signal.pause()
 """

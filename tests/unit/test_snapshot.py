@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.inspection import Quorum, QuorumVoter
+from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -24,7 +24,7 @@ WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
 
 
-def photograph(reader: SimulatedCluster) -> ClusterSnapshot:
+def snapshot_of(reader: SimulatedCluster) -> ClusterSnapshot:
     return take_snapshot(
         reader, cluster="demo", snapshot_id="demo-1", observed_at=WHEN, security_protocol="SSL"
     )
@@ -41,20 +41,25 @@ def rows(table: pa.Table, *columns: str) -> list[tuple[object, ...]]:
 
 
 def test_the_picture_comes_back_as_it_was() -> None:
-    picture = "orders-0: 1 2 3 size=5000\norders-1: 2 1 3 @1 size=0\n__offsets-0: 3 1\nstock-0: 4 2 3 1 +4 -1"
+    picture = """
+        orders-0: 1 2 3 size=5000
+        orders-1: 2 1 3 @1 size=0
+        __offsets-0: 3 1
+        stores-0: 4 2 3 1 +4 -1
+    """
     reader = simulated(picture, racks="1=a 2=b 3 4=d")
-    taken = photograph(reader)
-    told = cluster(picture, racks="1=a 2=b 3 4=d")
+    snapshot = snapshot_of(reader)
+    expected = cluster(picture, racks="1=a 2=b 3 4=d")
     for column in ("leader", "replicas", "adding_replicas", "removing_replicas"):
-        assert by_partition(taken, column) == by_partition(told, column)
-    assert (taken.cluster, taken.cluster_id, taken.snapshot_id, taken.observed_at) == (
+        assert by_partition(snapshot, column) == by_partition(expected, column)
+    assert (snapshot.cluster, snapshot.cluster_id, snapshot.snapshot_id, snapshot.observed_at) == (
         "demo",
         "picture-id",
         "demo-1",
         WHEN,
     )
-    assert (taken.racks, taken.topic_ids) == (told.racks, told.topic_ids)
-    assert rows(taken.topics, "topic", "is_internal", "partition_count", "min_insync_replicas")[
+    assert (snapshot.racks, snapshot.topic_ids) == (expected.racks, expected.topic_ids)
+    assert rows(snapshot.topics, "topic", "is_internal", "partition_count", "min_insync_replicas")[
         0
     ] == (
         "__offsets",
@@ -62,26 +67,26 @@ def test_the_picture_comes_back_as_it_was() -> None:
         1,
         1,
     )
-    assert rows(taken.topics, "cleanup_policy", "retention_ms", "retention_bytes")[0] == (
+    assert rows(snapshot.topics, "cleanup_policy", "retention_ms", "retention_bytes")[0] == (
         "delete",
         604_800_000,
         -1,
     )
-    assert rows(taken.tables["listeners"], "broker_id", "security_protocol")[0] == (1, "SSL")
-    assert rows(taken.tables["quorum"], "node_id", "role")[0] == (1, "leader")
-    assert by_partition(taken, "latest_offset")["orders-0"] == 5
-    assert by_partition(taken, "size_bytes")["orders-1"] == 0
+    assert rows(snapshot.tables["listeners"], "broker_id", "security_protocol")[0] == (1, "SSL")
+    assert rows(snapshot.tables["quorum"], "node_id", "role")[0] == (1, "leader")
+    assert by_partition(snapshot, "latest_offset")["orders-0"] == 5
+    assert by_partition(snapshot, "size_bytes")["orders-1"] == 0
     assert not CHANGING & {call.name for call in reader.calls}
 
 
 def test_the_leader_of_the_quorum_comes_first_then_voters_then_observers() -> None:
     reader = simulated("orders-0: 1 2 3", racks="1 2 3")
     nodes = [
-        QuorumVoter(n, n > 100, 5000, None, 1000 if n != 103 else None)
+        QuorumNode(n, n > 100, 5000, None, 1000 if n != 103 else None)
         for n in (101, 102, 103, 1, 2)
     ]
     reader.quorum = Quorum(leader_id=102, leader_epoch=7, high_watermark=5000, nodes=tuple(nodes))
-    found = rows(photograph(reader).tables["quorum"], "node_id", "role")
+    found = rows(snapshot_of(reader).tables["quorum"], "node_id", "role")
     assert found == [
         (102, "leader"),
         (101, "voter"),
@@ -92,18 +97,20 @@ def test_the_leader_of_the_quorum_comes_first_then_voters_then_observers() -> No
     reader.quorum = Quorum(
         leader_id=-1, leader_epoch=8, high_watermark=5000, nodes=tuple(nodes[:3])
     )
-    assert rows(photograph(reader).tables["quorum"], "role") == [("voter",)] * 3
+    assert rows(snapshot_of(reader).tables["quorum"], "role") == [("voter",)] * 3
 
 
 def test_replicas_tell_their_own_size_while_one_is_copying() -> None:
     reader = simulated("orders-0: 1 2 3 size=1000000000", racks="1 2 3 4")
     reader.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     reader.advance(4.0)
-    taken = photograph(reader)
-    assert by_partition(taken, "size_bytes") == {
+    snapshot = snapshot_of(reader)
+    assert by_partition(snapshot, "size_bytes") == {
         "orders-0": 1_000_000_000
     }  # the leader's, not the half copy's
-    assert rows(taken.replicas, "broker_id", "position", "is_leader", "in_sync", "size_bytes") == [
+    assert rows(
+        snapshot.replicas, "broker_id", "position", "is_leader", "in_sync", "size_bytes"
+    ) == [
         (4, 0, False, False, 400_000_000),
         (2, 1, False, True, 1_000_000_000),
         (3, 2, False, True, 1_000_000_000),
@@ -117,15 +124,15 @@ def test_without_a_leader_the_largest_copy_counts_and_what_is_not_known_is_null(
     reader.advance(1.0)
     for broker_id in (2, 1, 3):
         reader.kill_broker(broker_id)
-    taken = photograph(reader)
-    assert by_partition(taken, "leader") == {"orders-0": None, "lost-0": None}
-    assert by_partition(taken, "size_bytes") == {"orders-0": 100_000_000, "lost-0": None}
-    assert by_partition(taken, "latest_offset") == {"orders-0": None, "lost-0": None}
-    assert (taken.registered_broker_ids, taken.live_broker_ids) == ((1, 2, 3, 4), (4,))
+    snapshot = snapshot_of(reader)
+    assert by_partition(snapshot, "leader") == {"orders-0": None, "lost-0": None}
+    assert by_partition(snapshot, "size_bytes") == {"orders-0": 100_000_000, "lost-0": None}
+    assert by_partition(snapshot, "latest_offset") == {"orders-0": None, "lost-0": None}
+    assert (snapshot.registered_broker_ids, snapshot.live_broker_ids) == ((1, 2, 3, 4), (4,))
 
 
 class EndsWhileWeLook(SimulatedCluster):
-    """A reassignment is there at the first look and done at the second."""
+    """A reassignment is there at the first read and done at the second."""
 
     looks = 0
 
@@ -140,9 +147,9 @@ def test_a_move_that_ends_while_we_look_still_counts_as_one() -> None:
     reader = EndsWhileWeLook.like(
         cluster("orders-0: 4 2 3 1 +4 -1 size=100\norders-1: 1 2 3", racks="1 2 3 4")
     )
-    taken = photograph(reader)
-    assert by_partition(taken, "adding_replicas") == {"orders-0": [4], "orders-1": []}
-    assert by_partition(taken, "removing_replicas") == {"orders-0": [1], "orders-1": []}
+    snapshot = snapshot_of(reader)
+    assert by_partition(snapshot, "adding_replicas") == {"orders-0": [4], "orders-1": []}
+    assert by_partition(snapshot, "removing_replicas") == {"orders-0": [1], "orders-1": []}
 
 
 GONE = TopicPartition("deleted", 3)  # its files are still there
@@ -173,12 +180,12 @@ class WithDisks(SimulatedCluster):
 
 
 def test_log_dirs_on_one_file_system_count_once() -> None:
-    taken = photograph(WithDisks.like(cluster("orders-0: 1 2\norders-1: 1 2", racks="1 2")))
-    assert rows(taken.brokers, "broker_id", "disk_total_bytes", "disk_usable_bytes") == [
+    snapshot = snapshot_of(WithDisks.like(cluster("orders-0: 1 2\norders-1: 1 2", racks="1 2")))
+    assert rows(snapshot.brokers, "broker_id", "disk_total_bytes", "disk_usable_bytes") == [
         (1, 200_000, 50_000),
         (2, None, None),
     ]
-    assert rows(taken.replicas, "partition", "broker_id", "log_dir")[:3] == [
+    assert rows(snapshot.replicas, "partition", "broker_id", "log_dir")[:3] == [
         (0, 1, "/disk-a/x"),
         (0, 2, None),
         (1, 1, "/disk-a/y"),
@@ -186,8 +193,8 @@ def test_log_dirs_on_one_file_system_count_once() -> None:
 
 
 def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
-    taken = photograph(WithDisks.like(cluster("orders-0: 1 2", racks="1 2")))
-    assert rows(taken.log_dirs, *taken.log_dirs.column_names) == [
+    snapshot = snapshot_of(WithDisks.like(cluster("orders-0: 1 2", racks="1 2")))
+    assert rows(snapshot.log_dirs, *snapshot.log_dirs.column_names) == [
         (1, "/disk-a/x", 100_000, 40_000, None, 30),
         (1, "/disk-a/y", 100_000, 40_030, None, 20),
         (1, "/disk-b", 100_000, 10_000, None, 0),
@@ -206,24 +213,24 @@ def test_throttle_keys_count_where_they_are_set_at_the_resource_itself() -> None
     reader.configs.dynamic[ConfigResource(ConfigResourceType.BROKER, "3")] = {FOLLOWER_RATE: "6"}
     reader.configs.broker_defaults[LEADER_RATE] = "7"
     reader.freeze_broker(3)
-    taken = photograph(reader)
-    columns = taken.throttles.column_names
-    assert rows(taken.throttles, *columns) == [
+    snapshot = snapshot_of(reader)
+    columns = snapshot.throttles.column_names
+    assert rows(snapshot.throttles, *columns) == [
         ("broker", "2", FOLLOWER_RATE, "5"),
         ("topic", "orders", LEADER_REPLICAS, ""),
     ]
-    assert photograph(SimulatedCluster.like(taken)).throttles == taken.throttles
+    assert snapshot_of(SimulatedCluster.like(snapshot)).throttles == snapshot.throttles
 
 
 def test_a_frozen_broker_is_in_the_photograph_without_what_it_alone_could_tell() -> None:
     reader = simulated("orders-0: 1 2 size=5000\nlonely-0: 1 size=5000", racks="1 2")
     reader.freeze_broker(1)
-    taken = photograph(reader)
-    assert taken.live_broker_ids == (1, 2)
-    assert by_partition(taken, "size_bytes") == {"orders-0": 5000, "lonely-0": None}
-    assert by_partition(taken, "latest_offset") == {"orders-0": None, "lonely-0": None}
+    snapshot = snapshot_of(reader)
+    assert snapshot.live_broker_ids == (1, 2)
+    assert by_partition(snapshot, "size_bytes") == {"orders-0": 5000, "lonely-0": None}
+    assert by_partition(snapshot, "latest_offset") == {"orders-0": None, "lonely-0": None}
 
 
 def test_a_cluster_without_topics() -> None:
-    taken = photograph(simulated("", racks="1=a"))
-    assert (taken.partitions.num_rows, taken.idle_broker_ids) == (0, (1,))
+    snapshot = snapshot_of(simulated("", racks="1=a"))
+    assert (snapshot.partitions.num_rows, snapshot.idle_broker_ids) == (0, (1,))

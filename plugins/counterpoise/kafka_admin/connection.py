@@ -275,7 +275,7 @@ def _address_complaint(address: str) -> str | None:
 
 
 def _unusable(settings: Mapping[str, str]) -> list[str]:
-    """Return a complaint for each security setting that not both clients can apply."""
+    """Return a complaint for each security setting that only one of the clients can apply."""
     complaints = []
     for key in sorted(settings):
         if key in _ONLY_AS_FILES:
