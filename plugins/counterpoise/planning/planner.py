@@ -14,14 +14,14 @@ from dataclasses import replace
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
-from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.explanation.bounds import lower_bound
-from counterpoise.planning.explanation.empty_plan import reason_for_empty_plan
 from counterpoise.planning.explanation.figures import figures_of
 from counterpoise.planning.explanation.minimum_gain import is_worth_moving
 from counterpoise.planning.explanation.moves import moves_of
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
+from counterpoise.planning.explanation.reasons import reason_for_empty_plan
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import PlanningGoal, goal_named, is_left_to_repair
 from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
@@ -45,7 +45,21 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     cluster = replace(cluster, is_left_to_repair=is_left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     refuse_impossible(cluster, roles, request, cluster_name(snapshot))
-    result = _planned(cluster, goal, roles, request)
+
+    before = Placement.of(cluster)
+    placement = before.copy()
+    goal.place(placement, roles, request)
+    refuse_unplaced(placement, roles, request)
+    left = keep_copies_within(placement, before, request.budget)
+    assignment = _with_leaders(placement, goal, roles, request)
+    assignment, left_changes = keep_changes_within(assignment, request.budget)
+    left = replace(left, partitions=left.partitions + left_changes)
+    result = PlanningResult(request, cluster, roles, before, placement, assignment, left)
+    is_optional = goal.copy_reason is None and not left.partitions
+    if is_optional and not is_worth_moving(result):
+        unchanged = FinalAssignment.unchanged(cluster)
+        result = PlanningResult(request, cluster, roles, before, before, unchanged)
+
     moves = moves_of(result, goal.copy_reason, snapshot.topic_ids)
     return RebalancePlan(
         cluster=snapshot.cluster,
@@ -56,7 +70,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         policy_digest=request.policy.digest,
         moves=moves,
         figures=figures_of(result, snapshot.brokers),
-        lower_bound=lower_bound(result.before, roles, request),
+        lower_bound=lower_bound(before, roles, request),
         reason="" if moves else reason_for_empty_plan(result),
         warnings=warnings_of(result),
         scope=request.scope,
@@ -67,24 +81,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     )
 
 
-def _planned(
-    cluster: ClusterArrays, goal: PlanningGoal, roles: Roles, request: PlanRequest
-) -> PlanningResult:
-    """Return what is planned: replicas, then leaders, within the budget and only if worth it."""
-    before = Placement.of(cluster)
-    placement = before.copy()
-    goal.place(placement, roles, request)
-    refuse_unplaced(placement, roles, request)
-    left = keep_copies_within(placement, before, request.budget)
-    is_free = free_to_lead(placement, roles.leading, goal.may_change_leader(cluster, roles))
+def _with_leaders(
+    placement: Placement, goal: PlanningGoal, roles: Roles, request: PlanRequest
+) -> FinalAssignment:
+    """Return the replicas that were placed, with the leaders that are chosen over them."""
+    may_change = goal.may_change_leader(placement.cluster, roles)
+    is_free = free_to_lead(placement, roles.leading, may_change)
     first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
-    assignment = FinalAssignment.of(
-        placement, first, is_free=is_free, elects=goal.elects, last=roles.sharing & ~roles.leading
-    )
-    assignment, left_changes = keep_changes_within(assignment, request.budget)
-    left = replace(left, partitions=left.partitions + left_changes)
-    result = PlanningResult(request, cluster, roles, before, placement, assignment, left)
-    if goal.copy_reason is not None or left.partitions or is_worth_moving(result):
-        return result
-    unchanged = FinalAssignment.unchanged(cluster)
-    return PlanningResult(request, cluster, roles, before, before, unchanged)
+    demoted = roles.sharing & ~roles.leading
+    return FinalAssignment.of(placement, first, is_free=is_free, elects=goal.elects, last=demoted)

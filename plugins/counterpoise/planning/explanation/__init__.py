@@ -1,3 +1,1 @@
-"""Telling: what came of a request: moves and why, figures, bounds, warnings, and the reason when
-nothing moves.
-"""
+"""Explanation: moves with reasons, figures, bounds, warnings, and why an empty plan is empty."""

@@ -47,9 +47,9 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import (
-    bounds_of_partition,
     min_stacked_pairs,
     rack_sizes,
+    spread_bounds,
     stacked_pairs,
 )
 from counterpoise.planning.placing.targets import disk_weights
@@ -207,12 +207,13 @@ def _possible_rack_bounds(
 
     Partitions with a replica that cannot leave its broker are treated like stacked ones.
     """
-    sizes = rack_sizes(before.cluster, roles.staying)
-    min_pairs = min_stacked_pairs(before.replica_counts, sizes)
+    sizes, counts = rack_sizes(before.cluster, roles.staying), before.replica_counts
     is_bound = ~np.append(roles.sharing, True)[before.replicas].all(axis=1)
-    is_regular = can_move & (stacked_pairs(before) <= min_pairs) & ~is_bound
+    is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, sizes)
+    is_regular = can_move & is_spread & ~is_bound
     is_uncertain = can_move & ~is_regular
-    regular_low, regular_high = _spread_units(before, is_regular, units, sizes)
+    regular_low, regular_high = spread_bounds(counts, is_regular, units, sizes)
+    spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, sizes)
     fixed = _units_per_rack(before, ~can_move, units, len(sizes))
     lowest, highest = fixed + regular_low, fixed + regular_high
     if not is_uncertain.any():
@@ -220,23 +221,9 @@ def _possible_rack_bounds(
         return
     staying = _units_per_rack(before, is_uncertain, units, len(sizes))
     yield lowest + staying, highest + staying
-    spread_low, spread_high = _spread_units(before, is_uncertain & ~is_bound, units, sizes)
     bound = _units_per_rack(before, is_uncertain & is_bound, units, len(sizes))
     bound_high = bound + int(units[is_uncertain & is_bound].sum())
     yield lowest + spread_low, highest + spread_high + bound_high
-
-
-def _spread_units(
-    before: Placement, is_counted: Flags, units: Ints, sizes: Ints
-) -> tuple[Ints, Ints]:
-    """Return least and most units per rack of partitions on as many racks as they can be on."""
-    lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
-    for factor in np.unique(before.replica_counts[is_counted]).tolist():
-        low, high = bounds_of_partition(factor, sizes)
-        total = int(units[is_counted & (before.replica_counts == factor)].sum())
-        lowest += low * total
-        highest += high * total
-    return lowest, highest
 
 
 def _units_per_rack(before: Placement, is_counted: Flags, units: Ints, rack_count: int) -> Ints:

@@ -26,7 +26,7 @@ _Reasons: TypeAlias = NDArray[np.object_]
 
 
 def moves_of(
-    result: PlanningResult, copy_reason: MoveReason | None, topic_ids: Mapping[str, str]
+    result: PlanningResult, copy_reason: MoveReason | None, topic_ids: Mapping[str, str | None]
 ) -> tuple[Move, ...]:
     """Return the moves, by topic and partition.
 

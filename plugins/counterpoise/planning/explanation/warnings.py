@@ -18,7 +18,7 @@ from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
-from counterpoise.planning.explanation.shortfalls import (
+from counterpoise.planning.explanation.reasons import (
     left_to_repair,
     not_repaired_yet,
     short_of_replicas,

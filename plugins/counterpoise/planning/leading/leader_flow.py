@@ -66,7 +66,8 @@ class _Arcs:
         return np.diff(self.starts)
 
     def partitions_of(self, arc: int) -> list[int]:
-        return self.partitions[self.starts[arc] : self.starts[arc + 1]].tolist()
+        start, end = int(self.starts[arc]), int(self.starts[arc + 1])
+        return list(self.partitions[start:end].tolist())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

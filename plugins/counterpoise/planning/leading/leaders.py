@@ -8,8 +8,8 @@ By number (the default):
        changes of leader; an exact optimum.
     2. `topic_leaders`: brokers exchange leadership, each keeping its count, until no topic can be
        led more evenly that way.
-By bytes-in: `weighed_leaders` evens out the bytes from producers per broker, then the counts; a
-local optimum, since the exact one is NP-hard.
+By bytes-in: `weighed_leaders` starts from the same flow and evens out the bytes from producers per
+broker, then the counts; a local optimum, since the exact one is NP-hard.
 
 Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
 others. Choosing again once the chosen leaders lead changes nothing.
@@ -41,9 +41,10 @@ def choose_leaders(
     candidates = Candidates.of(placement, is_eligible, is_free, elects=elects)
     free_rates = candidates.bytes_in[candidates.free_partitions]
     if not len(free_rates):
-        leaders = candidates.leaders_now
-    elif policy.leader_weight is LeaderWeight.BYTES_IN and free_rates.any():
-        leaders = even_bytes_in(candidates, policy.ignorable_permille)
+        return placement.replicas[:, 0]
+    leaders = even_leaders(candidates)
+    if policy.leader_weight is LeaderWeight.BYTES_IN and free_rates.any():
+        leaders = even_bytes_in(candidates, leaders, policy.ignorable_permille)
     else:
-        leaders = even_topics(candidates, even_leaders(candidates))
+        leaders = even_topics(candidates, leaders)
     return np.where(candidates.is_free, leaders, placement.replicas[:, 0])

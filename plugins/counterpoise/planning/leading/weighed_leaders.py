@@ -1,6 +1,6 @@
 """Leaders weighed by bytes-in: first the bytes from producers per broker, then the counts.
 
-    leaders = even_bytes_in(candidates, ignorable_permille=2)
+    leaders = even_bytes_in(candidates, even_leaders(candidates), ignorable_permille=2)
 
 To share given rates out evenly is number partitioning, which is NP-hard, so this is a local search:
 
@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.leading.leader_flow import even_leaders
 
 _Floats: TypeAlias = NDArray[np.float64]
 _LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
@@ -185,10 +184,11 @@ class _Leadership:
             self.leaders[partition] = head
 
 
-def even_bytes_in(candidates: Candidates, ignorable_permille: int) -> Ints:
+def even_bytes_in(candidates: Candidates, leaders: Ints, ignorable_permille: int) -> Ints:
     """Return the leader of each partition; the present one (or NOBODY) where it cannot be chosen.
 
-    Present leaders stay when they are even but for less than `ignorable_permille` of the mean.
+    The search starts from `leaders`. Present leaders stay when they are even but for less than
+    `ignorable_permille` of the mean, or when no change makes them more even.
     """
     target = _Target.of(candidates)
     free = candidates.free_partitions
@@ -197,7 +197,7 @@ def even_bytes_in(candidates: Candidates, ignorable_permille: int) -> Ints:
         present = _Leadership.of(candidates, target, candidates.leaders_now)
         if _is_even(present, ignorable_permille) or next(_improvements(present), None) is None:
             return present.leaders
-    leadership = _Leadership.of(candidates, target, even_leaders(candidates))
+    leadership = _Leadership.of(candidates, target, leaders)
     for changes in _improvements(leadership):
         leadership.take(changes)
     return leadership.leaders

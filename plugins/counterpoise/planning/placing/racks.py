@@ -84,15 +84,27 @@ def rack_bounds(placement: Placement, staying: Flags, weights: Ints | None = Non
     replica_counts = placement.replica_counts
     is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
     is_regular = cluster.may_change & is_spread
-    lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
-    for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
-        has_factor = replica_counts == factor
-        regular_weight = int(weights[has_factor & is_regular].sum())
-        other_weight = int(weights[has_factor & ~is_regular].sum())
-        low, high = bounds_of_partition(factor, sizes)
-        lowest += low * regular_weight
-        highest += high * regular_weight + np.minimum(sizes, factor) * other_weight
+    lowest, highest = spread_bounds(replica_counts, is_regular, weights, sizes)
+    for factor in np.unique(replica_counts[~is_regular]).tolist():
+        other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
+        highest += np.minimum(sizes, factor) * other_weight
     return RackBounds(lowest, highest)
+
+
+def spread_bounds(
+    replica_counts: Ints, is_counted: Flags, weights: Ints, sizes: Ints
+) -> tuple[Ints, Ints]:
+    """Return the least and the most weight per rack of partitions on as many racks as can be.
+
+    All but `sizes` have one entry per partition.
+    """
+    lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
+    for factor in np.unique(replica_counts[is_counted]).tolist():
+        total = int(weights[is_counted & (replica_counts == factor)].sum())
+        low, high = bounds_of_partition(factor, sizes)
+        lowest += low * total
+        highest += high * total
+    return lowest, highest
 
 
 def stacked_pairs(placement: Placement) -> Ints:

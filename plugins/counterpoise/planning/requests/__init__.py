@@ -1,1 +1,1 @@
-"""Asking: what is wrong with a request or its scope, and what must be refused."""
+"""Requests: what is wrong with a request or its scope, and what must be refused."""
