@@ -29,6 +29,7 @@ from typing import Final
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.severity import Severity
+from counterpoise.units import format_bytes
 
 MAX_EVIDENCE_ROWS: Final = 20
 
@@ -146,6 +147,11 @@ def evidence(
     all_rows = list(rows)
     texts = tuple(tuple(map(str, row)) for row in all_rows[:MAX_EVIDENCE_ROWS])
     return Evidence(columns, texts, len(all_rows) if total is None else total)
+
+
+def bytes_in_words(size_bytes: int | None) -> str:
+    """Return `1.5 GB`, or `not known`."""
+    return "not known" if size_bytes is None else format_bytes(size_bytes)
 
 
 def unknown(subject: str, reason: str, causes: tuple[str, ...] = ()) -> CheckResult:

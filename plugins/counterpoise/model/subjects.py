@@ -30,6 +30,11 @@ def topic(name: str) -> str:
     return f"topic {name}"
 
 
+def resource(kind: str, name: str) -> str:
+    """Return `topic orders` or `broker 3` of a resource as Kafka's configs name it."""
+    return f"{kind} {name}"
+
+
 def group(name: str) -> str:
     return f"group {name}"
 

@@ -1,5 +1,6 @@
 """What is true of every rule, and of the file that is made of them."""
 
+import inspect
 import re
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,12 @@ def test_every_rule_has_a_name_of_its_own_and_words() -> None:
             rule.id
         )
         assert all(re.fullmatch(r"[a-z_]+", name) for name in rule.thresholds), rule.id
+
+
+def test_thresholds_are_the_arguments_of_the_check() -> None:
+    for rule in RULES:
+        arguments = set(inspect.signature(rule.check).parameters)
+        assert arguments == {"facts", *rule.thresholds}, rule.id
 
 
 def test_every_area_has_rules_and_a_chapter() -> None:

@@ -25,6 +25,7 @@ from counterpoise.audit.rule import (
     Area,
     CheckResult,
     Need,
+    bytes_in_words,
     evidence,
     rule,
     unknown,
@@ -37,7 +38,7 @@ from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, pluralize
-from counterpoise.units import format_bytes, format_moment
+from counterpoise.units import format_moment
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _MONITORING: Final = f"{_DOCUMENTED}monitoring"
@@ -359,9 +360,5 @@ def _size_rows(snapshot: ClusterSnapshot, replicas: pa.Table) -> list[tuple[Any,
         topic, partition = row["topic"], row["partition"]
         size = sizes.get((topic, partition, row["broker_id"]))
         leader_size = leader_sizes.get((topic, partition))
-        rows.append((topic, partition, _bytes(size), _bytes(leader_size)))
+        rows.append((topic, partition, bytes_in_words(size), bytes_in_words(leader_size)))
     return rows
-
-
-def _bytes(size_bytes: int | None) -> str:
-    return "not known" if size_bytes is None else format_bytes(size_bytes)

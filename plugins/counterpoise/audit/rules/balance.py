@@ -25,6 +25,7 @@ from counterpoise.audit.rule import (
     Area,
     CheckResult,
     Need,
+    bytes_in_words,
     evidence,
     rule,
     unknown,
@@ -225,7 +226,7 @@ def topic_fewer_partitions_than_brokers(facts: AuditFacts) -> Iterator[CheckResu
             row["topic"],
             row["partition_count"],
             join_ids(not_leading[row["topic"]]),
-            _bytes(row["size_bytes_sum"]),
+            bytes_in_words(row["size_bytes_sum"]),
         )
         for row in largest.to_pylist()
     ]
@@ -394,7 +395,3 @@ def _broker_table(
 ) -> Evidence:
     racks = [facts.snapshot.racks.get(broker_id) or "none" for broker_id in broker_ids]
     return evidence(("broker", "rack", *names), zip(broker_ids, racks, *columns, strict=True))
-
-
-def _bytes(size_bytes: int | None) -> str:
-    return "not known" if size_bytes is None else format_bytes(size_bytes)

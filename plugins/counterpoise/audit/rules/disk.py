@@ -23,6 +23,7 @@ from counterpoise.audit.rule import (
     Area,
     CheckResult,
     Need,
+    bytes_in_words,
     evidence,
     rule,
     unknown,
@@ -121,11 +122,11 @@ def _forecasts_unknown(forecasts: Sequence[DiskForecast]) -> Iterator[CheckResul
 
 
 def _forecast_row(forecast: DiskForecast) -> tuple[object, ...]:
-    share, usable = forecast.used_share, forecast.usable_bytes
+    share = forecast.used_share
     return (
         join_ids(forecast.log_dirs),
         "not known" if share is None else f"{share * 100:.0f} %",
-        "not known" if usable is None else format_bytes(usable),
+        bytes_in_words(forecast.usable_bytes),
         format_bytes(forecast.bytes_per_day or 0),
         f"{forecast.days_left or 0:.1f}",
     )

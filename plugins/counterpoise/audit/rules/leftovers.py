@@ -71,7 +71,7 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
         verb = "is" if len(keys) == 1 else "are"
         value_text = " to an empty value" if is_empty else ""
         yield CheckResult(
-            f"{kind} {name}",
+            subjects.resource(kind, name),
             f"{kind} {name}: {' and '.join(keys)} {verb} set{value_text}, "
             "and no reassignment concerns it",
             evidence(("key", "value"), entries),

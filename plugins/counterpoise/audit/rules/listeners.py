@@ -334,5 +334,5 @@ def _endpoints(listeners: list[Listener]) -> str:
 
 
 def _listener_table(listeners: list[Listener]) -> Evidence:
-    rows = [(listener.name or "ours", listener.host, listener.port) for listener in listeners]
+    rows = [(listener.name or "not known", listener.host, listener.port) for listener in listeners]
     return evidence(("listener", "host", "port"), rows)
