@@ -160,20 +160,20 @@ def test_reassignment_json_and_the_way_back() -> None:
     ("document", "says"),
     [
         ("x", "not JSON"),
-        ([], 'no "partitions" list'),
+        ([], "must be an object"),
         ({"version": 2, "partitions": []}, "version is 2"),
-        ({"version": 1, "partitions": [{"topic": "a"}]}, "needs a topic"),
+        ({"version": 1, "partitions": [{"topic": "a"}]}, "partition is missing"),
         (
             {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]},
             "listed twice",
         ),
         (
             {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": []}]},
-            "one or more broker ids",
+            "a-0 has no replicas",
         ),
         (
             {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2},
-            "a-0 is named twice",
+            "a-0 is listed twice",
         ),
     ],
 )

@@ -43,7 +43,7 @@ _MUST: Final[Mapping[str, str]] = {  # by pydantic's name of the error
     "datetime_parsing": "must be a time like 2026-01-31T12:00:00+00:00",
     "datetime_from_date_parsing": "must be a time like 2026-01-31T12:00:00+00:00",
     "timezone_aware": "must be a time with its zone, like 2026-01-31T12:00:00+00:00",
-    "json_invalid": "is no JSON",
+    "json_invalid": "not JSON ({error})",
     "value_error": "{error}",
 }
 
@@ -123,7 +123,12 @@ def _complaints(error: "ValidationError") -> list[str]:
     for found in error.errors(include_url=False):
         context = found.get("ctx", {})
         told = _MUST.get(found["type"], "is not right").format(**context)
-        is_shown = found["type"] not in ("missing", "extra_forbidden", "value_error")
+        is_shown = found["type"] not in (
+            "missing",
+            "extra_forbidden",
+            "value_error",
+            "json_invalid",
+        )
         shown = f", not {found['input']!r:.{_SHOWN}}" if is_shown else ""
         complaints.append(f"{_place(found['loc'])} {told}{shown}".strip())
     return complaints
