@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.errors import InputError, StepTakenError
+from counterpoise.errors import InputError, StepLockHeldError
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from tests.upgrades.current import BalancePolicy, Present, dump, find_violations, load
@@ -522,10 +522,10 @@ def test_the_step_lock_of_one_version_keeps_the_other_out(folder: Path, present:
     before = read_cluster(folder, UNDER_WAY_CLUSTER)
     with OldWorker.started(folder) as old, present.installation() as site:
         assert old.ask("hold", run_id) == {}
-        with pytest.raises(StepTakenError):
+        with pytest.raises(StepLockHeldError):
             present.look(run_id)
         assert old.ask("release") == {}
-        with site.ledger.journal(run_id).step():
+        with site.ledger.journal(run_id).step_lock():
             assert old.ask("look", run_id)["error"] == "StepTakenError"
         assert read_cluster(folder, UNDER_WAY_CLUSTER) == before
         assert "error" not in old.ask("look", run_id)

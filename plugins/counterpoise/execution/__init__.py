@@ -6,7 +6,8 @@ the same as going on.
 """
 
 from counterpoise.execution.driver import Driver, ExecutionOptions
-from counterpoise.execution.pending_restores import is_pending_restore, late_moves, restore_pending
+from counterpoise.execution.leftovers import late_moves
+from counterpoise.execution.pending_restores import is_pending_restore, restore_pending
 from counterpoise.execution.throttles import keys_to_restore
 
 __all__ = [

@@ -1,23 +1,17 @@
-"""What runs that have ended still have to restore, and which of their moves come late.
+"""Restores what runs that have ended could not restore.
 
     restored, pending = restore_pending(admin, journal)
-    late = late_moves(plan, reassignments)
 
 A dead broker's config can be neither read nor written, so a run may end with keys to restore; and a
-broker that was frozen applies what it was asked long ago when it wakes. A reassignment with the
-target replicas of one of our plans is ours.
+broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from counterpoise.execution.command_executor import mark_restored
 from counterpoise.execution.throttles import Configs, restoring_change
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
-from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import Reassignment
-from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
 
 if TYPE_CHECKING:
@@ -73,15 +67,3 @@ def _read_keys(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
     return read_throttle_keys(
         admin, (r for r in resources if r.is_topic or int(r.name) in live_broker_ids)
     )
-
-
-def late_moves(
-    plan: RebalancePlan, reassignments: Mapping[TopicPartition, Reassignment]
-) -> tuple[Move, ...]:
-    """Return the moves of an ended run that are under way although nobody drives it."""
-
-    def is_under_way(move: Move) -> bool:
-        reassignment = reassignments.get(move.topic_partition)
-        return reassignment is not None and reassignment.target in reassignment_targets(move)
-
-    return tuple(move for move in plan.moves if is_under_way(move))
