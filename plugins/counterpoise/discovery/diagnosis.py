@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     ClusterMetadata,
@@ -70,7 +71,7 @@ def _unreachable_bootstrap(case: _Case) -> Iterator[Finding]:
         yield Finding(
             "bootstrap-silent",
             Severity.WARNING if is_any_reachable else Severity.CRITICAL,
-            f"bootstrap address {address}",
+            subjects.bootstrap_address(address),
             f"bootstrap address {address} does not answer: {endpoint.failure}",
             fix=(f"start the broker at {address}, or take {address} out of bootstrap.servers",),
         )
@@ -88,7 +89,7 @@ def _other_clusters(case: _Case) -> Iterator[Finding]:
         if endpoint.cluster_id not in (None, case.cluster_id):
             address = endpoint.address
             yield _another_cluster(
-                f"bootstrap address {address}",
+                subjects.bootstrap_address(address),
                 f"bootstrap address {address} belongs to another cluster: its id is "
                 f"{endpoint.cluster_id}; the first address that answered is of {case.cluster_id}",
                 f"take {address} out of bootstrap.servers",
@@ -96,7 +97,7 @@ def _other_clusters(case: _Case) -> Iterator[Finding]:
     for broker_id, endpoint in case.connectivity.advertised.items():
         if endpoint.cluster_id not in (None, case.cluster_id):
             yield _another_cluster(
-                f"broker {broker_id}",
+                subjects.broker(broker_id),
                 f"broker {broker_id} advertises {endpoint.address}, where a broker of another "
                 f"cluster answers: its id is {endpoint.cluster_id}, not {case.cluster_id}: "
                 f"{_consequence(case, broker_id)}",
@@ -124,7 +125,7 @@ def _unreachable_endpoints(case: _Case) -> Iterator[Finding]:
         yield Finding(
             "endpoint-unreachable",
             Severity.CRITICAL,
-            f"broker {broker_id}",
+            subjects.broker(broker_id),
             f"bootstrap answers, but broker {broker_id} advertises {endpoint.address}, "
             f"{_failure_clause(failed)}: {_consequence(case, broker_id)}",
             fix=(fix,),
@@ -175,7 +176,7 @@ def _unexpected_brokers(case: _Case) -> Iterator[Finding]:
             yield Finding(
                 "unexpected-broker",
                 Severity.CRITICAL,
-                f"broker {broker_id}",
+                subjects.broker(broker_id),
                 f"broker {broker_id} advertises {endpoint.address}, where "
                 f"{endpoint.actual_broker} answers: {_consequence(case, broker_id)}",
                 fix=(f"fix advertised.listeners on {broker_id}",),
@@ -250,7 +251,7 @@ def _fenced_brokers(case: _Case) -> Iterator[Finding]:
             yield Finding(
                 "broker-fenced",
                 Severity.WARNING,
-                f"broker {broker_id}",
+                subjects.broker(broker_id),
                 f"broker {broker_id} is registered, but not live",
                 fix=(f"start broker {broker_id}, or unregister it if it is gone for good",),
             )
@@ -267,7 +268,7 @@ def _unknown_topics(case: _Case) -> Iterator[Finding]:
             yield Finding(
                 "topic-unknown",
                 Severity.WARNING,
-                f"topic {topic}",
+                subjects.topic(topic),
                 f"topic {topic} does not exist, or this principal may not see it; "
                 "nothing was created",
             )
