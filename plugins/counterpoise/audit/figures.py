@@ -1,6 +1,6 @@
 """What rules count over a whole cluster: vectors by broker, matrices of topics by brokers.
 
-    per_broker(snapshot.partitions["leader"], [1, 2, 3])       # array: leaders of brokers 1, 2, 3
+    per_broker(snapshot.partitions["leader"], [1, 2, 3])       # [4, 4, 3]: leaders of each
     by_topic(snapshot.partitions, "leader", [1, 2, 3])         # topics x brokers
 
 Columns in, numpy out: a million partitions take a moment. Nothing here judges.

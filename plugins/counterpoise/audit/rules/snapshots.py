@@ -1,6 +1,6 @@
 """Snapshots: none for a long time, or snapshots that fail their checks and are quarantined.
 
-the newest snapshot is 7 hours old; one is due every hour        # snapshots-silent
+    the newest snapshot is 7 hours old; one is due every hour        # snapshots-silent
 """
 
 from collections.abc import Iterator
