@@ -1,8 +1,7 @@
-"""Spark job `analysis_round`: the jobs `leader_balance` and `partition_load` in one session, all
-their tables.
+"""Spark job `analysis_round`: the jobs `leader_balance` and `partition_load` in one session.
 
-    spark-submit spark_jobs/analysis_round.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
-        --snapshots snapshots.json
+    spark-submit spark_jobs/analysis_round.py --store file:///var/lib/counterpoise \\
+        --round 2026-11-21T15 --snapshots snapshots.json
 
 The arguments are explained in rounds.py, the tables in the two jobs. The history is read and
 compared once for both.
@@ -12,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from leader_balance import (
-    CHANGE_INPUTS,
     CHANGE_COLUMNS,
+    CHANGE_INPUTS,
     broker_tables,
     change_tables,
     only_changes,
@@ -21,7 +20,7 @@ from leader_balance import (
     with_change,
 )
 from pairs import read_pairs
-from partition_load import LOAD_INPUTS, LOAD_COLUMNS, load_tables, log_dir_tables, with_load
+from partition_load import LOAD_COLUMNS, LOAD_INPUTS, load_tables, log_dir_tables, with_load
 from rounds import Round, run_job, side_by_side
 
 _INPUTS = tuple(dict.fromkeys((*CHANGE_INPUTS, *LOAD_INPUTS)))
@@ -29,7 +28,7 @@ _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 
 def write_analysis(round_: Round) -> None:
-    """Every table of RESULT_TABLES."""
+    """Write every table of RESULT_TABLES."""
 
     def write_compared() -> None:
         compared = round_.keep(

@@ -1,13 +1,14 @@
-"""Spark job `history_compaction`: puts the rows of many files into one, and makes a day's
+"""Spark job `history_compaction`: merges the rows of many files into one, and makes a day's
 PARTITION_LOAD_DAILY.
 
-    spark-submit spark_jobs/history_compaction.py --store file:///var/lib/counterpoise --work work/1 --plan plan.json
+    spark-submit spark_jobs/history_compaction.py --store file:///var/lib/counterpoise \\
+        --work work/1 --plan plan.json
 
-PLAN is JSON: `merges` has for each file to be made its number (`output`), the table and the `files`
+PLAN is JSON. `merges` has for each file to make its number (`output`), the table, and the `files`
 to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has the same of
-PARTITION_LOAD, and a `date`. What is made lies in `<WORK>/<table>/output=<number>/`, one file each:
-rows by snapshot, those of a snapshot in the order that they had. Nothing else is written and
-nothing is deleted: who has asked for it checks it and gives it its place.
+PARTITION_LOAD, and a `date`. The results are in `<WORK>/<table>/output=<number>/`, one file each:
+rows by snapshot, those of a snapshot in their order. Nothing else is written and nothing is
+deleted: `pipeline` checks the files and moves them into the history.
 
 Limits: an object store needs Hadoop's connector for it among Spark's jars. The rows of one file are
 sorted by one task.
@@ -42,7 +43,10 @@ Entry = Mapping[str, Any]  # of the plan
 
 
 def main(argv: Sequence[str]) -> int:
-    """0: done; 2: an argument or a file cannot be used; 1: Spark failed (the reason is on stderr)."""
+    """Run the job and return its exit status; stderr says why.
+
+    0: done; 2: an argument or a file cannot be used; 1: Spark failed.
+    """
     parser = argparse.ArgumentParser(prog=_JOB, description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--store", required=True, help="URI or directory of the store")
     parser.add_argument("--work", required=True, help="folder of the store for what is made")
@@ -66,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
 def compact(
     spark: SparkSession, store: str, work: str, plan: Mapping[str, Sequence[Entry]]
 ) -> None:
-    """Makes all files of the plan, with one read per table."""
+    """Make all files of the plan, with one read per table."""
     for table in sorted({entry["table"] for entry in plan["merges"]}):
         entries = [entry for entry in plan["merges"] if entry["table"] == table]
         merged = build_merged(
@@ -84,14 +88,14 @@ def compact(
 
 
 def build_merged(rows: DataFrame, tasks: int) -> DataFrame:
-    """The rows of each output in one task, by snapshot, and then as they lay."""
+    """Return the rows of each output in one task, by snapshot, and then in their order."""
     return rows.repartition(tasks, "output").sortWithinPartitions(
         "output", "snapshot_id", "row_index"
     )
 
 
 def build_partition_load_daily(loads: DataFrame) -> DataFrame:
-    """PARTITION_LOAD_DAILY and `output`, from rows of PARTITION_LOAD with `date` and `output`."""
+    """Return PARTITION_LOAD_DAILY and `output`, from PARTITION_LOAD with `date` and `output`."""
     rate = F.col("bytes_in_per_second")
     by_time = F.try_divide(F.sum(rate * F.col("seconds")), F.sum("seconds"))
     return (
@@ -111,40 +115,39 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
 
 
 def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Entry]) -> DataFrame:
-    """The rows that the entries name, with `snapshot_id`, `row_index`, `output` and `date` (null if
+    """Return the rows of the entries, with `snapshot_id`, `row_index`, `output` and `date` (null if
     not daily).
 
-    Columns that an old file lacks come as nulls.
+    A column that an old file lacks is null.
     """
     fields = [*spark_schema(_TABLES[table])]
     if "snapshot_id" not in _TABLES[table].names:
         fields.append(T.StructField("snapshot_id", T.StringType()))
     paths = sorted({file["path"] for entry in entries for file in entry["files"]})
     read = spark.read.schema(T.StructType(fields)).parquet(*(f"{store}/{path}" for path in paths))
-    return with_output(
-        read,
-        spark.createDataFrame(_places(entries, tells_snapshot=len(fields) == len(_TABLES[table]))),
-    )
+    has_snapshot_id = "snapshot_id" in _TABLES[table].names
+    origins = spark.createDataFrame(_origins(entries, has_snapshot_id=has_snapshot_id))
+    return with_output(read, origins)
 
 
-def with_output(rows: DataFrame, places: DataFrame) -> DataFrame:
-    """Which output each row belongs to; rows that belong to none are left out."""
+def with_output(rows: DataFrame, origins: DataFrame) -> DataFrame:
+    """Add the output of each row; rows that are of none are left out."""
     file = F.col("_metadata.file_name")
     named = rows.withColumn("file", file).withColumn("row_index", F.col("_metadata.row_index"))
-    held = named.withColumn("held_as", F.coalesce("snapshot_id", "file")).drop("snapshot_id")
-    return held.join(F.broadcast(places), on=["file", "held_as"], how="inner").drop(
-        "file", "held_as"
-    )
+    id_in_file = F.coalesce("snapshot_id", "file")
+    with_id = named.withColumn("id_in_file", id_in_file).drop("snapshot_id")
+    joined = with_id.join(F.broadcast(origins), on=["file", "id_in_file"], how="inner")
+    return joined.drop("file", "id_in_file")
 
 
 def write(rows: DataFrame, folder: str) -> None:
-    """One file per output. Whatever an earlier try left in the folder is replaced."""
+    """Write one file per output; replaces what an earlier attempt wrote into the folder."""
     options = {"compression": "zstd", "parquet.block.size": str(_GROUP_BYTES)}
     rows.write.mode("overwrite").options(**options).partitionBy("output").parquet(folder)
 
 
 def load_plan(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Raises JobInputError."""
+    """Read the plan. Raises JobInputError."""
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))
         entries = [*plan["merges"], *plan["daily"]]
@@ -162,7 +165,7 @@ def load_plan(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def open_session() -> SparkSession:
-    """Settings that the files depend on; master, memory and the like come from spark-submit."""
+    """Start Spark with the settings that the files depend on; spark-submit sets the others."""
     spark = SparkSession.builder.appName(_JOB).getOrCreate()
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -176,26 +179,28 @@ def _columns(table: str) -> list[str]:
     return names if "snapshot_id" in names else [*names, "snapshot_id"]
 
 
-def _places(entries: Sequence[Entry], *, tells_snapshot: bool) -> pa.Table:
-    """Where the rows of a snapshot in a file go.
+def _origins(entries: Sequence[Entry], *, has_snapshot_id: bool) -> pa.Table:
+    """Return into which output the rows of a snapshot in a file go.
 
-    Rows of a file that names no snapshot bear the file's own name.
+    Rows of a file without snapshot ids have the file's own name for one.
     """
     rows = []
     for entry in entries:
         for file in entry["files"]:
             name = file["path"].rpartition("/")[2]
-            ids = [*zip(file["snapshot_ids"], file["snapshot_ids"], strict=True)]
-            held = [*ids, (name, ids[0][0])] if len(ids) == 1 and not tells_snapshot else ids
-            rows += [(name, held_as, snapshot_id, entry) for held_as, snapshot_id in held]
-    if len({(name, held_as) for name, held_as, _, _ in rows}) < len(rows):
+            pairs = [(snapshot_id, snapshot_id) for snapshot_id in file["snapshot_ids"]]
+            if len(pairs) == 1 and not has_snapshot_id:
+                pairs.append((name, pairs[0][0]))
+            rows += [(name, id_in_file, snapshot_id, entry) for id_in_file, snapshot_id in pairs]
+    if len({(name, id_in_file) for name, id_in_file, _, _ in rows}) < len(rows):
         raise JobInputError(
-            "the plan takes the same rows twice, or two files have the same name in different folders"
+            "the plan takes the same rows twice, or two files have the same name in different "
+            "folders"
         )
     return pa.table(
         {
             "file": [name for name, _, _, _ in rows],
-            "held_as": [held_as for _, held_as, _, _ in rows],
+            "id_in_file": [id_in_file for _, id_in_file, _, _ in rows],
             "snapshot_id": [snapshot_id for _, _, snapshot_id, _ in rows],
             "output": pa.array([entry["output"] for _, _, _, entry in rows], pa.int32()),
             "date": pa.array([entry.get("date") for _, _, _, entry in rows], pa.string()).cast(

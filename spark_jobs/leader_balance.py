@@ -1,20 +1,19 @@
 """Spark job `leader_balance`: who leads and holds what, how unevenly each topic is led, and whose
 leader changed.
 
-    spark-submit spark_jobs/leader_balance.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
-        --snapshots snapshots.json
+    spark-submit spark_jobs/leader_balance.py --store file:///var/lib/counterpoise \\
+        --round 2026-11-21T15 --snapshots snapshots.json
 
 The arguments are explained in rounds.py. The results are BROKER_BALANCE, TOPIC_BALANCE,
 LEADER_CHANGES and SNAPSHOT_CHANGES of model/result_tables.py, in `results/<table>/round=<ROUND>/`
 of the store; running the round again replaces them.
 
-Plain DataFrame API, no UDFs. It only makes counts: what "even" means is in model/evenness.py,
-applied to them later.
+Plain DataFrame API, no UDFs. It only counts; model/evenness.py says what "even" means.
 
 Limits: a replica whose size is not known counts as 0 bytes. Replicas on a broker that is no longer
-registered are in no broker's count. Of changes between two snapshots only the last one is seen; the
-epochs tell how many there were. Since Kafka also begins a new epoch when a leader drops a replica,
-`returned` may be a leader that never left.
+registered are in no broker's count. Of the changes between two snapshots only the last one is
+known; the leader epochs say how many there were. Kafka also begins a new epoch when a leader drops
+a replica, so `returned` may be a leader that never left.
 """
 
 import sys
@@ -93,7 +92,7 @@ def build_topic_balance(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
     )
     live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_count"))
-    # Brought together once: on a large cluster each broker leads little more than one of a topic.
+    # Shuffled once: on a large cluster each broker leads little more than one partition of a topic.
     led = (
         partitions.select("snapshot", topic_key(), "leader", "size_bytes")
         .repartition("topic_key")
@@ -119,9 +118,7 @@ def build_topic_balance(
 
 
 def with_fewest_leaders(topics: DataFrame) -> DataFrame:
-    """A live broker that leads nothing of the topic makes it 0; so does a cluster without a live
-    broker.
-    """
+    """Add `fewest_leaders`: 0 where a live broker leads none of the topic, or no broker is live."""
     all_live_lead = F.col("leading_count") == F.col("live_count")
     return topics.withColumn(
         "fewest_leaders", F.when(all_live_lead, F.col("fewest_of_leading")).otherwise(F.lit(0))
@@ -129,8 +126,8 @@ def with_fewest_leaders(topics: DataFrame) -> DataFrame:
 
 
 def with_change(pairs: DataFrame, brokers: DataFrame) -> DataFrame:
-    """What became of leader and replica set: `kind` of LEADER_CHANGES, null where it stayed;
-    `leader_epochs`.
+    """Add `kind` of LEADER_CHANGES (null: the leader stayed), `leader_epochs`, and
+    `is_replica_set_changed`.
     """
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader_before"), F.lit(True).alias("is_old_live")
@@ -144,15 +141,15 @@ def with_change(pairs: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def with_leader_epochs(pairs: DataFrame) -> DataFrame:
-    """How many passed; null where one is not known, or where they begin anew."""
+    """Add how many epochs passed; null where one is not known, or where they restart."""
     passed = F.col("leader_epoch") - F.col("leader_epoch_before")
     return pairs.withColumn("leader_epochs", F.when(passed >= 0, passed))
 
 
 def with_kind(pairs: DataFrame) -> DataFrame:
-    """What happened to the leader, as far as it can be told.
+    """Add what happened to the leader, as far as two snapshots show it.
 
-    A dead old leader: failover, whatever came after.
+    Where the old leader is dead it is a failover, whatever came after.
     """
     old, new = F.col("leader_before"), F.col("leader")
     is_dead, is_out_of_sync = F.col("is_old_live").isNull(), ~F.array_contains("isr", old)
@@ -172,16 +169,14 @@ def with_kind(pairs: DataFrame) -> DataFrame:
 
 
 def with_replica_set_changed(pairs: DataFrame) -> DataFrame:
-    """Whether the partition has other replicas than before, in any order."""
+    """Add whether the partition has other replicas than before, in any order."""
     now, before = F.col("replicas"), F.col("replicas_before")
     is_other = _is_compared() & (now != before) & (F.sort_array(now) != F.sort_array(before))
     return pairs.withColumn("is_replica_set_changed", F.coalesce(is_other, F.lit(False)))
 
 
 def only_changes(compared: DataFrame) -> DataFrame:
-    """Of what `with_change` made, the few rows that say more than that a partition is well and as
-    it was.
-    """
+    """Return the few rows whose partition changed or is not healthy."""
     has_changed = F.col("kind").isNotNull() | F.col("is_replica_set_changed")
     is_unwell = F.col("leader").isNull() | F.col("is_under_replicated") | F.col("is_reassigning")
     return compared.where(has_changed | is_unwell).select(*CHANGE_COLUMNS)
@@ -249,7 +244,7 @@ def build_topic_counts(round_: Round) -> DataFrame:
 
 
 def write_leader_balance(round_: Round) -> None:
-    """All four tables of the round."""
+    """Write all four tables of the round."""
     partitions = round_.read("partitions", round_.new)
 
     def write_changes() -> None:
@@ -263,7 +258,7 @@ def write_leader_balance(round_: Round) -> None:
 
 
 def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
-    """How TOPIC_BALANCE is made of the snapshots to analyse."""
+    """Return how TOPIC_BALANCE is made of the snapshots to analyse."""
     brokers, topics = round_.read("brokers"), round_.read("topics")
     return {
         "topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)
@@ -271,13 +266,13 @@ def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
 
 
 def broker_tables(round_: Round) -> Tables:
-    """How BROKER_BALANCE is made of the replicas."""
+    """Return how BROKER_BALANCE is made of the replicas."""
     brokers, replicas = round_.read("brokers"), round_.read("replicas", round_.new)
     return {"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, replicas)}
 
 
 def change_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
-    """How LEADER_CHANGES and SNAPSHOT_CHANGES are made of what `only_changes` tells."""
+    """Return how LEADER_CHANGES and SNAPSHOT_CHANGES are made of the rows of `only_changes`."""
     return {
         "leader_changes": lambda: build_leader_changes(round_.snapshots, changes),
         "snapshot_changes": lambda: build_snapshot_changes(round_, partitions, changes),
@@ -290,7 +285,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _is_compared() -> Column:
-    """Whether the snapshot before has the same partition of the same topic."""
+    """Return whether the snapshot before has the same partition of the same topic."""
     return F.col("is_known_before") & F.col("is_same_topic")
 
 
@@ -299,7 +294,7 @@ def _is_other_leader() -> Column:
 
 
 def _is_other_epoch() -> Column:
-    """An epoch that is not known, now or before, tells nothing."""
+    """Return whether the epoch changed; false where one of the two is not known."""
     return F.coalesce(F.col("leader_epoch") != F.col("leader_epoch_before"), F.lit(False))
 
 

@@ -156,7 +156,7 @@ def build_topic_pairs(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
 
 
 def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
-    """Return the topics that are not what most are: the same as before, with the policy `delete`."""
+    """Return the topics that are not what most are: same as before, with the policy `delete`."""
     change = F.col("topic_change")
     is_usual = (change == "same") & F.col("cleanup_policy").eqNullSafe("delete")
     special = build_topic_pairs(snapshots, topics).where(~is_usual)

@@ -1,24 +1,27 @@
 """Spark job `partition_load`: how many bytes come in, partition by partition, and how full the log
 dirs are.
 
-    spark-submit spark_jobs/partition_load.py --store file:///var/lib/counterpoise --round 2026-11-21T15 \\
-        --snapshots snapshots.json
+    spark-submit spark_jobs/partition_load.py --store file:///var/lib/counterpoise \\
+        --round 2026-11-21T15 --snapshots snapshots.json
 
 The arguments are explained in rounds.py. The results are PARTITION_LOAD, BROKER_LOAD, LOG_DIR_LOAD
 and TOPIC_LOAD of model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running
 the round again replaces them.
 
-Bytes-in between two snapshots is the number of new records (how far the latest offset went) times
-the average size of the records that are kept (bytes of the leader's copy by offsets kept).
+Bytes-in between two snapshots is the number of new records (the growth of the latest offset) times
+the average size of the records that are kept (bytes of the leader's replica / offsets kept).
 Transaction markers take an offset each and are in the sizes too, so the average covers them. Where
-nothing was deleted from the log in between, what it grew by is exact, and is taken instead; a
-compacted log loses records without a sign, so there both tell only the least that came.
+nothing was deleted from the log in between, its growth is exact and is used instead. A compacted
+log loses records unnoticed, so there both are only lower bounds.
+
+Example: offsets 100 to 500 are kept in 4,000 bytes, so a record has 10 bytes. The latest offset was
+380 a minute before: 120 records, 1,200 bytes in 60 s, 20 bytes per second.
 
 Plain DataFrame API, no UDFs.
 
-Limits: sizes are of the disk, so compressed as they are kept; records that came and went between
-two snapshots count with the average of those that stayed. A topic whose cleanup policy is not known
-is taken by records.
+Limits: sizes are those on disk, so of compressed batches. Records that were written and deleted
+between two snapshots count with the average of those that stayed. Where the cleanup policy is not
+known, records are counted.
 """
 
 import sys
@@ -54,7 +57,7 @@ _MAX_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equa
 
 
 def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
-    """The columns of PARTITION_LOAD, but for names and times of the snapshot."""
+    """Add the columns of PARTITION_LOAD, except names and times of the snapshot."""
     ages = {
         name: snapshots.column(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")
     }
@@ -68,8 +71,8 @@ def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
 
 
 def with_growth(pairs: DataFrame) -> DataFrame:
-    """`growth_bytes` of the leader's copy; null unless the same broker leads the same topic as
-    before.
+    """Add `growth_bytes` of the leader's replica; null unless the same broker leads the same topic
+    as before.
     """
     is_same_copy = (F.col("leader") == F.col("leader_before")) & F.col("is_same_topic")
     growth = F.col("size_bytes") - F.col("size_bytes_before")
@@ -77,8 +80,8 @@ def with_growth(pairs: DataFrame) -> DataFrame:
 
 
 def with_records_bytes(pairs: DataFrame) -> DataFrame:
-    """`new_records`, and `records_bytes`, what they come to at the average size; null where nothing
-    tells it.
+    """Add `new_records`, and `records_bytes`, their bytes at the average size; null where that is
+    not known.
     """
     kept = F.col("latest_offset") - F.col("earliest_offset")
     records = F.col("latest_offset") - F.col("latest_offset_before")
@@ -90,10 +93,7 @@ def with_records_bytes(pairs: DataFrame) -> DataFrame:
 
 
 def with_how(pairs: DataFrame) -> DataFrame:
-    """Where bytes-in comes from, or why it is not known.
-
-    The order of the questions is the order of importance.
-    """
+    """Add where bytes-in comes from, or why it is not known; the first true condition counts."""
     is_same_topic, is_compacted = F.col("is_same_topic"), F.col("is_compacted")
     has_kept_all = F.col("earliest_offset") == F.col("earliest_offset_before")
     how = (
@@ -113,9 +113,9 @@ def with_how(pairs: DataFrame) -> DataFrame:
 
 
 def with_rates(pairs: DataFrame) -> DataFrame:
-    """Whole bytes per second.
+    """Add the rates in whole bytes per second.
 
-    In a gap nothing is told: a mean over days would hide what happened in them.
+    They are null over a gap: a mean over days would hide what happened in them.
     """
     growth = F.col("growth_bytes").cast("double")
     came = (
@@ -135,7 +135,7 @@ def build_partition_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
 
 
 def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame) -> DataFrame:
-    """BROKER_LOAD: one row per snapshot and registered broker. Only live brokers follow."""
+    """BROKER_LOAD: one row per snapshot and registered broker. Only live brokers fetch."""
     rate, leader, broker_id = F.col("bytes_in_per_second"), F.col("leader"), F.col("broker_id")
     leads = broker_id == leader
     placed = loads.where(leader.isNotNull()).select(
@@ -156,7 +156,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
 
 
 def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame) -> DataFrame:
-    """LOG_DIR_LOAD: one row per snapshot and log dir that is online, an empty one included."""
+    """LOG_DIR_LOAD: one row per snapshot and log dir that is online, empty ones included."""
     return snapshots.select(log_dirs.where(F.col("error").isNull()), LOG_DIR_LOAD)
 
 
@@ -179,7 +179,7 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
 
 
 def write_partition_load(round_: Round) -> None:
-    """All four tables of the round."""
+    """Write all four tables of the round."""
 
     def write_loads() -> None:
         loads = round_.keep(
@@ -193,7 +193,7 @@ def write_partition_load(round_: Round) -> None:
 
 
 def load_tables(round_: Round, loads: DataFrame) -> Tables:
-    """How each is made of what `with_load` tells, the longest work first."""
+    """Return how each table is made of the rows of `with_load`, the longest work first."""
     snapshots, brokers = round_.snapshots, round_.read("brokers")
     return {
         "partition_load": lambda: build_partition_load(snapshots, loads),
@@ -203,7 +203,7 @@ def load_tables(round_: Round, loads: DataFrame) -> Tables:
 
 
 def log_dir_tables(round_: Round) -> Tables:
-    """How LOG_DIR_LOAD is made of what brokers tell of their log dirs."""
+    """Return how LOG_DIR_LOAD is made of the log dirs that brokers report."""
     log_dirs = round_.read("log_dirs", round_.new)
     return {"log_dir_load": lambda: build_log_dir_load(round_.snapshots, log_dirs)}
 

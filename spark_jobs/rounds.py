@@ -1,5 +1,4 @@
-"""What the Spark jobs share: their arguments, the list of snapshots, reading the history, writing
-results.
+"""What the Spark jobs share: arguments, list of snapshots, reading the history, writing results.
 
     def main(argv: Sequence[str]) -> int:
         return run_job("leader_balance", __doc__, argv, write_leader_balance)
@@ -12,7 +11,7 @@ results.
 more keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
 that is listed before it; and `is_context`, true for one that is only there to be compared with.
 Exactly the files named there are read, one read per table however many snapshots there are. A file
-may hold many snapshots; then its column `snapshot_id` tells which row is whose.
+may hold many snapshots; then its column `snapshot_id` says which row is of which snapshot.
 
 Inside the jobs a snapshot is a small number, its place in that list (`snapshot`): millions of rows
 carry it.
@@ -57,22 +56,20 @@ _MANIFEST_COLUMNS: Final = (
     "files",
 )
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ROWS_PER_TASK: Final = (
-    400_000  # of partitions, after a shuffle: a task's share of a join stays far below 1 GiB
-)
-_ROWS_PER_TASK_KEPT: Final = (
-    2_000_000  # of what is kept: reading it takes little memory, and each task some 30 ms
-)
+# Of partitions, after a shuffle: a task's share of a join stays far below 1 GiB.
+_ROWS_PER_TASK: Final = 400_000
+# Of a table that was kept: reading it takes little memory, and each task some 30 ms.
+_ROWS_PER_TASK_KEPT: Final = 2_000_000
 _MIN_TASKS: Final = 2
-_AT_ONCE: Final = 4
-# Rows that are kept as they are take some 300 bytes of memory each. Packed in columns they take 110
-# bytes of disk and leave memory to those who count, but packing them takes as long as finding them.
+_THREADS: Final = 4
+# Checkpointed rows take some 300 bytes of memory each. Persisted in columns they take 110 bytes of
+# disk and leave memory to the tasks that aggregate, but writing them takes as long as computing
+# them.
 _MAX_ROWS_CHECKPOINTED: Final = 3_000_000
-_READ_AT_ONCE: Final = (
-    "32m"  # of files, by a task: compressed they hold far more rows than their size tells
-)
+# Of files, read by one task: compressed, they hold far more rows than their size suggests.
+_READ_PER_TASK: Final = "32m"
 
-# How Spark begins what it says of a file that cannot be read, and of our own complaints about one.
+# How Spark's message about a file that cannot be read begins, and ours about a missing value.
 _UNUSABLE_FILE: Final = re.compile(
     r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE_FOOTER)[^\]]*\][^\n]*"
 )
@@ -80,7 +77,7 @@ _LACKING: Final = re.compile(r"history file \S+ lacks the column \S+ or a value 
 
 
 class JobInputError(Exception):
-    """An argument, the list of snapshots or a file cannot be used; the message says which and why."""
+    """An argument, the list of snapshots or a file cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +94,13 @@ class Round:
 
     @property
     def row_count(self) -> int:
-        """Rows of partitions in all the snapshots."""
-        return sum(
-            f["row_count"]
-            for row in self.manifests
-            for f in row["files"]
-            if f["table"] == "partitions"
-        )
+        """Number of rows of partitions in all the snapshots."""
+        files = [file for row in self.manifests for file in row["files"]]
+        return sum(file["row_count"] for file in files if file["table"] == "partitions")
 
     @property
     def tasks(self) -> int:
-        """How many parts a shuffle of all partitions has."""
+        """Number of tasks of a shuffle of all partitions."""
         return max(_MIN_TASKS, -(-self.row_count // _ROWS_PER_TASK))
 
     @cached_property
@@ -127,7 +120,7 @@ class Round:
         return self.snapshots.compared_numbers
 
     def read(self, table: str, numbers: frozenset[int] | None = None) -> DataFrame:
-        """A table of the history, of all snapshots of the list or of those with these numbers."""
+        """Return a table of the history, of all snapshots of the list or of those numbers."""
         wanted = frozenset(range(len(self.manifests))) if numbers is None else numbers
         if (table, wanted) not in self._tables:
             listed = {number: self.manifests[number] for number in sorted(wanted)}
@@ -135,24 +128,21 @@ class Round:
         return self._tables[table, wanted]
 
     def keep(self, table: DataFrame) -> DataFrame:
-        """The table, computed now, once for all that is made of it; until Spark stops."""
+        """Compute the table now and keep it until Spark stops, for all results made of it."""
         if self.row_count <= _MAX_ROWS_CHECKPOINTED:
             return table.localCheckpoint()
         kept = table.persist(StorageLevel.DISK_ONLY)
-        kept.take(
-            1
-            # computes all of it: adaptive execution plans no further before it knows how much there is
-        )
+        # Computes all of it: adaptive execution waits for the size of a shuffle before it plans on.
+        kept.take(1)
         return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
-        """By table; replaces what an earlier try of the round left there."""
+        """Write each table; replaces what an earlier attempt at the round wrote."""
 
         def write_one(table: str) -> None:
-            made = results[table]()
-            made.write.mode("overwrite").options(**_parquet_options(made.schema)).parquet(
-                self.path(table)
-            )
+            rows = results[table]()
+            writer = rows.write.mode("overwrite").options(**_parquet_options(rows.schema))
+            writer.parquet(self.path(table))
 
         side_by_side(*(partial(write_one, table) for table in results))
 
@@ -161,33 +151,33 @@ class Round:
 
 
 def _parquet_options(schema: T.StructType) -> dict[str, str]:
-    """Quick to write: numbers that seldom repeat go into no dictionary, where each would be looked
-    up.
+    """Return options that make writing quick.
+
+    Numbers that seldom repeat get no dictionary: each would be looked up in it.
     """
-    numbers = (T.LongType, T.DoubleType, T.TimestampType)
-    plain = {
-        f"parquet.enable.dictionary#{f.name}": "false"
-        for f in schema
-        if isinstance(f.dataType, numbers)
-    }
-    return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **plain}
+    numeric = (T.LongType, T.DoubleType, T.TimestampType)
+    names = [field.name for field in schema if isinstance(field.dataType, numeric)]
+    no_dictionary = {f"parquet.enable.dictionary#{name}": "false" for name in names}
+    return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **no_dictionary}
 
 
 def side_by_side(*work: Callable[[], None]) -> None:
-    """Does all of it.
+    """Do all of it, in threads.
 
     Planning takes one core for seconds: meanwhile Spark computes what was planned before.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for under_way in [pool.submit(one) for one in work]:
-            under_way.result()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        futures = [pool.submit(function) for function in work]
+        for future in futures:
+            future.result()
 
 
 def run_job(
     name: str, description: str, argv: Sequence[str], write_results: Callable[[Round], None]
 ) -> int:
-    """A job's whole `main`. 0: done; 2: an argument or a file cannot be used; 1: Spark failed;
-    stderr says why.
+    """Run a job and return its exit status; stderr says why.
+
+    0: done; 2: an argument or a file cannot be used; 1: Spark failed.
     """
     parser = argparse.ArgumentParser(prog=name, description=description.partition("\n")[0])
     parser.add_argument("--store", required=True, help="URI or directory of the store")
@@ -214,49 +204,52 @@ def run_job(
     return 0
 
 
-def unusable_file(told: str) -> str | None:
-    """What Spark told about a file that cannot be used, in one line; None when it failed for
-    another reason.
+def unusable_file(message: str) -> str | None:
+    """Return what Spark's message says about a file that cannot be used, in one line.
+
+    None when Spark failed for another reason.
     """
-    found = _LACKING.search(told) or _UNUSABLE_FILE.search(told)
+    found = _LACKING.search(message) or _UNUSABLE_FILE.search(message)
     return found.group(0) if found else None
 
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
-    """Starts Spark.
+    """Start Spark and return the round.
 
     Settings that the results depend on are made here; master, memory and the like by spark-submit.
     """
     spark = (
         SparkSession.builder.appName(job)
-        # What is kept on disk is read a few times: compressing it takes longer than writing it as
-        # it is.
+        # What is persisted is read a few times: compressing it takes longer than it saves.
         .config("spark.rdd.compress", "false")
-        # Else each call of the DataFrame API tells the JVM, in several calls, where it came from:
-        # seconds of a round.
+        # Otherwise each call of the DataFrame API sends its place in our code to the JVM: seconds
+        # of a round.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .getOrCreate()
     )
-    found = Round(spark, store, name, manifests)
+    round_ = Round(spark, store, name, manifests)
     # Checked for overflow, every sum, count and difference makes two objects: a tenth of a round.
     # Offsets, bytes and counts are far below 2^63.
     spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
-    spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_AT_ONCE)
-    spark.conf.set("spark.sql.shuffle.partitions", str(found.tasks))
-    # Partitions are brought together by their place and joined within: that they lie so is enough
-    # for the join.
+    spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_PER_TASK)
+    spark.conf.set("spark.sql.shuffle.partitions", str(round_.tasks))
+    # Partitions are shuffled by their task key and joined by task key and row key: the first is
+    # enough for the join.
     spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
-    # What is kept between two tables is read a few times: finding out how to compress it takes
+    # What is persisted between two tables is read a few times: finding out how to compress it takes
     # longer than reading it.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
-    return found
+    return round_
 
 
 def load_manifests(path: Path) -> list[dict[str, Any]]:
-    """The manifest rows in a `--snapshots` file, each with all keys. Raises JobInputError."""
+    """Read the manifest rows of a `--snapshots` file, each with all keys.
+
+    Raises JobInputError.
+    """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -291,14 +284,15 @@ def _check_pairs(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
             continue
         if previous not in by_id or by_id[previous]["cluster"] != row["cluster"]:
             raise JobInputError(
-                f"--snapshots {path}: {row['snapshot_id']} is to be compared with {previous}, which is not in the "
-                "list, or of another cluster"
+                f"--snapshots {path}: {row['snapshot_id']} is to be compared with {previous}, "
+                "which is not in the list, or of another cluster"
             )
 
 
 def store_root(store: str) -> str:
-    """The store as Hadoop names it: a directory or a file URI becomes `file:///...`, unescaped;
-    others stay.
+    """Return the store as Hadoop names it.
+
+    A directory or a file URI becomes `file:///...`, unescaped; other URIs stay.
     """
     scheme = urlsplit(store).scheme
     if scheme == "file":
@@ -309,10 +303,10 @@ def store_root(store: str) -> str:
 def read_table(
     spark: SparkSession, store: str, name: str, manifests: Mapping[int, Mapping[str, Any]]
 ) -> DataFrame:
-    """One table of all the snapshots, which are given by number, with their numbers as `snapshot`.
+    """Return one table of the snapshots, which are given by number, with the column `snapshot`.
 
-    Columns that an old file lacks come as nulls; one that must be there fails the job when it is
-    used, naming file and column. A table that is younger than a snapshot is empty for it.
+    A column that an old file lacks is null; one that must be there fails the job when it is used,
+    with file and column in the message. A table that is younger than a snapshot is empty for it.
     """
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
@@ -323,30 +317,27 @@ def read_table(
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     distinct = sorted(set(paths.values()))
     read = spark.read.schema(held).parquet(*(f"{store}/{path}" for path in distinct))
-    places = _places(paths, manifests, name)
-    return with_snapshot(read, spark.createDataFrame(places)).transform(
-        lambda df: with_required(df, schema)
-    )
+    origins = spark.createDataFrame(_origins(paths, manifests, name))
+    return with_required(with_snapshot(read, origins), schema)
 
 
-def with_snapshot(table: DataFrame, places: DataFrame) -> DataFrame:
-    """A history table with the snapshot of each row: told by the row in a file of many, else by the
-    file's name.
+def with_snapshot(table: DataFrame, origins: DataFrame) -> DataFrame:
+    """Add the snapshot of each row: by its `snapshot_id` in a file of many snapshots, else by the
+    name of its file.
 
-    Found by a 64-bit hash of the two: per row that takes half of the time of finding it by the
-    texts.
+    Both are compared by one hash of 64 bits: that takes half of the time that two texts take.
     """
     file = F.col("_metadata.file_name")
-    place = F.xxhash64(file, F.coalesce("snapshot_id", F.lit("")))
-    numbers = places.select(F.xxhash64("file", "held_as").alias("place"), "snapshot")
+    origin = F.xxhash64(file, F.coalesce("snapshot_id", F.lit("")))
+    numbers = origins.select(F.xxhash64("file", "id_in_file").alias("origin"), "snapshot")
     path = F.col("_metadata.file_path")
-    placed = table.withColumn("path", path).withColumn("place", place).drop("snapshot_id")
-    return placed.join(F.broadcast(numbers), on="place", how="inner").drop("place")
+    rows = table.withColumn("path", path).withColumn("origin", origin).drop("snapshot_id")
+    return rows.join(F.broadcast(numbers), on="origin", how="inner").drop("origin")
 
 
 def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
-    """Fails on the first null in a column that has none: the file lacks the column, or was not
-    written by us.
+    """Fail on the first null in a column that must not have any: the file lacks the column, or
+    another program wrote it.
     """
 
     def required(name: str) -> Any:
@@ -360,12 +351,12 @@ def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
     return table.select(*columns, "snapshot")
 
 
-def _places(
+def _origins(
     paths: Mapping[int, str], manifests: Mapping[int, Mapping[str, Any]], table: str
 ) -> pa.Table:
-    """Which rows of which file are of which snapshot.
+    """Return which rows of which file are of which snapshot.
 
-    Rows that name no snapshot are of the only one of their file.
+    Rows without a snapshot id are of the only snapshot of their file.
     """
     files = {number: path.rpartition("/")[2] for number, path in paths.items()}
     if len(set(files.values())) < len(set(paths.values())):
@@ -378,7 +369,7 @@ def _places(
     return pa.table(
         {
             "file": [file for file, _, _ in rows],
-            "held_as": [held_as for _, held_as, _ in rows],
+            "id_in_file": [id_in_file for _, id_in_file, _ in rows],
             "snapshot": pa.array([number for _, _, number in rows], pa.int32()),
         }
     )
@@ -396,7 +387,7 @@ def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """The Spark schema of one of our Arrow schemas."""
+    """Return the Spark schema of one of our Arrow schemas."""
     return T.StructType(
         [T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema]
     )

@@ -2,9 +2,9 @@
 their tables lie.
 
     results = Results(store)
-    results.finish_round(name, finished_at, rows)          # after the jobs' own files: without this it never happened
+    results.finish_round(name, finished_at, rows)     # last: without it the round does not count
     results.table("leader_changes", {"demo-20260131T120000Z"})
-    results.write_series("demo", series)                   # one file for all that is drawn over time
+    results.write_series("demo", series)              # one file for all charts over time
 
 Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last
 counts.
@@ -41,7 +41,7 @@ class Analysed:
 
 
 class Results:
-    """Reads the list of rounds once; make a new one after a round."""
+    """The results in a store; it reads the list of rounds once, so make a new one after a round."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class Results:
         }
 
     def of_cluster(self, cluster: str) -> frozenset[str]:
-        """The ids of its analysed snapshots."""
+        """Return the ids of the cluster's analysed snapshots."""
         return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
 
     def finish_round(
@@ -81,31 +81,32 @@ class Results:
             f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
         )
 
-    def newest(self, cluster: str, since: datetime, most: int) -> tuple[str, ...]:
-        """Ids of analysed snapshots that were scheduled at `since` or later, newest first."""
+    def newest(self, cluster: str, since: datetime, max_count: int) -> tuple[str, ...]:
+        """Return ids of analysed snapshots scheduled at `since` or later, newest first."""
         ids = sorted(self.of_cluster(cluster), key=scheduled_at_of, reverse=True)
-        return tuple(i for i in ids[:most] if scheduled_at_of(i) >= since)
+        return tuple(one for one in ids[:max_count] if scheduled_at_of(one) >= since)
 
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
-        """The rows of one table of RESULT_TABLES for these snapshots, as far as they have results."""
+        """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
         schema = RESULT_TABLES[name]
         by_round: dict[str, list[str]] = {}
         for snapshot_id in sorted(snapshot_ids):
             if found := self.analysed.get(snapshot_id):
                 by_round.setdefault(found.round_id, []).append(snapshot_id)
-        tables = [
-            table.filter(pc.is_in(table["snapshot_id"], value_set=pa.array(wanted, pa.string())))
-            for round_id, wanted in sorted(by_round.items())
-            for table in self._files(name, round_id, schema)
-        ]
+        tables = []
+        for round_id, ids in sorted(by_round.items()):
+            wanted = pa.array(ids, pa.string())
+            for table in self._files(name, round_id, schema):
+                tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def write_series(self, cluster: str, series: pa.Table) -> None:
         self._store.write_table(_series_path(cluster), series)
 
     def series(self, cluster: str) -> pa.Table | None:
-        """None where there is none yet, or one of an older shape: it can be made anew from the
-        rounds.
+        """Return the stored series; None where there is none, or one that lacks a column.
+
+        It can be made again from the rounds.
         """
         if _series_path(cluster) not in self._store.list(f"views/{cluster}", suffix=".parquet"):
             return None
@@ -115,9 +116,7 @@ class Results:
         return series.select(SERIES.names).cast(SERIES)
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
-        """The snapshots that cannot be analysed as things are now; an empty list takes the earlier
-        ones back.
-        """
+        """Write which snapshots cannot be analysed at present; an empty list clears them."""
         rows = [{"snapshot_id": one.snapshot_id, "reason": one.reason} for one in left_out]
         if not rows and not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
             return
@@ -138,13 +137,13 @@ class Results:
                 is_round = False
             if not is_round:
                 raise StoreError(
-                    f"{self._store.uri(path)} is no list of analysed snapshots; delete it, and its snapshots are "
-                    "analysed again"
+                    f"{self._store.uri(path)} is not a list of analysed snapshots; delete it, "
+                    "and its snapshots are analysed again"
                 )
             yield document
 
     def _files(self, name: str, round_id: str, schema: pa.Schema) -> Iterable[pa.Table]:
-        """Columns that came later are null in older files."""
+        """Yield the files of a round; columns that were added later are null in older files."""
         for path in self._store.list(f"results/{name}/round={round_id}", suffix=".parquet"):
             table = self._store.read_table(path)
             missing = [field for field in schema if field.name not in table.column_names]

@@ -26,7 +26,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A figure over time, for a picture: at most some 200 points; None where a line has to break."""
+    """A figure over time for a chart: at most some 200 points; None where the line breaks."""
 
     at: tuple[float, ...]  # 0.0 is the start, 1.0 the end
     values: tuple[int | None, ...]

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from counterpoise.model.balance import (
     BalancePoint,
+    BrokerBalance,
     HeatMap,
     LeaderBalance,
     LeftOut,
@@ -65,8 +66,8 @@ def leader_balance_json(
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> str:
-    """One JSON object with keys sorted: sizes in bytes, shares 0 to 1, times in ISO 8601 UTC; null
-    is "not known".
+    """Return one JSON object with sorted keys: sizes in bytes, shares 0 to 1, times in ISO 8601
+    UTC; null is not known.
     """
     document = {
         "format": FORMAT,
@@ -103,7 +104,7 @@ def leader_balance_json(
 
 
 def _one_line_each(document: Mapping[str, Any]) -> str:
-    """JSON with a line for each key, and for each object in a list."""
+    """Return JSON with a line for each key, and for each object in a list."""
     lines = []
     for key in sorted(document):
         value = document[key]
@@ -127,7 +128,7 @@ def leader_balance_markdown(
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> str:
-    """The latest snapshot's figures, and what happened; names are escaped, so that they stay names."""
+    """Return the latest snapshot's figures, and what happened, with names escaped."""
     verdict = (
         f"**A rebalance would help:** {escaped(wanted.reason)}."
         if wanted
@@ -165,8 +166,8 @@ def leader_balance_markdown(
 
 
 def leader_balance_csv(balance: LeaderBalance) -> str:
-    """One row per snapshot, oldest first, with a column for each measure; what is not known is an
-    empty cell.
+    """Return one row per snapshot, oldest first, with a column for each measure; an empty cell is
+    not known.
     """
     heads = ["cluster", "snapshot_id", "observed_at_utc", "live_brokers", "share_not_preferred"]
     heads += [f"{measure}_{name}" for measure in _MEASURES for name, _ in _FIGURES]
@@ -194,9 +195,9 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
 
 
 def brokers_csv(series: pa.Table) -> str:
-    """SERIES as it is: one row per snapshot and broker.
+    """Return SERIES as it is: one row per snapshot and broker.
 
-    Times are UTC, what is not known is an empty cell.
+    Times are UTC; an empty cell is not known.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -210,8 +211,8 @@ def brokers_csv(series: pa.Table) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """What a spreadsheet takes for data: no formula, whatever a rack is called; times without an
-    offset.
+    """Return a cell that a spreadsheet reads as data: text that looks like a formula (the name of a
+    rack may) gets a quote before it, times have no offset.
     """
     if isinstance(cell, datetime):
         return _spreadsheet_time(cell)
@@ -237,16 +238,17 @@ def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
 
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
-    rows = (
-        (
-            f"{broker.broker_id}{' (idle)' if broker.is_idle else ' (dead)' if broker.is_fenced else ''}",
-            broker.rack or "",
-            *cells(broker, BROKER_COLUMNS),
-        )
+    rows = [
+        (_broker_name(broker), broker.rack or "", *cells(broker, BROKER_COLUMNS))
         for broker in balance.brokers
-    )
+    ]
     heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS))
     return ["## Brokers", table(heads, rows)]
+
+
+def _broker_name(broker: BrokerBalance) -> str:
+    state = " (idle)" if broker.is_idle else " (dead)" if broker.is_fenced else ""
+    return f"{broker.broker_id}{state}"
 
 
 def _topic_parts(balance: LeaderBalance) -> list[str]:

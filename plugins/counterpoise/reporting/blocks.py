@@ -93,9 +93,8 @@ def _columns(figures: Sequence[BrokerFigure], shown: Sequence[str], width: int) 
         top = max(1.0, *(value for row in rows for value in row))
         for at, when in enumerate(("before", "after", "best")):
             head = NAMES[name].ljust(label) if at == 0 else " " * label
-            lines.append(
-                f"{head}{when.ljust(6 + _GAP)}{''.join(_column(row[at], top) for row in rows)}".rstrip()
-            )
+            bars = "".join(_column(row[at], top) for row in rows)
+            lines.append(f"{head}{when.ljust(6 + _GAP)}{bars}".rstrip())
     many = f"{each} brokers, their mean" if each > 1 else "one broker"
     ids = f"{figures[0].broker_id} to {figures[-1].broker_id}"
     return "\n".join([*lines, f"{' ' * (label + 6 + _GAP)}brokers {ids}; a column is {many}"])

@@ -54,10 +54,11 @@ _UNITS: Final = {
 
 
 def event_in_words(event: ClusterEvent) -> str:
-    """A sentence without its full stop.
+    """Return a sentence without its full stop.
 
-    Names of racks are the cluster's own: escape what comes out.
+    Names of racks come from the cluster: escape the result.
     """
+    under_way = ", still under way" if event.is_under_way else ""
     who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {join_ids(event.broker_ids)}"
     sentences = {
         EventKind.JOINED: f"{who} joined",
@@ -67,18 +68,18 @@ def event_in_words(event: ClusterEvent) -> str:
         EventKind.LEFT: f"{who} left",
         EventKind.FAILOVER: "failover: the leader died or fell behind",
         EventKind.ELECTION: "preferred leaders lead again",
-        EventKind.REASSIGNMENT: f"moved to other brokers{', still under way' if event.is_under_way else ''}",
+        EventKind.REASSIGNMENT: f"moved to other brokers{under_way}",
         EventKind.RACK: f"{who}: rack {_rack(event.rack_before)} is now {_rack(event.rack)}",
         EventKind.TOPICS_DELETED: "topics deleted",
         EventKind.TOPICS_RECREATED: "topics deleted and created again",
         EventKind.GAP: f"no snapshot for {format_seconds(event.seconds or 0)}",
-        EventKind.REBUILT: "another cluster under the same name; nothing is compared with the one before",
+        EventKind.REBUILT: "another cluster under the same name; not compared with the one before",
     }
     return sentences[event.kind]
 
 
 def how_many(event: ClusterEvent) -> str:
-    """`12 partitions`; of a gap, about how many snapshots are missing."""
+    """Return `12 partitions`; for a gap, about how many snapshots are missing."""
     unit = _UNITS.get(event.kind, "broker")
     about = "about " if event.kind is EventKind.GAP else ""
     return f"{about}{count(event.count)} {unit}{'' if event.count == 1 else 's'}"

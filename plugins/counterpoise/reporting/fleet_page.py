@@ -1,7 +1,7 @@
 """The page of all clusters, the worst first, each with a link to its own page; and the same as
 text.
 
-    fleet_report(fleet([state, ...], as_of=now))     # lies beside the folders of the clusters' reports
+    fleet_report(fleet([state, ...], as_of=now))
 
 Links are relative: `<cluster>/leader-balance.html`. A cluster that was never analysed has no page,
 and no link.
@@ -56,7 +56,7 @@ class _Row:
 
 
 def fleet_report(fleet: Fleet) -> str:
-    """One self-contained HTML page."""
+    """Return one self-contained HTML page."""
     return render(
         "fleet.html",
         fleet=fleet,
@@ -97,7 +97,7 @@ def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
 
 
 def fleet_markdown(fleet: Fleet) -> str:
-    """One table, the worst first; names are escaped, so that they stay names."""
+    """Return one table, the worst cluster first, with names escaped."""
     rows = ((row.state.cluster, _all_words(row), *_figures(row.state)) for row in fleet.rows)
     heads = (
         "Cluster",
@@ -118,8 +118,8 @@ def fleet_markdown(fleet: Fleet) -> str:
 
 
 def fleet_json(fleet: Fleet) -> str:
-    """One JSON object with keys sorted: bytes, bytes per second, seconds, shares 0 to 1; null is
-    not known.
+    """Return one JSON object with sorted keys: bytes, bytes per second, seconds, shares 0 to 1;
+    null is not known.
     """
     document = {
         "format": FORMAT,
@@ -139,7 +139,8 @@ def fleet_json(fleet: Fleet) -> str:
 
 
 def fleet_csv(fleet: Fleet) -> str:
-    """One row per cluster, the worst first, with a row of names; an empty cell is not known.
+    """Return one row per cluster, the worst first, under a row of names; an empty cell is not
+    known.
 
     A text that a spreadsheet would take for a formula gets a quote before it.
     """

@@ -59,7 +59,7 @@ def leader_balance_report(
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> str:
-    """One self-contained HTML page.
+    """Return one self-contained HTML page.
 
     `wanted` is what would help (None: nothing needs doing), `plan_size` what that costs (None: not
     known). `load` adds the section of traffic, growth and disks. `left_out` are snapshots that the
@@ -144,14 +144,13 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
     """Return what the plan costs; empty where that is not known."""
     if size is None:
         return []
+    expected = format_seconds(size.expected_seconds)
+    rate = format_rate(size.rate_bytes_per_second)
     return [
         ("Replicas copied", count(size.replicas_copied)),
         ("Bytes copied", format_bytes(size.bytes_copied)),
         ("Leaders changed", count(size.leaders_changed)),
-        (
-            "Expected time",
-            f"{format_seconds(size.expected_seconds)} at {format_rate(size.rate_bytes_per_second)} per broker",
-        ),
+        ("Expected time", f"{expected} at {rate} per broker"),
     ]
 
 
@@ -169,7 +168,7 @@ def plan_command(cluster: str, wanted: WantedRebalance) -> str:
 
 
 def rack_indexes(brokers: Sequence[BrokerBalance]) -> Mapping[str | None, int | None]:
-    """A number for each rack by name, by which it gets its colour; None for brokers that name none."""
+    """Return a number for each rack by name, which gives it its colour; None for no rack."""
     named = sorted({broker.rack for broker in brokers if broker.rack is not None})
     return {None: None} | {rack: index for index, rack in enumerate(named)}
 
@@ -179,11 +178,12 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
     latest = balance.latest
     leaders, replicas, size = latest.leaders, latest.replicas, latest.bytes
     idle = balance.idle_broker_ids
+    leader_range = f"{count(leaders.minimum)} to {count(leaders.maximum)}"
     return (
         Tile(
             "Leaders, max − min",
             count(leaders.max_minus_min),
-            f"{count(leaders.minimum)} to {count(leaders.maximum)}; best possible {leaders.best_max_minus_min}",
+            f"{leader_range}; best possible {leaders.best_max_minus_min}",
             leaders.max_minus_min > leaders.best_max_minus_min + 1,
         ),
         Tile(

@@ -1,9 +1,10 @@
-"""The part of a cluster's page about load: bytes in per broker, what is hot, growth, and when disks
-are full.
+"""The part of a cluster's page about load: bytes in per broker, hot topics and partitions, growth,
+and when disks are full.
 
-    render("leader_balance.html", load=load_section(load), ...)     # in the template: {% include "load_section.html" %}
+    render("leader_balance.html", load=load_section(load), ...)
 
-The same figures as text: `load_markdown` and `load_document` (for the JSON).
+The template includes `load_section.html`. The same figures as text: `load_markdown` and
+`load_document` (for the JSON).
 """
 
 import math
@@ -64,7 +65,7 @@ class LoadSection:
 
 
 def load_section(load: ClusterLoad) -> LoadSection:
-    """For a page that includes `load_section.html`: as `load` in its values."""
+    """Return what a page that includes `load_section.html` needs as its value `load`."""
     bars, shows_median = _bars(load)
     shown = load.disks[:DISKS_SHOWN]
     return LoadSection(
@@ -136,7 +137,7 @@ def disk_alerts(disk: DiskForecast) -> bool:
 
 
 def load_markdown(load: ClusterLoad) -> str:
-    """The same figures as tables; names are escaped, so that they stay names."""
+    """Return the same figures as tables, with names escaped."""
     parts = [
         "## Load",
         table(
@@ -193,7 +194,9 @@ def load_markdown(load: ClusterLoad) -> str:
 
 
 def load_document(load: ClusterLoad) -> dict[str, Any]:
-    """For JSON: bytes, bytes per second, shares 0 to 1, times in ISO 8601 UTC; null is not known."""
+    """Return values for JSON: bytes, bytes per second, shares 0 to 1, times in ISO 8601 UTC; null
+    is not known.
+    """
     document = asdict(load)
     for name in ("observed_at", "since"):
         document[name] = document[name].astimezone(UTC).isoformat()
@@ -205,8 +208,8 @@ def load_document(load: ClusterLoad) -> dict[str, Any]:
 
 
 def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
-    """Title and picture of each; and whether they show the median, because the latest rates are not
-    known.
+    """Return title and picture of each chart, and whether they show the median because the latest
+    rates are not known.
     """
     has_now = any(broker.as_leader.now is not None for broker in load.brokers)
     has_median = any(broker.as_leader.p50 is not None for broker in load.brokers)
@@ -236,7 +239,9 @@ def _bar_picture(
     name: str,
     title: str,
 ) -> Picture:
-    """Brokers whose rate is not known have no bar; the fair share is over the live ones that have."""
+    """Draw a bar for each broker whose rate is known; the fair share is over the live ones of
+    these.
+    """
     bars = [
         Bar(broker.broker_id, rate, racks[broker.rack], is_fenced=broker.is_fenced)
         for broker, rate in brokers
@@ -261,7 +266,7 @@ def _bar_picture(
 
 
 def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
-    """None where fewer than two points are known."""
+    """Draw the rate over time; None where fewer than two points are known."""
     trace = load.bytes_in_trace
     values = [math.nan if value is None else float(value) for value in trace.values]
     if sum(map(math.isfinite, values)) < 2:
@@ -291,7 +296,7 @@ def _disk_picture(disk: DiskForecast) -> Markup:
 
 
 def _others(disks: Sequence[DiskForecast]) -> str:
-    """`12 not within a year, 3 shrinking`."""
+    """Return the number of disks by outlook: `12 not within a year, 3 shrinking`."""
     fills = sum(disk.outlook is Outlook.FILLS for disk in disks)
     words = [f"{count(fills)} full later within a year"] if fills else []
     for outlook in (Outlook.NOT_KNOWN, Outlook.NOT_WITHIN_A_YEAR, Outlook.SHRINKING):

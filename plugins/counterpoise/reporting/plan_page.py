@@ -13,16 +13,16 @@ from counterpoise.model.overview import (
     MOVE_REASON_TEXTS,
     Overview,
     Unit,
-    asked_in_words,
     brokers_to_show,
     coordinators_in_words,
+    deferred_in_words,
     knows,
     largest_moves,
-    left_in_words,
     others_in_words,
     peak_share,
     peak_used_bytes,
     rate_warning,
+    request_in_words,
     span_in_words,
     values_of,
 )
@@ -49,7 +49,9 @@ NAMES: Final = {
 _GOALS: Final = {
     Goal.ADD_BROKERS: "Give the new brokers their share; the old ones receive nothing",
     Goal.REMOVE_BROKERS: "Empty the named brokers",
-    Goal.DEMOTE_BROKERS: "Take leadership from the named brokers; they keep their replicas, and no data moves",
+    Goal.DEMOTE_BROKERS: (
+        "Take leadership from the named brokers; they keep their replicas, and no data moves"
+    ),
     Goal.LEADERS: "Lead evenly; no data moves",
     Goal.REBALANCE: "Even out racks, leaders, replicas and bytes over all brokers",
     Goal.REPLICATION_FACTOR: "Give each partition the wanted number of replicas",
@@ -85,11 +87,13 @@ def plan_report(
         plan=plan,
         seen=seen,
         goal=_GOALS[plan.goal],
-        asked=asked_in_words(plan),
+        asked=request_in_words(plan),
         tiles=_tiles(plan, seen, rate_bytes_per_second, is_slow=slow is not None),
         pictures=_pictures(plan.figures),
         many_brokers=len(plan.figures) > MANY_BROKERS,
-        warnings=[warning for warning in (slow, left_in_words(plan), *plan.warnings) if warning],
+        warnings=[
+            warning for warning in (slow, deferred_in_words(plan), *plan.warnings) if warning
+        ],
         coordinators=coordinators_in_words(seen),
         evenness=evenness_rows(seen),
         measures=[NAMES[name] for name in MEASURES if knows(plan.figures, name)],
@@ -143,7 +147,7 @@ def what_it_does(move: Move) -> str:
 
 
 def over_in_words(ratio: float | None) -> str:
-    """` (1.02 ×)`: how far above the proven bound; nothing where there is nothing to compare with."""
+    """Return how far above the proven bound, like ` (1.02 ×)`; empty where there is no bound."""
     return f" ({ratio:.3f} ×)" if ratio is not None else ""
 
 

@@ -19,7 +19,7 @@ EVENTS_SHOWN: Final = 300
 
 
 def run_report(report: RunReport, *, events_shown: int = EVENTS_SHOWN) -> str:
-    """One self-contained HTML page.
+    """Return one self-contained HTML page.
 
     Of more than `events_shown` events the first and the last half are shown.
     """
@@ -48,6 +48,7 @@ def _leader_spread(loads: Sequence[BrokerLoad], leaving: Sequence[int]) -> int |
 
 def _tiles(report: RunReport) -> tuple[Tile, ...]:
     bound = report.plan.lower_bound
+    planned = format_bytes(report.plan.copied_bytes)
     restored = sum(key.is_restored for key in report.throttle_keys)
     keys = len(report.throttle_keys)
     leaving = report.plan.broker_ids if report.plan.goal is Goal.REMOVE_BROKERS else ()
@@ -62,7 +63,7 @@ def _tiles(report: RunReport) -> tuple[Tile, ...]:
         Tile(
             "Bytes moved",
             format_bytes(report.copied_bytes),
-            f"planned {format_bytes(report.plan.copied_bytes)}, lower bound {format_bytes(bound.bytes)}",
+            f"planned {planned}, lower bound {format_bytes(bound.bytes)}",
         ),
         Tile("Leaders, max − min", f"{_known(before)} → {_known(after)}", "before and after"),
         Tile(

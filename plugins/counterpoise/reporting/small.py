@@ -1,5 +1,5 @@
-"""Small pictures that stand inside a table: a line over time, a level, brokers side by side, what
-becomes of a disk.
+"""Small charts inside a table: a line over time, a level, brokers side by side, the forecast of a
+disk.
 
     spark(load.bytes_in_trace, label="Bytes in of demo")
 
@@ -22,7 +22,7 @@ Place = tuple[float, float]
 
 
 def spark(trace: Trace, *, label: str) -> Markup:
-    """A line from zero up, broken where nothing is known; a dot where it ends."""
+    """Draw a line from zero up, broken where nothing is known, with a dot at its end."""
     top = max((value for value in trace.values if value is not None), default=0) or 1
     places = [
         (1 + at * (_WIDTH - 4), _HEIGHT - 2 - (_HEIGHT - 5) * value / top)
@@ -36,7 +36,7 @@ def spark(trace: Trace, *, label: str) -> Markup:
 
 
 def level(share: float, *, label: str, is_alert: bool = False) -> Markup:
-    """How full: a bar in a frame."""
+    """Draw how full something is: a bar in a frame."""
     width = max(1.0, min(1.0, share) * _LEVEL) if share > 0 else 0.0
     colour = "alert" if is_alert else "after"
     frame = f'<rect width="{_LEVEL:g}" height="10" rx="2" style="fill: var(--grid)"/>'
@@ -45,27 +45,31 @@ def level(share: float, *, label: str, is_alert: bool = False) -> Markup:
 
 
 def brokers(values: Sequence[int], *, label: str) -> Markup:
-    """Every broker, the one with most first, against the mean; what is missing at the end are
-    brokers with nothing.
+    """Draw every broker, the largest value first, against the mean; the gap at the end are brokers
+    with nothing.
     """
     if not values:
         return Markup("")
     ordered = sorted(values, reverse=True)
     top, each = max(ordered) or 1, _WIDTH / len(ordered)
     gap = min(1.5, each * 0.2) if each >= 3 else 0.0
-    bars = "".join(
-        f"M{at * each:.1f} {_HEIGHT:g}v{-(_HEIGHT - 2) * value / top:.1f}h{each - gap:.1f}V{_HEIGHT:g}z"
-        for at, value in enumerate(ordered)
-        if value
-    )
+    bars = ""
+    for index, value in enumerate(ordered):
+        if value:
+            bar_height = (_HEIGHT - 2) * value / top
+            start = f"M{index * each:.1f} {_HEIGHT:g}"
+            bars += f"{start}v{-bar_height:.1f}h{each - gap:.1f}V{_HEIGHT:g}z"
     idle = sum(not value for value in ordered)
     fair = _HEIGHT - (_HEIGHT - 2) * sum(ordered) / len(ordered) / top
-    missing = (
-        f'<rect x="{_WIDTH - idle * each + 0.7:.1f}" y="{fair:.1f}" width="{max(1.0, idle * each - 1.4):.1f}" '
-        f'height="{_HEIGHT - fair - 0.7:.1f}" style="fill: none; stroke: var(--alert); stroke-dasharray: 3 2"/>'
-        if idle and any(ordered)
-        else ""
-    )
+    missing = ""
+    if idle and any(ordered):
+        left = _WIDTH - idle * each + 0.7
+        width = max(1.0, idle * each - 1.4)
+        style = "fill: none; stroke: var(--alert); stroke-dasharray: 3 2"
+        missing = (
+            f'<rect x="{left:.1f}" y="{fair:.1f}" width="{width:.1f}" '
+            f'height="{_HEIGHT - fair - 0.7:.1f}" style="{style}"/>'
+        )
     mean = (
         f'<path d="M0 {fair:.1f}H{_WIDTH:g}" style="stroke: var(--fair); stroke-dasharray: 4 2"/>'
     )
@@ -73,8 +77,8 @@ def brokers(values: Sequence[int], *, label: str) -> Markup:
 
 
 def disk(forecast: DiskForecast, *, label: str) -> Markup:
-    """What was used in the last two weeks, and in dashes the next 30 days, under the line at which
-    the disk is full.
+    """Draw what was used in the last two weeks, and dashed the next 30 days, below the line at
+    which the disk is full.
     """
     used = forecast.used_share
     if used is None or not forecast.total_bytes or forecast.held_bytes is None:
@@ -117,7 +121,7 @@ def _base() -> str:
 
 
 def _broken_line(places: Sequence[Place | None], colour: str) -> str:
-    """What stands alone between two breaks is a dot."""
+    """Draw lines between breaks; a single point between two breaks is a dot."""
     parts = (list(part) for part in _parts(places))
     return "".join(
         _path(part, colour) if len(part) > 1 else _dot(part[0], colour) for part in parts

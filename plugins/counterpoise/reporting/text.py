@@ -7,14 +7,14 @@ from counterpoise.model.overview import (
     MEASURES,
     MOVE_REASON_TEXTS,
     Overview,
-    asked_in_words,
     brokers_to_show,
     coordinators_in_words,
+    deferred_in_words,
     knows,
     largest_moves,
-    left_in_words,
     others_in_words,
     rate_warning,
+    request_in_words,
 )
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.run_progress import RunProgress
@@ -47,12 +47,12 @@ def plan_markdown(
     named = f", brokers {join_ids(plan.broker_ids)}" if plan.broker_ids else ""
     parts = [f"Goal **{plan.goal}**{named}"]
     parts += [
-        escaped(f"Asked for: {'; '.join(asked)}") for asked in [asked_in_words(plan)] if asked
+        escaped(f"Asked for: {'; '.join(asked)}") for asked in [request_in_words(plan)] if asked
     ]
     parts += [f"**Nothing needs to move:** {escaped(plan.reason)}"] if plan.is_empty else []
     warnings = (
         rate_warning(plan, rate_bytes_per_second, at_once),
-        left_in_words(plan),
+        deferred_in_words(plan),
         *plan.warnings,
     )
     parts += [f"**Warning:** {escaped(warning)}" for warning in warnings if warning]
@@ -150,10 +150,10 @@ def _moves_table(plan: RebalancePlan) -> str:
 
 
 def progress_line(run_progress: RunProgress) -> str:
-    """`62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`, while
-    something moves.
+    """Return `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`.
 
-    The speed since the last observation, the rate in force, the time left, the links with most to copy.
+    After the progress come, while replicas are copied, the speed since the last observation, the
+    rate in force, the time left, and the links with most to copy.
     """
     return "; ".join([run_progress.progress.in_words, *_speed_parts(run_progress)])
 

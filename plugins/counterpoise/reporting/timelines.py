@@ -147,11 +147,14 @@ def _heat_section(heat: HeatMap) -> HeatSection:
         )
         for shape in ("n", "w")
     )
-    note = f"One column is {_width(heat)}; blank: no snapshot, or the broker was not live or its share not known."
+    note = (
+        f"One column is {_width(heat)}. Blank: no snapshot, the broker was not live, "
+        "or its share is not known."
+    )
     if heat.is_cut:
         note = (
-            f"The {count(len(heat.broker_ids))} of {count(heat.broker_count)} brokers that were farthest from their "
-            f"share on average, by id. {note}"
+            f"The {count(len(heat.broker_ids))} of {count(heat.broker_count)} brokers that were "
+            f"farthest from their share on average, by id. {note}"
         )
     return HeatSection(title, Picture(narrow, wide), HEAT_LEVELS, note)
 

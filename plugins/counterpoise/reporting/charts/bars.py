@@ -1,5 +1,7 @@
-"""Bars per broker against the fair share: rows with names for few brokers, columns from most to
-least for many.
+"""Bars per broker against the fair share: named rows for few brokers, columns from the largest to
+the smallest for many.
+
+    broker_bars([Bar(1, 40, 0)], name="leaders", label="Leaders", unit=count, fair=40.0)
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from markupsafe import Markup
 from counterpoise.reporting.charts.frame import (
     CARD,
     FAIR_LINE,
-    MAX_EVIDENCE_ROWS,
+    MAX_BAR_ROWS,
     MIN_COLOURED_WIDTH,
     PLATE,
     WIDE,
@@ -41,7 +43,7 @@ _LETTER: Final = 5.4  # units that one character of a label takes, about
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One broker's value. `hatched` is the part of it that is not as it should be."""
+    """One broker's value. `hatched` is the part of it that is drawn hatched, as not preferred."""
 
     broker_id: int
     value: int
@@ -61,15 +63,15 @@ def broker_bars(
     wide: bool = False,
     named: bool = False,
 ) -> Markup:
-    """Bars against the fair share (the mean over live brokers), for a whole row of the page or a
-    card.
+    """Draw bars against the fair share (the mean over live brokers), for a whole row of the page or
+    a card.
 
     With `named`, up to 48 brokers are rows, so that each has its name and number; else up to 12.
     """
     width = WIDE if wide else CARD
-    if len(bars) <= (_MAX_ROWS_NARROW if named else MAX_EVIDENCE_ROWS):
-        ordered = list(bars) if len(bars) <= MAX_EVIDENCE_ROWS else _largest_first(bars)
-        height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MAX_EVIDENCE_ROWS else 13.0)
+    if len(bars) <= (_MAX_ROWS_NARROW if named else MAX_BAR_ROWS):
+        ordered = list(bars) if len(bars) <= MAX_BAR_ROWS else _largest_first(bars)
+        height = 34.0 + len(ordered) * (24.0 if len(ordered) <= MAX_BAR_ROWS else 13.0)
         return inline_svg(
             lambda f: _rows(f, ordered, unit, fair),
             name=name,
@@ -97,7 +99,7 @@ def _colour(bar: Bar) -> str:
 
 def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> None:
     axes = plain_axes(figure, grid="x")
-    thickness = 0.62 if len(bars) <= MAX_EVIDENCE_ROWS else 0.72
+    thickness = 0.62 if len(bars) <= MAX_BAR_ROWS else 0.72
     top = max([fair, *(bar.value for bar in bars)]) or 1
     for at, bar in enumerate(bars):
         _one_row(axes, at, bar, unit, fair, top, thickness)
@@ -189,17 +191,17 @@ def _column_labels(axes: "Axes", bars: Sequence[Bar], room: float) -> None:
         return
     live = [bar for bar in bars if not bar.is_fenced]
     idle = [bar.broker_id for bar in live if bar.is_idle]
-    least = idle or [bar.broker_id for bar in live[-_ENDS_NAMED:]]
-    most = ", ".join(str(bar.broker_id) for bar in live[:_ENDS_NAMED])
+    last_ids = idle or [bar.broker_id for bar in live[-_ENDS_NAMED:]]
+    first_ids = ", ".join(str(bar.broker_id) for bar in live[:_ENDS_NAMED])
     axes.set_xticks([])
     for x, side, text, colour in (
-        (0, "left", f"most: {most}", MUTED),
-        (1, "right", f"{'idle' if idle else 'least'}: {_some(least)}", ALERT if idle else MUTED),
+        (0, "left", f"max: {first_ids}", MUTED),
+        (1, "right", f"{'idle' if idle else 'min'}: {_ids(last_ids)}", ALERT if idle else MUTED),
     ):
         axes.text(x, -0.03, text, transform=axes.transAxes, va="top", ha=side, color=colour)
 
 
-def _some(broker_ids: Sequence[int]) -> str:
+def _ids(broker_ids: Sequence[int]) -> str:
     shown = ", ".join(map(str, broker_ids[:_ENDS_NAMED]))
     return f"{shown} …" if len(broker_ids) > _ENDS_NAMED else shown
 

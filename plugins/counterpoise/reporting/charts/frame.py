@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 WIDE: Final = 720.0
 CARD: Final = 245.0
-MAX_EVIDENCE_ROWS: Final = 12
+MAX_BAR_ROWS: Final = 12
 MIN_COLOURED_WIDTH: Final = (
     2.0  # units; side by side, thinner columns of many colours only look grey
 )

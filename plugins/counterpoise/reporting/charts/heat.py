@@ -1,10 +1,10 @@
-"""Brokers over time in colours: a row per broker, a column per moment, the colour its part of the
-fair share.
+"""Heat maps of brokers over time: a row per broker, a column per period, the colour is its part of
+the fair share.
 
-    heat_picture(balance.heat_maps[0], name="heat", label="Leaders of each broker over time", wide=True)
+    heat_picture(balance.heat_maps[0], name="heat", label="Leaders over time", wide=True)
 
-Neighbouring cells of one colour are one rectangle, and all of one colour one path, so that a
-picture of 60 brokers and 200 moments stays small.
+Neighbouring cells of one colour are one rectangle, and all rectangles of one colour one path, so
+that a chart of 60 brokers and 200 periods stays small.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from counterpoise.model.balance import HeatMap
 from counterpoise.reporting.charts.frame import (
     CARD,
-    MAX_EVIDENCE_ROWS,
+    MAX_BAR_ROWS,
     WIDE,
     day_numbers,
     write_dates,
@@ -48,7 +48,7 @@ Rectangle = tuple[float, float, int]  # from, until, row
 def heat_picture(heat: HeatMap, *, name: str, label: str, wide: bool) -> Markup:
     """The heat map, for a whole row of the page or a phone."""
     rows = len(heat.broker_ids)
-    each = 15.0 if rows <= MAX_EVIDENCE_ROWS else 10.0 if rows <= 3 * MAX_EVIDENCE_ROWS else 8.0
+    each = 15.0 if rows <= MAX_BAR_ROWS else 10.0 if rows <= 3 * MAX_BAR_ROWS else 8.0
     width = WIDE if wide else CARD
     return inline_svg(
         lambda f: _draw(f, heat, each),

@@ -1,11 +1,11 @@
-"""Measures over time: lines that break where nothing joins two points, and below them what
-happened, a row per kind.
+"""Measures over time: lines that break at gaps, and below them a band for each kind of event.
 
-    over_time(times, [Line("leaders", values, colour)], name="spread", label="...", unit=count, wide=True,
-              breaks=(7,), bands=[EventBand("failover", [(time, time)])])
+    bands = [EventBand("failover", [(time, time)])]
+    over_time(times, [Line("leaders", values, colour)], name="spread", label="...", unit=count,
+              wide=True, breaks=(7,), bands=bands)
 
-More points than the picture has room for are thinned; the highest and the lowest of each stretch
-stay.
+Where there are more points than the chart has room for, the highest and the lowest of each interval
+are drawn.
 """
 
 import math
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 _MAX_VERTICAL_LINES: Final = 12  # events that are also drawn through the lines
 _MAX_MARKERS: Final = 40  # points that each get a dot
-_POINT_WIDTH: Final = (
-    2.4  # units along the axis from which two points, the highest and the lowest, are drawn
-)
+# Units along the axis; of the points within them only the highest and the lowest are drawn.
+_POINT_WIDTH: Final = 2.4
 _BAND_HEIGHT: Final = 10.5  # units
 _PLOT: Final = 190.0
 
@@ -63,7 +62,7 @@ def over_time(
     breaks: Sequence[int] = (),
     bands: Sequence[EventBand] = (),
 ) -> Markup:
-    """Lines over time, from zero up. Nothing joins the points before which `breaks` are.
+    """Draw lines over time, from zero up, broken before the points in `breaks`.
 
     Each band is a row below, with its name: a dot for each event, a bar where it lasted.
     """
@@ -129,61 +128,68 @@ def _two_axes(figure: "Figure", band_count: int) -> "tuple[Axes, Axes | None]":
 def _one_line(
     axes: "Axes", days: Sequence[float], line: Line, breaks: set[int], room: float
 ) -> None:
-    """One path that is lifted at breaks, and dots for points that stand alone."""
+    """Draw one path, interrupted at breaks, and dots for points without neighbours."""
     xs: list[float] = []
     ys: list[float] = []
-    alone: list[tuple[float, float]] = []
-    for stretch in _joined(line.values, breaks):
-        if len(stretch) == 1:
-            alone.append((days[stretch[0]], line.values[stretch[0]]))
-        thin = _thinned(stretch, days, line.values, (days[-1] - days[0]) / room)
-        xs += [*(days[at] for at in thin), math.nan]
-        ys += [*(line.values[at] for at in thin), math.nan]
-    look: dict[str, Any] = {"color": line.colour, "clip_on": False, "markersize": 2.6}
+    single_points: list[tuple[float, float]] = []
+    interval = (days[-1] - days[0]) / room
+    for points in _joined(line.values, breaks):
+        if len(points) == 1:
+            single_points.append((days[points[0]], line.values[points[0]]))
+        drawn = _thinned(points, days, line.values, interval)
+        xs += [*(days[point] for point in drawn), math.nan]
+        ys += [*(line.values[point] for point in drawn), math.nan]
+    style: dict[str, Any] = {"color": line.colour, "clip_on": False, "markersize": 2.6}
     marker = "o" if len(days) <= _MAX_MARKERS else ""
-    axes.plot(xs, ys, linestyle=line.style, linewidth=1.6, marker=marker, label=line.label, **look)
-    if alone and not marker:
-        axes.plot(*zip(*alone, strict=True), linestyle="", marker="o", **look)
+    axes.plot(xs, ys, linestyle=line.style, linewidth=1.6, marker=marker, label=line.label, **style)
+    if single_points and not marker:
+        axes.plot(*zip(*single_points, strict=True), linestyle="", marker="o", **style)
 
 
 def _joined(values: Sequence[float], breaks: set[int]) -> Iterator[list[int]]:
-    """The positions of points that a line joins."""
-    stretch: list[int] = []
-    for at, value in enumerate(values):
-        if stretch and (at in breaks or not math.isfinite(value)):
-            yield stretch
-            stretch = []
+    """Yield the indexes of the points that one unbroken line joins.
+
+    Values [1, 2, NaN, 3, 4] with a break before 4 are joined as [0, 1], [3] and [4].
+    """
+    joined: list[int] = []
+    for index, value in enumerate(values):
+        if joined and (index in breaks or not math.isfinite(value)):
+            yield joined
+            joined = []
         if math.isfinite(value):
-            stretch.append(at)
-    if stretch:
-        yield stretch
+            joined.append(index)
+    if joined:
+        yield joined
 
 
 def _thinned(
-    stretch: Sequence[int], days: Sequence[float], values: Sequence[float], step: float
+    points: Sequence[int], days: Sequence[float], values: Sequence[float], interval: float
 ) -> list[int]:
-    """Both ends of the stretch, and the highest and the lowest point of every `step` days."""
-    if step <= 0:
-        return list(stretch)
-    kept = {stretch[0], stretch[-1]}
-    cells: dict[int, list[int]] = {}
-    for at in stretch:
-        cells.setdefault(int((days[at] - days[0]) / step), []).append(at)
-    for cell in cells.values():
-        kept |= {min(cell, key=lambda at: values[at]), max(cell, key=lambda at: values[at])}
+    """Return both ends, and the highest and the lowest point of every `interval` (in days)."""
+    if interval <= 0:
+        return list(points)
+    by_interval: dict[int, list[int]] = {}
+    for point in points:
+        number = int((days[point] - days[0]) / interval)
+        by_interval.setdefault(number, []).append(point)
+    kept = {points[0], points[-1]}
+    for neighbours in by_interval.values():
+        kept.add(min(neighbours, key=lambda point: values[point]))
+        kept.add(max(neighbours, key=lambda point: values[point]))
     return sorted(kept)
 
 
-def _draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], step: float) -> None:
-    """A dot for each event, a bar where it lasted; few events are drawn through the lines, too."""
+def _draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], interval: float) -> None:
+    """Draw a dot for each event, a bar where it lasted; few events also cross the lines above."""
     starts = sorted({start for band in bands for start, _ in band.spans})
     if len(starts) <= _MAX_VERTICAL_LINES:
         for start in day_numbers(starts):
             axes.axvline(start, color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)), zorder=0.5)
     for row, band in enumerate(bands):
         colour = ALERT if band.is_alert else INK
-        firsts, lasts = (day_numbers(span[end] for span in band.spans) for end in (0, 1))
-        spans = _apart(list(zip(firsts, lasts, strict=True)), step)
+        starts_of_band = day_numbers(start for start, _ in band.spans)
+        ends_of_band = day_numbers(end for _, end in band.spans)
+        spans = _merged(list(zip(starts_of_band, ends_of_band, strict=True)), interval)
         below.plot(
             [first for first, _ in spans],
             [row] * len(spans),
@@ -206,12 +212,12 @@ def _draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], step: f
     below.set_ylim(len(bands) - 0.4, -0.8)
 
 
-def _apart(spans: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
-    """Those that would lie on one another become one."""
-    apart: list[tuple[float, float]] = []
+def _merged(spans: Sequence[tuple[float, float]], interval: float) -> list[tuple[float, float]]:
+    """Return the spans, those that would overlap in the chart merged."""
+    merged: list[tuple[float, float]] = []
     for start, end in sorted(spans):
-        if apart and start - apart[-1][0] < step:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        if merged and start - merged[-1][0] < interval:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            apart.append((start, end))
-    return apart
+            merged.append((start, end))
+    return merged

@@ -1,4 +1,7 @@
-"""Each broker before and after: two bars for few brokers, a bar with a mark where it was for many."""
+"""Brokers before and after: two bars each for few brokers, a bar with a mark for many.
+
+before_after([Pair(4, 0, 12)], name="leaders", label="Leaders", unit=count, wide=False)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from markupsafe import Markup
 
 from counterpoise.reporting.charts.frame import (
     CARD,
-    MAX_EVIDENCE_ROWS,
+    MAX_BAR_ROWS,
     MIN_COLOURED_WIDTH,
     PLATE,
     WIDE,
@@ -43,7 +46,7 @@ def before_after(
     A dark line is the best possible, where the pairs tell it.
     """
     width = WIDE if wide else CARD
-    if len(pairs) <= MAX_EVIDENCE_ROWS:
+    if len(pairs) <= MAX_BAR_ROWS:
         height = 30.0 + 30.0 * len(pairs)
         return inline_svg(
             lambda f: _pair_rows(f, pairs, unit), name=name, label=label, width=width, height=height
