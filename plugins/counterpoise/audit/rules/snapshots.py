@@ -1,6 +1,8 @@
 """Snapshots: none for a long time, or snapshots that fail their checks and are quarantined.
 
     the newest snapshot is 7 hours old; one is due every hour        # snapshots-silent
+
+Limits: without a usual interval between snapshots none is overdue.
 """
 
 from collections.abc import Iterator
