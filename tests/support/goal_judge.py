@@ -261,7 +261,7 @@ def _errors_of_goal(case: Case) -> list[str]:
         Goal.DEMOTE_BROKERS: _left_to_demoted,
         Goal.REPLICATION_FACTOR: _left_with_another_factor,
     }.get(case.plan.goal)
-    if undone is None or case.plan.left.partitions:
+    if undone is None or case.plan.deferred.partitions:
         return []
     return [f"{key}: left undone" for key in sorted(case.free) if undone(case, key)]
 

@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
-from counterpoise.model.movement import Inflow, busiest_inflow, least_rate, rate_with_room
+from counterpoise.model.movement import (
+    Inflow,
+    busiest_inflow,
+    min_rate_bytes_per_second,
+    rate_with_room,
+)
 from counterpoise.model.overview import (
     Overview,
     Span,
@@ -11,7 +16,14 @@ from counterpoise.model.overview import (
     peak_share,
     rate_warning,
 )
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, MoveReason, RebalancePlan
+from counterpoise.model.plan import (
+    BrokerFigure,
+    Deferred,
+    LowerBound,
+    Move,
+    MoveReason,
+    RebalancePlan,
+)
 from counterpoise.model.request import Goal
 
 
@@ -72,7 +84,7 @@ def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -
 def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> None:
     whole = plan(moves=(move(0, 150),))
     assert (Overview.of(whole).over_replicas, Overview.of(whole).over_bytes) == (1.0, 1.5)
-    assert Overview.of(replace(whole, left=Left(1, 1, 1))).over_bytes is None
+    assert Overview.of(replace(whole, deferred=Deferred(1, 1, 1))).over_bytes is None
     assert Overview.of(replace(whole, lower_bound=LowerBound(1, 200, 0))).over_bytes is None
 
 
@@ -80,14 +92,14 @@ def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() ->
     busy = plan(moves=(move(0, 1, rate=4_000_000), move(1, 1, rate=3_000_000)))
     told = rate_warning(busy, 7_000_000) or ""
     assert (
-        "producers write 7.0 MB/s to the partitions that broker 3 receives at once; take at least 8.8 MB/s"
-        in told
+        "producers write 7.0 MB/s to the partitions that broker 3 receives at once; "
+        "take at least 8.8 MB/s" in told
     )
     assert rate_warning(busy, 7_000_001) is None
     assert rate_warning(busy, 4_000_001, at_once=1) is None
     assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, at_once=1) or "")
     assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
-    assert [least_rate(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [
+    assert [min_rate_bytes_per_second(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [
         0,
         2,
         8_800_000,

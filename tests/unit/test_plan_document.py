@@ -15,7 +15,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import (
     BrokerFigure,
-    Left,
+    Deferred,
     LowerBound,
     Move,
     MoveReason,
@@ -41,7 +41,7 @@ PLAN = RebalancePlan(
     scope=Scope(topics=("orders*",), excluded_broker_ids=(9,)),
     budget=Budget(max_bytes=5000),
     replication_factor=3,
-    left=Left(1, 1, 1000),
+    deferred=Deferred(1, 1, 1000),
     settings_before=(
         SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "5"),
         SettingBefore(ConfigResourceType.TOPIC, "orders", LEADER_REPLICAS, ""),
@@ -125,7 +125,7 @@ def test_everything_in_a_plan_counts_for_its_fingerprint() -> None:
         replace(PLAN, lower_bound=LowerBound(1, 1000, 0)),
         replace(PLAN, scope=Scope()),
         replace(PLAN, budget=Budget()),
-        replace(PLAN, left=Left()),
+        replace(PLAN, deferred=Deferred()),
         replace(PLAN, replication_factor=2),
         replace(PLAN, settings_before=()),
         replace(PLAN, moves=(replace(MOVE, why=MoveReason.BYTES), *PLAN.moves[1:])),

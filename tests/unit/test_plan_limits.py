@@ -36,8 +36,8 @@ def joined(budget: Budget) -> RebalancePlan:
 def test_a_budget_of_bytes_gives_an_even_part_of_the_plan_and_says_what_is_left() -> None:
     whole, part = joined(Budget()), joined(Budget(max_bytes=20_000))
     assert part.copied_bytes <= 20_000 < whole.copied_bytes
-    assert part.copied_bytes + part.left.bytes == whole.copied_bytes
-    assert part.copied_replicas + part.left.replicas == whole.copied_replicas
+    assert part.copied_bytes + part.deferred.bytes == whole.copied_bytes
+    assert part.copied_replicas + part.deferred.replicas == whole.copied_replicas
     gave = [f.replicas_before - f.replicas_after for f in part.figures if f.broker_id != 4]
     assert max(gave) - min(gave) <= 1
     assert any("the budget leaves" in warning for warning in part.warnings)
@@ -46,12 +46,12 @@ def test_a_budget_of_bytes_gives_an_even_part_of_the_plan_and_says_what_is_left(
 def test_a_budget_of_partitions_counts_changes_of_leader_too() -> None:
     part = joined(Budget(max_partitions=10))
     assert len(part.moves) == 10
-    assert part.left.replicas + part.copied_replicas == joined(Budget()).copied_replicas
+    assert part.deferred.replicas + part.copied_replicas == joined(Budget()).copied_replicas
     led = make_plan(
         cluster("\n".join(f"a-{n}: 1 2 3" for n in range(9)), racks="1 2 3"),
         PlanRequest(Goal.LEADERS, budget=Budget(max_partitions=2)),
     )
-    assert len(led.moves) == 2 and led.left.partitions == 4 and led.left.bytes == 0
+    assert len(led.moves) == 2 and led.deferred.partitions == 4 and led.deferred.bytes == 0
 
 
 def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
@@ -71,7 +71,7 @@ def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
 def test_a_budget_too_small_for_anything_is_named_as_the_reason() -> None:
     snapshot = cluster("\n".join(f"a-{n}: {1 + n % 2} size=1000" for n in range(6)), racks="1 2 3")
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,), budget=Budget(max_bytes=10)))
-    assert plan.is_empty and plan.left.replicas == 2
+    assert plan.is_empty and plan.deferred.replicas == 2
     assert "budget" in plan.reason
 
 

@@ -1,4 +1,4 @@
-"""The pages: hostile names stay names, nothing is fetched or run, same values give the same bytes."""
+"""The pages: hostile names are escaped, nothing is fetched or run, same values, same bytes."""
 
 import csv
 import io
@@ -17,7 +17,14 @@ from counterpoise.analysis import leader_balance
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.balance import LeaderBalance, LeftOut, PlanSize, WantedRebalance
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, MoveReason, RebalancePlan
+from counterpoise.model.plan import (
+    BrokerFigure,
+    Deferred,
+    LowerBound,
+    Move,
+    MoveReason,
+    RebalancePlan,
+)
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
@@ -334,8 +341,8 @@ def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
     )
     assert "demo-29 reason 29 <script>" in text and "The last 20 of 30." in text
     assert (
-        "Replicas copied 120 Bytes copied 500 GB Leaders changed 87 Expected time 2 h 20 min at 20.0 MB/s"
-        in text
+        "Replicas copied 120 Bytes copied 500 GB Leaders changed 87 "
+        "Expected time 2 h 20 min at 20.0 MB/s" in text
     )
     unknown = Page(usual_page()).text
     assert "is shown when the plan is made" in unknown and "Left out" not in unknown
@@ -503,7 +510,7 @@ def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
         moves=(offsets,),
         scope=Scope(excluded_topics=("audit-*",)),
         budget=Budget(max_bytes=500_000_000_000),
-        left=Left(2, 3, 9_000_000),
+        deferred=Deferred(2, 3, 9_000_000),
         figures=tuple(
             figure(i, disk_total_bytes=1000, disk_used_bytes=950 if i < 4 else 0)
             for i in range(1, 5)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import BrokerFigure, Left, LowerBound, Move, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, Deferred, LowerBound, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.validation import RULES, find_violations
@@ -211,7 +211,7 @@ def test_a_removed_broker_keeps_only_what_the_request_leaves_out_or_for_later() 
         move("orders-1", "2 1", "1 2", leader=2),
     )  # gives up what it leads, and the rest another time
     assert (
-        broken_of(snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), left=Left(partitions=2))
+        broken_of(snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), deferred=Deferred(partitions=2))
         == set()
     )
     both = (first, move("orders-1", "2 1", "3 1"))
@@ -246,7 +246,7 @@ def test_demoted_brokers_neither_lead_nor_stand_first_where_another_can() -> Non
             "demoted_brokers_lead_nothing"
         }
         assert (
-            broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), left=Left(partitions=1))
+            broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), deferred=Deferred(partitions=1))
             == set()
         )
     narrow = Scope(topics=("orders",), excluded_broker_ids=(3,))
@@ -287,7 +287,7 @@ def test_a_replication_factor_may_fall_short_only_where_no_broker_can_take_or_gi
             Goal.REPLICATION_FACTOR,
             elected,
             replication_factor=2,
-            left=Left(partitions=left),
+            deferred=Deferred(partitions=left),
         )
         assert broken(plan, snapshot, BalancePolicy()) == found
     assert resized(snapshot, 1, down) == {"replication_factor_kept"}

@@ -25,16 +25,16 @@ from counterpoise.model.overview import (
     Overview,
     Reason,
     Unit,
-    asked_in_words,
     brokers_to_show,
     coordinators_in_words,
+    deferred_in_words,
     knows,
     largest_moves,
-    left_in_words,
     others_in_words,
     peak_share,
     peak_used_bytes,
     rate_warning,
+    request_in_words,
     span_in_words,
     values_of,
 )
@@ -85,7 +85,7 @@ def plan_summary(plan: RebalancePlan, pace: Pace = _NO_PACE) -> dict[str, Any]:
         "reason": plan.reason,
         "moves": len(plan.moves),
         "moves_by_why": {str(r.why): _counts(r) for r in overview.reasons},
-        "left": asdict(plan.left),
+        "left": asdict(plan.deferred),
         "copied_replicas": overview.copied_replicas,
         "copied_bytes": overview.copied_bytes,
         "lower_bound": asdict(plan.lower_bound),
@@ -118,7 +118,7 @@ def print_plan(
     console.print(
         f"plan for {printable(plan.cluster) or 'the cluster'}: {goal}", markup=False, style="bold"
     )
-    if asked := asked_in_words(plan):
+    if asked := request_in_words(plan):
         console.print("; ".join(asked), markup=False)
     if plan.is_empty:
         console.print(f"nothing needs to move: {printable(plan.reason)}", markup=False)
@@ -129,7 +129,7 @@ def print_plan(
         _print_time(console, plan, overview, pace)
         console.print()
         _print_moves(console, plan)
-    if left := left_in_words(plan):
+    if left := deferred_in_words(plan):
         console.print(left, markup=False)
     print_warnings(console, plan.warnings)
     console.print(plan.fingerprint, markup=False)

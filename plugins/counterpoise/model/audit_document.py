@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport
-from counterpoise.model.json_values import from_content_text, iso_time, read_json, to_content
+from counterpoise.model.json_values import iso_time, read_json, to_content
 from counterpoise.model.severity import Severity
 
 FORMAT: Final = "counterpoise-audit/1"
@@ -29,6 +29,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "resolved": "gone",
     "unavailable_data": "not_asked",
 }
+_NAMES: Final = {key: name for name, key in _KEYS.items()}
 
 
 def to_json(report: AuditReport) -> str:
@@ -53,7 +54,7 @@ def to_json(report: AuditReport) -> str:
 def from_json(text: str, *, where: str) -> AuditReport:
     """Return the audit. Raises InputError, naming `where`, for a text that is none."""
     try:
-        document: dict[str, Any] = from_content_text(text, _KEYS)
+        document: dict[str, Any] = json.loads(text, object_hook=_with_field_names)
         if document["format"] != FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
         document["findings"] = [{"finding": row, **row} for row in document["findings"]]
@@ -62,3 +63,7 @@ def from_json(text: str, *, where: str) -> AuditReport:
         raise InputError(
             f"{where} is no audit that can be read ({type(error).__name__}: {error})"
         ) from None
+
+
+def _with_field_names(row: dict[str, Any]) -> dict[str, Any]:
+    return {_NAMES.get(key, key): value for key, value in row.items()}

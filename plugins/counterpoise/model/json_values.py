@@ -1,6 +1,6 @@
 """Frozen dataclasses as JSON and back, with the place of every value that is wrong.
 
-    text = json.dumps(to_content(link), default=iso_time)
+    text = json.dumps(to_content(link, {"min_bytes_left": "least_left"}), default=iso_time)
     read_json(Link, '{"broker_id": "4", ...}')
     # ValueError: broker_id must be a whole number, not '4'
 
@@ -10,7 +10,6 @@ Limits: pydantic reads the values. Importing it takes 0.2 s, so that happens wit
 that is read, and nothing here names it at the top.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -75,25 +74,18 @@ Id = Annotated[int, Range(0, MAX_ID)]  # of a broker or a partition
 Count = Annotated[int, Range(0, 2**63 - 1)]
 
 
-def to_content(value: Any, keys: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the fields of a dataclass by name, those of the dataclasses in it too.
-
-    `keys` has the key of each field whose key is not its name.
-    """
-    renamed = keys or {}
-
-    def rename(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        return {renamed.get(name, name): field for name, field in fields}
-
-    return asdict(value, dict_factory=rename)
+def json_keys(keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the `__pydantic_config__` of a dataclass some of whose fields have another key."""
+    return {"alias_generator": lambda name: keys.get(name, name)}
 
 
-def from_content_text(text: str, keys: Mapping[str, str]) -> Any:
-    """Return parsed JSON with the names of fields in place of the `keys` of `to_content`."""
-    names = {key: name for name, key in keys.items()}
-    return json.loads(
-        text, object_hook=lambda row: {names.get(key, key): field for key, field in row.items()}
-    )
+def to_content(value: Any, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a dataclass and of those in it, by key where `keys` has one."""
+
+    def with_keys(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        return {keys.get(name, name): field for name, field in fields}
+
+    return asdict(value, dict_factory=with_keys)
 
 
 def iso_time(value: object) -> str:

@@ -99,7 +99,7 @@ def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | 
     )
 
 
-def least_rate(inflow_bytes_per_second: int) -> int:
+def min_rate_bytes_per_second(inflow_bytes_per_second: int) -> int:
     """A rate that is clearly above an inflow, in two digits."""
     wanted = inflow_bytes_per_second * RATE_HEADROOM
     step = _step_of_two_digits(wanted)
@@ -131,7 +131,7 @@ def rate_with_room(
     room = max(0.0, link_capacity_bytes_per_second - busiest) * SHARE_OF_ROOM
     step = _step_of_two_digits(room)
     inflow = busiest_inflow(plan, at_once)
-    least = least_rate(inflow.bytes_per_second) if inflow else 0
+    least = min_rate_bytes_per_second(inflow.bytes_per_second) if inflow else 0
     return max(math.floor(room / step) * step, least, MIN_RATE_BYTES_PER_SECOND)
 
 

@@ -19,7 +19,7 @@ from counterpoise.model.movement import (
     busiest_inflow,
     busiest_link_bytes,
     cross_rack_bytes,
-    least_rate,
+    min_rate_bytes_per_second,
 )
 from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan
 from counterpoise.model.words import join_ids, pluralize
@@ -112,7 +112,7 @@ class Overview:
             sum(reason.replicas for reason in reasons),
             sum(reason.bytes for reason in reasons),
         )
-        is_whole = plan.left.partitions == 0
+        is_whole = plan.deferred.partitions == 0
         return cls(
             copied_replicas=replicas,
             copied_bytes=copied,
@@ -224,11 +224,11 @@ def rate_warning(
     return (
         f"at {format_rate(rate_bytes_per_second)} the copies may never end: producers write "
         f"{format_rate(busiest.bytes_per_second)} to the partitions that broker {busiest.broker_id} {how} at once; "
-        f"take at least {format_rate(least_rate(busiest.bytes_per_second))}"
+        f"take at least {format_rate(min_rate_bytes_per_second(busiest.bytes_per_second))}"
     )
 
 
-def asked_in_words(plan: RebalancePlan) -> tuple[str, ...]:
+def request_in_words(plan: RebalancePlan) -> tuple[str, ...]:
     """What the request adds to goal and brokers: scope, replication factor, budget."""
     scope, budget = plan.scope, plan.budget
     words = (
@@ -246,13 +246,13 @@ def asked_in_words(plan: RebalancePlan) -> tuple[str, ...]:
     return tuple(f"{what} {value}" for what, value in words if value)
 
 
-def left_in_words(plan: RebalancePlan) -> str:
+def deferred_in_words(plan: RebalancePlan) -> str:
     """What the budget leaves; "" where it leaves nothing."""
-    left = plan.left
-    if not left.partitions:
+    deferred = plan.deferred
+    if not deferred.partitions:
         return ""
-    counts = f"{pluralize(left.partitions, 'partition')}, {pluralize(left.replicas, 'replica')}"
-    return f"the budget leaves for a later plan: {counts}, {format_bytes(left.bytes)}"
+    counts = f"{pluralize(deferred.partitions, 'partition')}, {pluralize(deferred.replicas, 'replica')}"
+    return f"the budget leaves for a later plan: {counts}, {format_bytes(deferred.bytes)}"
 
 
 def coordinators_in_words(overview: Overview) -> tuple[str, ...]:

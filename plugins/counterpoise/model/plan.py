@@ -15,11 +15,11 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import TopicPartition, is_topic
-from counterpoise.model.json_values import MAX_ID, Count, Id, Range, read_json
+from counterpoise.model.json_values import MAX_ID, Count, Id, Range, json_keys, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Budget, Goal, Scope
 
@@ -117,7 +117,7 @@ class LowerBound:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Deferred:
     """What a budget leaves for a later plan."""
 
     partitions: int = 0
@@ -126,7 +126,7 @@ class Left:
 
 
 class SettingBefore(NamedTuple):
-    """A throttle key that was set, at the resource itself, when the snapshot was taken."""
+    """A throttle key that was set, at the resource itself, when the snapshot was made."""
 
     resource_type: ConfigResourceType
     resource_name: str
@@ -140,6 +140,10 @@ class SettingBefore(NamedTuple):
 
 @dataclass(frozen=True)
 class RebalancePlan:
+    """What is to move, what that costs, and what it leads to."""
+
+    __pydantic_config__: ClassVar = json_keys({"deferred": "left"})
+
     cluster: str
     cluster_id: str
     snapshot_id: str
@@ -154,7 +158,7 @@ class RebalancePlan:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # only of the goal of that name
-    left: Left = field(default_factory=Left)
+    deferred: Deferred = field(default_factory=Deferred)
     # Of the brokers and topics that its copies touch, sorted: what to go back to where there is no
     # ledger.
     settings_before: tuple[SettingBefore, ...] = ()
@@ -247,7 +251,7 @@ class RebalancePlan:
                 for figure in self.figures
             ],
             "lower_bound": asdict(self.lower_bound),
-            "left": asdict(self.left),
+            "left": asdict(self.deferred),
             "reason": self.reason,
             "warnings": list(self.warnings),
             "undoes": self.undoes,

@@ -13,11 +13,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from counterpoise.model.json_values import (
-    from_content_text,
     iso_time,
+    json_keys,
     read_json,
     to_content,
 )
@@ -45,6 +45,8 @@ _KEYS: Final[Mapping[str, str]] = {
 class Link:
     """One direction of one broker: copies that it sends as a leader, or receives as a follower."""
 
+    __pydantic_config__: ClassVar = json_keys(_KEYS)
+
     broker_id: int
     sends: bool
     moves: int  # in flight
@@ -61,6 +63,8 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class RunProgress:
     """How far a run is, and since when which condition holds; times are UTC."""
+
+    __pydantic_config__: ClassVar = json_keys(_KEYS)
 
     observed_at: datetime
     progress: Progress
@@ -103,5 +107,5 @@ class RunProgress:
 
     @classmethod
     def from_json(cls, text: str) -> "RunProgress":
-        """Return what `to_json` wrote. Raises ValueError for anything else."""
-        return read_json(cls, json.dumps(from_content_text(text, _KEYS)))
+        """Return what `to_json` wrote. Raises JsonValueError for anything else."""
+        return read_json(cls, text)

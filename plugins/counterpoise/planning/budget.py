@@ -1,7 +1,7 @@
 """Budgets: the best part of a plan that is larger than it may be.
 
-    left = keep_copies_within(placement, before, budget)                # takes copies back
-    assignment, left_count = keep_changes_within(assignment, budget)    # the same without copies
+    deferred = keep_copies_within(placement, before, budget)                # takes copies back
+    assignment, deferred_count = keep_changes_within(assignment, budget)    # the same without copies
 
     order of the partitions that are copied:
         those that get better racks first
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, missing_from
-from counterpoise.model.plan import Left
+from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
 from counterpoise.planning.explanation.planning_result import FinalAssignment
 from counterpoise.planning.placement import Placement
@@ -33,10 +33,10 @@ from counterpoise.planning.placing.racks import racks_missing
 _Parts: TypeAlias = NDArray[np.float64]
 
 
-def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Left:
+def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Deferred:
     """Take copies (and removals) back until the rest fits; return what was taken back."""
     if budget == Budget():
-        return Left()
+        return Deferred()
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
     rows, original = placement.replicas[changed], placement.original[changed]
     is_added, is_removed = missing_from(original, rows), missing_from(rows, original)
@@ -53,12 +53,12 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     )
     is_kept = _fitting(order, copied_bytes, budget)
     if is_kept.all():
-        return Left()
+        return Deferred()
     replicas = placement.replicas.copy()
     replicas[changed[~is_kept]] = placement.original[changed[~is_kept]]
     placement.reset_to(replicas)
-    left_copies, left_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
-    return Left(int((~is_kept).sum()), int(left_copies), int(left_bytes))
+    deferred_copies, deferred_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
+    return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
 
 
 def keep_changes_within(assignment: FinalAssignment, budget: Budget) -> tuple[FinalAssignment, int]:

@@ -50,12 +50,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     placement = before.copy()
     goal.place(placement, roles, request)
     refuse_unplaced(placement, roles, request)
-    left = keep_copies_within(placement, before, request.budget)
+    deferred = keep_copies_within(placement, before, request.budget)
     assignment = _with_leaders(placement, goal, roles, request)
-    assignment, left_changes = keep_changes_within(assignment, request.budget)
-    left = replace(left, partitions=left.partitions + left_changes)
-    result = PlanningResult(request, cluster, roles, before, placement, assignment, left)
-    is_optional = goal.copy_reason is None and not left.partitions
+    assignment, deferred_count = keep_changes_within(assignment, request.budget)
+    deferred = replace(deferred, partitions=deferred.partitions + deferred_count)
+    result = PlanningResult(request, cluster, roles, before, placement, assignment, deferred)
+    is_optional = goal.copy_reason is None and not deferred.partitions
     if is_optional and not is_worth_moving(result):
         unchanged = FinalAssignment.unchanged(cluster)
         result = PlanningResult(request, cluster, roles, before, before, unchanged)
@@ -76,7 +76,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,
-        left=result.left,
+        deferred=result.deferred,
         settings_before=settings_before(snapshot.throttles, moves),
     )
 

@@ -106,7 +106,7 @@ def amounts() -> Iterator[Broken]:
         words = ("freeze", "demo", "--until", time, "--why", "x", "--by", "a")
         yield Broken(f"until {time[:20]!a}", words, ("until",), _CLUSTERS)
     words = ("report", "--cluster", "demo", "--until", "never")
-    yield Broken("report until never", words, ("--until", "is no time"), _CLUSTERS)
+    yield Broken("report until never", words, ("--until", "is not a time"), _CLUSTERS)
     yield Broken(
         "watch for ever",
         ("doctor", "--cluster", "demo", "--watch", "--for", "ever"),

@@ -239,17 +239,17 @@ def audits() -> Iterator[Broken]:
         (
             "waiver until soon",
             "waivers: [{rule: idle-broker, reason: x, until: soon}]",
-            "is no time",
+            "is not a time",
         ),
         (
             "waiver until a day in words",
             "waivers: [{rule: idle-broker, reason: x, until: 31.01.2027}]",
-            "is no time",
+            "is not a time",
         ),
         (
             "waiver until no day",
             "waivers: [{rule: idle-broker, reason: x, until: 2027-02-31}]",
-            "is no time",
+            "is not a time",
         ),
         (
             "waiver until nothing",
@@ -259,7 +259,7 @@ def audits() -> Iterator[Broken]:
         (
             "waiver until the first year",
             'waivers: [{rule: idle-broker, reason: x, until: "0001-01-01T00:00+14:00"}]',
-            "is no time",
+            "is not a time",
         ),
     ):
         yield _policy(f"audit {id_}", f"audit:\n  {lines}", said)

@@ -14,7 +14,7 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
-from counterpoise.model.plan import Left
+from counterpoise.model.plan import Deferred
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
@@ -99,7 +99,7 @@ class PlanningResult:
     before: Placement
     after: Placement
     assignment: FinalAssignment
-    left: Left = field(default_factory=Left)  # by the budget, for a later plan
+    deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
 
     @cached_property
     def best_counts(self) -> Ints:

@@ -21,7 +21,7 @@ def old_brokers_receive_nothing(case: Case) -> Iterator[Violation]:
 
 def removed_brokers_end_empty(case: Case) -> Iterator[Violation]:
     """No replica stays but those that the request, or a budget, leaves out."""
-    if case.plan.goal is not Goal.REMOVE_BROKERS or case.plan.left.partitions:
+    if case.plan.goal is not Goal.REMOVE_BROKERS or case.plan.deferred.partitions:
         return
     for move in case.plan.moves:
         if case.named & set(move.replicas_after):
@@ -74,7 +74,7 @@ def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
             leader = move.replicas_after[0]
             what = f"would be led by broker {leader}, though {listed(able)} could lead it"
             yield Violation.of_move("demoted_brokers_lead_nothing", move, what)
-    if case.plan.left.partitions:
+    if case.plan.deferred.partitions:
         return
     for name, row in _rows_with(case, case.named).items():
         leads = case.named & {case.leader_of(row), row.replicas[0]}

@@ -44,7 +44,7 @@ def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
     held = len(row.replicas)
     number = len(move.replicas_after)
     in_scope = case.plan.scope.may_touch_broker
-    if case.plan.left.partitions:
+    if case.plan.deferred.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
     if held <= number < wanted:
         others = [b for b in case.live - set(move.replicas_after) if in_scope(b)]
