@@ -186,7 +186,7 @@ def write_round(
 
 
 def write_rounds(store: Store) -> None:
-    """One round after each snapshot; the first of the settled day is done again on the day after."""
+    """One round after each snapshot; the first of the settled day is repeated on the day after."""
     for one in TAKEN:
         assert one.observed_at is not None
         write_round(store, one.snapshot_id, one.observed_at + timedelta(minutes=5), [one])

@@ -34,7 +34,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
             "has no analysed snapshot yet; make one: counterpoise snapshot --cluster demo",
         ),
         (["--cluster", "demo", "--last", "a month"], 2, "--last: 'a month' is not a duration"),
-        (["--cluster", "demo", "--until", "yesterday"], 2, "--until: 'yesterday' is no time"),
+        (["--cluster", "demo", "--until", "yesterday"], 2, "--until: 'yesterday' is not a time"),
         (["--fleet", "--until", "2026-01-31"], 2, "--until goes with --cluster"),
         (["--fleet", "--cluster", "demo"], 2, "not allowed with"),
         ([], 2, "one of the arguments --cluster --fleet is required"),

@@ -50,7 +50,7 @@ def recent_rows(manifests: pa.Table, snapshot: ClusterSnapshot) -> list[Row]:
 
 
 def rows_by_age(manifests: pa.Table, snapshot: ClusterSnapshot) -> list[Row]:
-    """Return for each of nine ages up to a week the newest snapshot that is so old; newest first."""
+    """Return for each of nine ages up to a week the newest snapshot of that age, newest first."""
     rows = _rows_before(manifests, snapshot)
     chosen: dict[str, Row] = {}
     for min_age in _AGES:

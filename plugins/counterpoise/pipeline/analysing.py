@@ -1,7 +1,7 @@
 """The history on Spark: one job over all that is new, and the views that pages read.
 
-    clusters = analyse(site, "2026-01-31T12:00")      # those that have new results
-    rebuild_series(site, "orders-eu")                 # the same view again, from all results
+    clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
+    rebuild_series(installation, "orders-eu")                 # the view anew, from all results
 
 A snapshot that cannot be read is left out, with the reason; the others are analysed.
 """
@@ -28,9 +28,9 @@ from counterpoise.storage.staging import working_root
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-# A small round is mostly Spark's start, and up to some millions of rows compiling well takes longer
-# than running what was compiled quickly. Memory is the heap's; the process takes about one GiB
-# more.
+# By the rows to read, at most: a small round is mostly Spark's start, and up to some millions of
+# rows compiling well takes longer than running what was compiled quickly. Memory is the heap's; the
+# process needs about one GiB more.
 _SPARK_CONF: Final = (
     (1_000_000, START_FAST),
     (
@@ -41,13 +41,13 @@ _SPARK_CONF: Final = (
         },
     ),
 )
-# What reads and writes rows is called millions of times, what plans only thousands: that is not
-# worth compiling well.
+# Code that reads and writes rows is called millions of times, code that plans only thousands of
+# times: that is not worth compiling well.
 _COMPILE_LATE: Final = (
     "-XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=60000 "
     "-XX:Tier4CompileThreshold=500000 -XX:Tier4BackEdgeThreshold=200000"
 )
-# Kryo writes what is kept, gigabytes of arrays, in larger pieces than Java's serialization.
+# Kryo writes persisted rows, gigabytes of arrays, in larger pieces than Java's serialization.
 _SPARK_CONF_OF_MANY: Final = {
     "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATE}",
     "spark.driver.memory": "3g",
@@ -57,42 +57,48 @@ _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _ReadableRound:
+    """The next round, and by cluster the snapshots that cannot be read."""
+
     round: Round
-    left_out: Mapping[str, tuple[LeftOut, ...]]  # by cluster
+    left_out: Mapping[str, tuple[LeftOut, ...]]
 
 
 def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) -> list[str]:
-    """One Spark session over every snapshot of all clusters that has no result yet; the clusters
-    that it concerned.
+    """Analyse every snapshot of all clusters that has no result yet, in one Spark session.
+
+    Returns the clusters that have new results.
     """
-    work = _work_to_do(installation, log)
-    _tell_left_out(installation, work)
-    if not work.round.to_analyse:
+    readable = _next_readable_round(installation, log)
+    if not readable.round.to_analyse:
         return []
     name = _UNSAFE_IN_NAMES.sub("_", round_id).strip("._-")
     try:
-        _run_jobs(installation, name, work.round, log)
+        _run_jobs(installation, name, readable.round, log)
     except SparkJobError:
-        work = _work_to_do(
-            installation, log, whole=True
-        )  # a footer may be sound and what lies before it not
-        if not work.left_out:
+        # A file may be damaged before a footer that is sound.
+        readable = _next_readable_round(installation, log, whole=True)
+        if not readable.left_out:
             raise
-        _tell_left_out(installation, work)
-        if not work.round.to_analyse:
+        if not readable.round.to_analyse:
             return []
-        _run_jobs(installation, name, work.round, log)
-    installation.results.finish_round(name, installation.clock(), work.round.to_analyse)
-    clusters = sorted({row["cluster"] for row in work.round.to_analyse})
-    for cluster in clusters:
-        ids = [row["snapshot_id"] for row in work.round.to_analyse if row["cluster"] == cluster]
-        _add_to_series(installation, cluster, ids)
-    return clusters
+        _run_jobs(installation, name, readable.round, log)
+    return _finish_round(installation, name, readable.round)
+
+
+def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
+    """Record the round and extend the series of its clusters; return the clusters."""
+    installation.results.finish_round(name, installation.clock(), round_.to_analyse)
+    ids_by_cluster: dict[str, list[str]] = {}
+    for row in round_.to_analyse:
+        ids_by_cluster.setdefault(row["cluster"], []).append(row["snapshot_id"])
+    for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
+        _add_to_series(installation, cluster, snapshot_ids)
+    return sorted(ids_by_cluster)
 
 
 def rebuild_series(installation: Installation, cluster: str) -> pa.Table:
-    """Makes the view anew from all results, and returns it."""
+    """Make the series of a cluster anew from all results, and return it."""
     results = installation.results
     series = _series_of(installation, results.of_cluster(cluster))
     results.write_series(cluster, series)
@@ -100,75 +106,76 @@ def rebuild_series(installation: Installation, cluster: str) -> pa.Table:
 
 
 def series_of(installation: Installation, cluster: str) -> pa.Table:
-    """The view of a cluster; made anew where it is missing.
+    """Return the series of a cluster, made anew where it is missing.
 
-    Empty where nothing was analysed yet.
+    It is empty where nothing was analysed yet.
     """
     series = installation.results.series(cluster)
     return rebuild_series(installation, cluster) if series is None else series
 
 
 def spark_conf(row_count: int) -> Mapping[str, str]:
-    """How the driver is set up for a round that reads so many rows; the installation's own settings
-    go over these.
-    """
-    return next((conf for most, conf in _SPARK_CONF if row_count <= most), _SPARK_CONF_OF_MANY)
+    """Return Spark's settings for a round of so many rows; the installation's own override them."""
+    for max_rows, conf in _SPARK_CONF:
+        if row_count <= max_rows:
+            return conf
+    return _SPARK_CONF_OF_MANY
 
 
-def _run_jobs(installation: Installation, name: str, work: Round, log: Log) -> None:
+def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) -> None:
     master = installation.locations.spark_master
-    inputs = {file["path"] for row in work.rows for file in row["files"]}
+    inputs = {file["path"] for row in round_.rows for file in row["files"]}
     with (
         tempfile.TemporaryDirectory() as folder,
         working_root(installation.archive.store, master, inputs) as root,
     ):
         listing = Path(folder) / "snapshots.json"
-        listing.write_text(work.to_json())
+        listing.write_text(round_.to_json())
         run_job(
             installation.locations.spark_jobs / "analysis_round.py",
             ["--store", root, "--round", name, "--snapshots", str(listing)],
             master=master,
-            conf={**spark_conf(work.row_count), **installation.locations.spark_conf},
+            conf={**spark_conf(round_.row_count), **installation.locations.spark_conf},
             log=log,
         )
 
 
-def _work_to_do(installation: Installation, log: Log, *, whole: bool = False) -> _Work:
-    """The next round, without snapshots that cannot be read; each of those changes what others are
-    compared with.
+def _next_readable_round(
+    installation: Installation, log: Log, *, whole: bool = False
+) -> _ReadableRound:
+    """Return the next round without snapshots that cannot be read; record those for the reports.
 
-    With `whole` every byte is read, not the footers alone.
+    A snapshot that is left out changes what the next one is compared with, so the round is chosen
+    again until all of it is readable. With `whole` every byte is read, not the footers alone.
     """
     manifests = installation.archive.manifests(sorted(installation.settings.clusters))
     analysed = {
-        a.snapshot_id: a.previous_snapshot_id for a in installation.results.analysed.values()
+        result.snapshot_id: result.previous_snapshot_id
+        for result in installation.results.analysed.values()
     }
-    left_out: dict[str, dict[str, LeftOut]] = {}
-    useless: set[str] = set()
-    sound: set[str] = set()
+    unreadable: dict[str, tuple[str, LeftOut]] = {}  # cluster and reason, by snapshot id
+    readable_ids: set[str] = set()
     while True:
-        found = analysis.next_round(manifests, analysed, useless)
-        unchecked = [row for row in found.rows if row["snapshot_id"] not in sound]
-        for row in unchecked:
+        round_ = analysis.next_round(manifests, analysed, unreadable)
+        for row in round_.rows:
+            snapshot_id = row["snapshot_id"]
+            if snapshot_id in readable_ids:
+                continue
             try:
                 installation.archive.check_snapshot(row, whole=whole)
             except CounterpoiseError as error:
-                useless.add(row["snapshot_id"])
-                left_out.setdefault(row["cluster"], {})[row["snapshot_id"]] = LeftOut(
-                    row["snapshot_id"], str(error)
-                )
-                log(f"snapshot {row['snapshot_id']} is left out: {error}")
+                unreadable[snapshot_id] = (row["cluster"], LeftOut(snapshot_id, str(error)))
+                log(f"snapshot {snapshot_id} is not analysed, since it cannot be read: {error}")
             else:
-                sound.add(row["snapshot_id"])
-        if all(row["snapshot_id"] in sound for row in unchecked):
-            return _Work(
-                found, {cluster: tuple(found.values()) for cluster, found in left_out.items()}
-            )
-
-
-def _tell_left_out(installation: Installation, work: _Work) -> None:
+                readable_ids.add(snapshot_id)
+        if all(row["snapshot_id"] in readable_ids for row in round_.rows):
+            break
+    left_out: dict[str, tuple[LeftOut, ...]] = {}
+    for cluster, reason in unreadable.values():
+        left_out[cluster] = (*left_out.get(cluster, ()), reason)
     for cluster in installation.settings.clusters:
-        installation.results.write_left_out(cluster, work.left_out.get(cluster, ()))
+        installation.results.write_left_out(cluster, left_out.get(cluster, ()))
+    return _ReadableRound(round_, left_out)
 
 
 def _add_to_series(installation: Installation, cluster: str, snapshot_ids: Collection[str]) -> None:

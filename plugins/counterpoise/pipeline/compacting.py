@@ -1,23 +1,22 @@
 """Retention and compaction of the history: fewer old snapshots, one file per day and table, fewer
 rounds of results.
 
-Audits, and their pages, are kept no longer than snapshots are.
-
-    report = compact(site, print)
+    report = compact(installation, print)
     report.clusters, report.problems
 
-New files come first, then the manifest of the day that names them, then the old manifests go; files
-that nothing names go last, when they are older than the grace period. So whoever reads meanwhile
-finds all that an old manifest names, and whatever ends this in the middle loses nothing: the next
-run goes on. What `kafka_snapshot` writes is left alone for a day, and the round of an analysis too;
-nothing is locked. Two compactions at once make the same files twice.
+Audits, and their pages, are kept no longer than snapshots are.
+
+New files are written first, then the manifest of the day that names them, then the old manifests
+are deleted; files that no manifest names are deleted last, once they are older than the grace
+period. So a reader finds all files that an old manifest names, and an interruption loses nothing:
+the next compaction goes on. Snapshots and rounds of the last day stay as they are. Nothing is
+locked: two compactions at once make the same files twice.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -32,63 +31,67 @@ from counterpoise.pipeline.spark_compaction import WORK, make_files
 
 Log = Callable[[str], None]
 _LOGGER = logging.getLogger(__name__)
-_DAYS_AT_ONCE: Final = 31  # of a Spark job; what it has made stays made when the next one fails
+_DAYS_AT_ONCE: Final = 31  # of a Spark job; the files of one job stay when the next one fails
 
 
 @dataclass(slots=True)
 class ClusterReport:
-    """What became of a cluster's history."""
+    """What was done with a cluster's history; `left_alone` are days, each with its reason."""
 
     cluster: str
     days_compacted: int = 0
     snapshots_dropped: int = 0
     files_deleted: int = 0
-    left_alone: list[str] = field(default_factory=list)  # days, each with its reason
+    left_alone: list[str] = field(default_factory=list)
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
+    """What was done with all clusters and with the results of the Spark jobs."""
+
     clusters: tuple[ClusterReport, ...]
     results: ResultsReport
 
     @property
     def in_words(self) -> tuple[str, ...]:
-        """What was done, a line for each cluster and one for the results."""
+        """Return what was done, a line for each cluster and one for the results."""
         clusters = (
-            f"{one.cluster}: {one.days_compacted} day(s) compacted, {one.snapshots_dropped} snapshot(s) dropped, "
-            f"{one.files_deleted} file(s) deleted"
-            for one in self.clusters
+            f"{cluster.cluster}: {cluster.days_compacted} day(s) compacted, "
+            f"{cluster.snapshots_dropped} snapshot(s) dropped, "
+            f"{cluster.files_deleted} file(s) deleted"
+            for cluster in self.clusters
         )
-        made = self.results
-        return (
-            *clusters,
-            f"results: {made.rounds_merged} round(s) merged, {made.days_of_loads} day(s) of loads made, "
-            f"{made.files_deleted} file(s) deleted",
+        results = (
+            f"results: {self.results.rounds_merged} round(s) merged, "
+            f"{self.results.days_of_loads} day(s) of loads made, "
+            f"{self.results.files_deleted} file(s) deleted"
         )
+        return (*clusters, results)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why something was not done; each in a sentence."""
-        found = [
-            f"{one.cluster}: {words}"
-            for one in self.clusters
-            for words in (*one.left_alone, one.problem)
-            if words
+        """Return why something was not done, each in a sentence."""
+        problems = [
+            f"{cluster.cluster}: {reason}"
+            for cluster in self.clusters
+            for reason in (*cluster.left_alone, cluster.problem)
+            if reason
         ]
-        return (*found, *([f"results: {self.results.problem}"] if self.results.problem else []))
+        if self.results.problem:
+            problems.append(f"results: {self.results.problem}")
+        return tuple(problems)
 
 
 def compact(
     installation: Installation, log: Log = _LOGGER.info, *, cluster: str | None = None
 ) -> CompactionReport:
-    """Compacts one cluster's history, or that of all; then the results.
+    """Compact one cluster's history, or that of all; then the results.
 
-    One cluster in trouble keeps no other back.
+    A cluster whose history cannot be compacted stops no other.
     """
-    names = (
-        [installation.cluster(cluster).name] if cluster else sorted(installation.settings.clusters)
-    )
+    all_names = sorted(installation.settings.clusters)
+    names = [installation.cluster(cluster).name] if cluster else all_names
     now = installation.clock()
     reports = {name: ClusterReport(name) for name in names}
     manifests: dict[str, pa.Table] = {}
@@ -97,8 +100,9 @@ def compact(
         try:
             files = installation.archive.manifest_files(name)
             manifests |= files
-            found = history.plan_days(name, files, installation.cluster(name).policy.history, now)
-            plans += [plan for plan in found if _is_readable(installation, plan, report)]
+            policy = installation.cluster(name).policy.history
+            day_plans = history.plan_days(name, files, policy, now)
+            plans += [plan for plan in day_plans if _is_readable(installation, plan, report)]
         except CounterpoiseError as error:
             report.problem = str(error)
     for start in range(0, len(plans), _DAYS_AT_ONCE):
@@ -113,7 +117,7 @@ def compact(
 
 
 def _is_readable(installation: Installation, plan: DayPlan, report: ClusterReport) -> bool:
-    """A day with a file that is missing or broken stays as it is: somebody may still bring it back."""
+    """Whether all files of a day are readable; else the day stays as it is for now."""
     try:
         if plan.merges:
             for row in plan.survivors:
@@ -154,62 +158,69 @@ def _replace_manifests(
     store = installation.archive.store
     store.write_table(plan.manifest_path, plan.manifest)
     for path in plan.replaced:
-        # Somebody who repeats a photograph of that day writes its manifest anew; that one is for
-        # the next compaction.
+        # A repeated snapshot of that day writes its manifest anew; that one is for the next
+        # compaction.
         if store.info(path) is not None and store.read_table(path).equals(before[path]):
             store.delete(path)
 
 
 def _delete_unused(installation: Installation, cluster: str, now: datetime) -> int:
-    """Deletes files of the cluster that no manifest names, and what interrupted jobs have left.
+    """Delete files of the cluster that no manifest names, and those of interrupted Spark jobs.
 
-    Answers how many.
+    Returns how many.
     """
-    store, grace = installation.archive.store, installation.cluster(cluster).policy.history.grace
-    files = list(
-        chain.from_iterable(
-            store.files(history.table_folder(table, cluster)) for table in SNAPSHOT_TABLES
-        )
-    )
-    listed = store.files(history.manifests_folder(cluster))
+    store = installation.archive.store
+    grace = installation.cluster(cluster).policy.history.grace
+    files = [
+        file
+        for table in SNAPSHOT_TABLES
+        for file in store.files(history.table_folder(table, cluster))
+    ]
+    manifest_files = store.files(history.manifests_folder(cluster))
     manifests = installation.archive.manifest_files(cluster)
-    rows = chain.from_iterable(
-        history.manifest_rows(path, table) for path, table in manifests.items()
-    )
-    named = {file["path"] for row in rows for file in row["files"]}
-    changed: dict[tuple[str, date], datetime] = {}
-    for file in listed:
+    named_paths = {
+        file["path"]
+        for path, table in manifests.items()
+        for row in history.manifest_rows(path, table)
+        for file in row["files"]
+    }
+    compacted_at: dict[tuple[str, date], datetime] = {}
+    for file in manifest_files:
         place = history.place_of(file.path)
         if place and history.is_compacted(file.path) and file.modified_at:
-            changed[place] = max(file.modified_at, changed.get(place, file.modified_at))
-    unused = history.unused([*files, *store.files(WORK)], named, changed, grace=grace, now=now)
-    held = {history.place_of(file.path) for file in files if file.path not in unused}
-    # The manifest of a day without snapshots tells when they went; it goes with the last of their
-    # files.
-    wanted = {
+            latest = compacted_at.get(place, file.modified_at)
+            compacted_at[place] = max(file.modified_at, latest)
+    unused = history.unused(
+        [*files, *store.files(WORK)], named_paths, compacted_at, grace=grace, now=now
+    )
+    # The manifest of a day without snapshots says when they were dropped; it is deleted with the
+    # last of their files.
+    places_in_use = {history.place_of(file.path) for file in files if file.path not in unused}
+    needed_manifests = {
         path
         for path, table in manifests.items()
-        if table.num_rows or history.place_of(path) in held
+        if table.num_rows or history.place_of(path) in places_in_use
     }
-    unused += history.unused(listed, wanted, changed, grace=grace, now=now)
+    unused += history.unused(manifest_files, needed_manifests, compacted_at, grace=grace, now=now)
     for path in unused:
         store.delete(path)
     return len(unused)
 
 
 def _delete_old_audits(installation: Installation, cluster: str, now: datetime) -> int:
-    """Deletes audits as snapshots of their times are dropped, and the pages of days too long ago.
-    Answers how many.
+    """Delete audits as snapshots of their times are dropped, and old pages; return how many.
 
     The newest of both stay, however old they are.
     """
     policy = installation.cluster(cluster).policy.history
-    audits, pages = installation.archive.audits(cluster), installation.archive.audit_pages(cluster)
-    stay = history.surviving(({"snapshot_id": audit_id} for audit_id in audits), policy, now)
-    old = [path for audit_id, path in audits.items() if audit_id not in stay]
-    old += [
-        pages[day] for day in sorted(pages)[:-1] if history.age_of(day, now) >= policy.keep_daily
+    audits = installation.archive.audits(cluster)
+    pages = installation.archive.audit_pages(cluster)
+    kept_ids = history.surviving(({"snapshot_id": audit_id} for audit_id in audits), policy, now)
+    old_paths = [path for audit_id, path in audits.items() if audit_id not in kept_ids]
+    days_but_newest = sorted(pages)[:-1]
+    old_paths += [
+        pages[day] for day in days_but_newest if history.age_of(day, now) >= policy.keep_daily
     ]
-    for path in old:
+    for path in old_paths:
         installation.archive.store.delete(path)
-    return len(old)
+    return len(old_paths)

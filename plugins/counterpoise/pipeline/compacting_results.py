@@ -1,11 +1,11 @@
-"""Compaction of what the Spark jobs made: a day's loads in one table, many rounds in one, old rows
-gone.
+"""Compaction of the Spark jobs' results: a day's loads in one table, many rounds in one, old rows
+deleted.
 
-    report = compact_results(site, now, log)
+    report = compact_results(installation, now, log)
 
-A round that is made of others is finished before those go, and names them: their files stay for the
-grace, for readers that have chosen them already. What is here is worked on only a day after it was
-finished.
+A merged round is finished, and names the rounds it is made of, before those are deleted; their
+files stay for the grace period, for readers that have opened them already. Results are compacted
+only a day after they were finished.
 """
 
 import json
@@ -30,16 +30,19 @@ _LOADS: Final = "partition_load"
 
 @dataclass(frozen=True, slots=True)
 class ResultsReport:
-    days_of_loads: int = 0  # made, or made anew
+    """What was done, and why not all of it."""
+
+    days_of_loads: int = 0  # tables made for the first time, or anew
     rounds_merged: int = 0
     files_deleted: int = 0
     problem: str | None = None
 
 
 def compact_results(installation: Installation, now: datetime, log: Log) -> ResultsReport:
+    """Compact the results of all clusters; an error of ours ends it and is in the report."""
     report = ResultsReport()
     try:
-        policy = _widest(installation)
+        policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
         report = replace(report, days_of_loads=_make_daily(installation, rounds, policy, now, log))
         report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
@@ -52,21 +55,22 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
         return replace(report, problem=str(error))
 
 
-def _widest(installation: Installation) -> HistoryPolicy:
-    """A round has snapshots of all clusters: it goes by those that are kept longest."""
-    policies = [cluster.policy.history for cluster in installation.settings.clusters.values()] or [
-        HistoryPolicy()
-    ]
-    names = ("keep_all", "keep_hourly", "keep_daily", "grace")
+def _longest_policy(installation: Installation) -> HistoryPolicy:
+    """Return for each period the longest of all clusters: a round has snapshots of all of them."""
+    clusters = installation.settings.clusters.values()
+    policies = [cluster.policy.history for cluster in clusters] or [HistoryPolicy()]
     return HistoryPolicy(
-        **{name: max(getattr(policy, name) for policy in policies) for name in names}
+        keep_all=max(policy.keep_all for policy in policies),
+        keep_hourly=max(policy.keep_hourly for policy in policies),
+        keep_daily=max(policy.keep_daily for policy in policies),
+        grace=max(policy.grace for policy in policies),
     )
 
 
 def _finish_merges(store: Store) -> list[dict[str, Any]]:
-    """The rounds there are.
+    """Return the lists of rounds, without those that were merged into another one.
 
-    Those that another one was made of go now, if they should have gone before.
+    These are deleted now, in case an interrupted compaction left them.
     """
     documents = _documents(store)
     merged = {name for document in documents.values() for name in document.get("merged", ())}
@@ -76,17 +80,19 @@ def _finish_merges(store: Store) -> list[dict[str, Any]]:
 
 
 def _documents(store: Store) -> dict[str, dict[str, Any]]:
-    found = {}
+    """Return the lists of rounds by their names."""
+    documents = {}
     for path in store.list(ROUNDS, suffix=".json"):
         try:
             document = json.loads(store.read_text(path))
-            found[str(document["round"])] = document
+            documents[str(document["round"])] = document
             document["snapshots"]
         except (ValueError, KeyError, TypeError):
             raise StoreError(
-                f"{store.uri(path)} is no list of analysed snapshots; no results were compacted"
+                f"{store.uri(path)} is no list of analysed snapshots, so no results were "
+                "compacted; delete it, and its snapshots are analysed again"
             ) from None
-    return found
+    return documents
 
 
 def _make_daily(
@@ -149,8 +155,8 @@ def _merge_rounds(
 
 
 def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
-    """A file for each table of the merged round that has any rows."""
-    found = []
+    """Return a merge for each table of the merged round that has any rows."""
+    merges = []
     for table in RESULT_TABLES:
         files = {
             path: ids
@@ -165,8 +171,8 @@ def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
                     counts[snapshot_id] = counts.get(snapshot_id, 0) + count
         if counts:
             path = f"results/{table}/round={plan.name}/{plan.name}.parquet"
-            found.append(Merge(table, path, files, counts))
-    return found
+            merges.append(Merge(table, path, files, counts))
+    return merges
 
 
 def _files(store: Store, table: str, round_name: str) -> tuple[str, ...]:
@@ -174,11 +180,14 @@ def _files(store: Store, table: str, round_name: str) -> tuple[str, ...]:
 
 
 def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
-    """Deletes files of rounds that are no more, and the lists of merged rounds without snapshots."""
+    """Delete files of rounds that no longer exist, and lists of merged rounds without snapshots.
+
+    Returns how many.
+    """
     documents = _documents(store)
-    told = {file.path: file.modified_at for file in store.files(ROUNDS)}
+    modified_at = {file.path: file.modified_at for file in store.files(ROUNDS)}
     merged_at = {
-        name: told.get(f"{ROUNDS}/{document['round']}.json")
+        name: modified_at.get(f"{ROUNDS}/{document['round']}.json")
         for document in documents.values()
         for name in document.get("merged", ())
     }
@@ -196,7 +205,7 @@ def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
                 store.delete(file.path)
                 deleted += 1
     for name, document in documents.items():
-        if not document["snapshots"] and is_over(told.get(f"{ROUNDS}/{name}.json")):
+        if not document["snapshots"] and is_over(modified_at.get(f"{ROUNDS}/{name}.json")):
             store.delete(f"{ROUNDS}/{name}.json")
             deleted += 1
     return deleted

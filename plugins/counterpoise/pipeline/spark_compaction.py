@@ -1,9 +1,8 @@
-"""Files of the store put together by the Spark job `history_compaction`, checked, and given their
-place.
+"""Files of the store that the Spark job `history_compaction` merges: checked, moved into place.
 
-    make_files(site, merges, dailies, log)
+    make_files(installation, merges, dailies, log)
 
-A file that is there already, with the rows that it has to have, is not made again: an interrupted
+A file that exists already, with the rows that it must have, is not made again: an interrupted
 compaction goes on.
 """
 
@@ -27,18 +26,18 @@ from counterpoise.storage import Store, working_root
 
 Log = Callable[[str], None]
 
-WORK: Final = "work"  # what jobs make, before it has its place
+WORK: Final = "work"  # the folder for what jobs make, until it is moved into place
 _DAILY: Final = "partition_load_daily"
 _MADE_OF: Final = b"made_of"
-_ROWS_OF_A_SMALL_JOB: Final = 1_000_000
-_SMALL: Final = {**START_FAST, "spark.sql.shuffle.partitions": "2"}
-_ROOM_FOR_MILLIONS: Final = {"spark.driver.memory": "4g"}
+_MAX_ROWS_OF_SMALL_JOB: Final = 1_000_000
+_FEW_ROWS_CONF: Final = {**START_FAST, "spark.sql.shuffle.partitions": "2"}
+_MANY_ROWS_CONF: Final = {"spark.driver.memory": "4g"}
 
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """A day's PARTITION_LOAD_DAILY, and the files of PARTITION_LOAD with the snapshots to take from
-    each.
+    """A day's PARTITION_LOAD_DAILY to be made, and by file of PARTITION_LOAD the snapshots that are
+    read from it.
     """
 
     plan: DailyPlan
@@ -48,35 +47,37 @@ class Daily:
 def make_files(
     installation: Installation, merges: Sequence[Merge], dailies: Sequence[Daily], log: Log
 ) -> None:
-    """Makes what is not there yet.
+    """Make the files that do not exist yet.
 
-    Raises SparkJobError, or StoreError when a file has not the rows that it should.
+    Raises SparkJobError, or StoreError when a file does not have the rows that it should.
     """
     store = installation.archive.store
-    waiting = []
+    missing_merges = []
     for merge in merges:
         if not sum(merge.row_counts.values()):
             store.write_table(merge.path, _shared_schema(merge.table).empty_table())
         elif not _is_made(store, merge):
-            waiting.append(merge)
-    if not waiting and not dailies:
+            missing_merges.append(merge)
+    if not missing_merges and not dailies:
         return
     work = f"{WORK}/{uuid.uuid4().hex}"
-    _run(installation, work, waiting, dailies, log)
-    for number, merge in enumerate(waiting):
-        made = _made(store, f"{work}/{merge.table}/output={number}")
-        if made is None or _counts(store, made) != _expected(merge):
+    _run_job(installation, work, missing_merges, dailies, log)
+    for number, merge in enumerate(missing_merges):
+        output = _output_file(store, f"{work}/{merge.table}/output={number}")
+        if output is None or snapshot_counts(store, output) != _expected_counts(merge):
             raise StoreError(
-                f"{store.uri(merge.path)} would lack rows of its snapshots; nothing was replaced"
+                f"{store.uri(merge.path)} would lack rows of its snapshots, so nothing was "
+                f"replaced; the Spark job's files are in {store.uri(work)}"
             )
-        store.move(made, merge.path)
-    for number, daily in enumerate(dailies, start=len(waiting)):
-        _keep_daily(store, daily.plan, _made(store, f"{work}/{_DAILY}/output={number}"))
+        store.move(output, merge.path)
+    for number, daily in enumerate(dailies, start=len(missing_merges)):
+        output = _output_file(store, f"{work}/{_DAILY}/output={number}")
+        _write_daily(store, daily.plan, output)
     store.delete_folder(work)
 
 
 def is_daily_made(store: Store, plan: DailyPlan) -> bool:
-    """Whether the day's table is there, made of just what it would be made of now."""
+    """Whether the day's table exists, made of exactly what it would be made of now."""
     if store.info(plan.path) is None:
         return False
     metadata = store.parquet_shape(plan.path)[1].metadata or {}
@@ -84,12 +85,12 @@ def is_daily_made(store: Store, plan: DailyPlan) -> bool:
 
 
 def snapshot_counts(store: Store, path: str) -> dict[str, int]:
-    """Rows by snapshot of a file that names them."""
+    """Return the number of rows by snapshot id of a file that has the column."""
     counts = store.read_column(path, "snapshot_id").combine_chunks().value_counts()
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
 
 
-def _run(
+def _run_job(
     installation: Installation,
     work: str,
     merges: Sequence[Merge],
@@ -107,7 +108,7 @@ def _run(
         ],
     }
     rows = sum(sum(merge.row_counts.values()) for merge in merges)
-    conf = _SMALL if rows < _ROWS_OF_A_SMALL_JOB else _ROOM_FOR_MILLIONS
+    conf = _FEW_ROWS_CONF if rows < _MAX_ROWS_OF_SMALL_JOB else _MANY_ROWS_CONF
     inputs = {
         file["path"] for entries in plan.values() for entry in entries for file in entry["files"]
     }
@@ -135,35 +136,31 @@ def _is_made(store: Store, merge: Merge) -> bool:
     if store.info(merge.path) is None:
         return False
     try:
-        return _counts(store, merge.path) == _expected(merge)
-    except StoreError:  # no whole file
+        return snapshot_counts(store, merge.path) == _expected_counts(merge)
+    except StoreError:  # the file is damaged
         return False
 
 
-def _expected(merge: Merge) -> dict[str, int]:
+def _expected_counts(merge: Merge) -> dict[str, int]:
     return {snapshot_id: count for snapshot_id, count in merge.row_counts.items() if count}
 
 
-def _counts(store: Store, path: str) -> dict[str, int]:
-    return snapshot_counts(store, path)
-
-
-def _made(store: Store, folder: str) -> str | None:
-    """The file that the job made there; None where no row came out."""
+def _output_file(store: Store, folder: str) -> str | None:
+    """Return the file that the job wrote there; None where it wrote no row."""
     files = store.list(folder, suffix=".parquet")
     if len(files) > 1:
-        raise StoreError(f"the Spark job made {len(files)} files in {store.uri(folder)}, not one")
+        raise StoreError(f"the Spark job wrote {len(files)} files to {store.uri(folder)}, not one")
     return files[0] if files else None
 
 
-def _keep_daily(store: Store, plan: DailyPlan, made: str | None) -> None:
-    rows = PARTITION_LOAD_DAILY.empty_table() if made is None else store.read_table(made)
+def _write_daily(store: Store, plan: DailyPlan, output: str | None) -> None:
+    rows = PARTITION_LOAD_DAILY.empty_table() if output is None else store.read_table(output)
     table = rows.select(PARTITION_LOAD_DAILY.names).cast(PARTITION_LOAD_DAILY)
     store.write_table(plan.path, table.replace_schema_metadata({_MADE_OF: plan.digest}))
 
 
 def _shared_schema(table: str) -> pa.Schema:
-    """Of a file that holds many snapshots."""
+    """Return the schema of a file that holds many snapshots."""
     schema = {**SNAPSHOT_TABLES, **RESULT_TABLES}[table]
     if "snapshot_id" in schema.names:
         return schema
