@@ -111,7 +111,8 @@ class Archive:
                 if self.store.list(folder, suffix=".parquet") == paths:
                     raise
         raise StoreError(
-            f"the manifests in {self.store.uri(folder)} change faster than they can be read; try again"
+            f"the manifests in {self.store.uri(folder)} changed {_MAX_TRIES} times while they were "
+            "read; try again"
         )
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:

@@ -192,7 +192,7 @@ def test_partitions_of_a_large_topic_are_not_taken_for_one_another(found: Rows) 
 def test_a_history_from_its_beginning_is_brought_together_once(
     spark: SparkSession, tmp_path: Path, job: str
 ) -> None:
-    """Both sides of the comparison come from one shuffle, though one of them needs fewer columns."""
+    """Both sides of the comparison come from one shuffle, also where one needs fewer columns."""
     one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
     if job == "partition_load":
         pairs = read_pairs(one, partition_load.LOAD_INPUTS).transform(

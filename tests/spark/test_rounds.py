@@ -127,7 +127,8 @@ def test_a_missing_column_is_named_with_its_file(
     pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["replicas"]), path)
     assert analysis_round.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
     assert capsys.readouterr().err == (
-        "analysis_round: history file partitions/cluster=demo/date=2026-01-31/demo-20260131T130000Z.parquet "
+        "analysis_round: history file "
+        "partitions/cluster=demo/date=2026-01-31/demo-20260131T130000Z.parquet "
         "lacks the column replicas or a value in it\n"
     )
 

@@ -31,7 +31,9 @@ run_job(Path(sys.argv[1]), [], log=lambda line: print(line, flush=True))
 def test_a_failing_job_says_why_and_passes_its_settings_on(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"
     script.write_text(
-        "import os, sys\nprint('argument', sys.argv[1])\nprint('ip', os.environ['SPARK_LOCAL_IP'])\n"
+        "import os, sys\n"
+        "print('argument', sys.argv[1])\n"
+        "print('ip', os.environ['SPARK_LOCAL_IP'])\n"
         "from counterpoise.model.tables import BROKERS\nraise SystemExit('the reason')\n"
     )
     lines: list[str] = []

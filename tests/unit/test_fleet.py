@@ -11,9 +11,9 @@ import pytest
 from counterpoise.analysis.balance import leader_balance
 from counterpoise.analysis.fleets import fleet
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
+from counterpoise.model.evenness import evenness
 from counterpoise.model.fleet import ClusterState, Concern, FleetRow
 from counterpoise.model.load import BrokerTraffic, ClusterLoad, DiskForecast, Outlook, Rates, Trace
-from counterpoise.model.evenness import evenness
 from counterpoise.model.request import Goal
 from tests.support.series import NO_TOPICS, NOON, Broker, rows
 

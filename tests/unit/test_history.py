@@ -71,7 +71,7 @@ def test_a_cluster_name_never_leaves_its_folder(name: str) -> None:
     ["document-0123456789abcdef", "demo", "demo-20261341T000000Z", "../x-20261120T000000Z"],
 )
 def test_an_id_of_another_kind_has_no_path(snapshot_id: str) -> None:
-    with pytest.raises(InputError, match="not of the history"):
+    with pytest.raises(InputError, match="not one of the history"):
         scheduled_at_of(snapshot_id)
 
 

@@ -13,8 +13,8 @@ import pytest
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
 from counterpoise.analysis.weighing import by_group
 from counterpoise.model.disks import by_disk, disk_over
-from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
 from counterpoise.model.evenness import evenness
+from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.model.tables import PARTITIONS
 from tests.support.loads import loads_of, log_dirs, partitions, topics

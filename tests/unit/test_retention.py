@@ -67,7 +67,7 @@ def written(times: Iterable[datetime], **how: Any) -> dict[str, pa.Table]:
 def compacted(
     files: dict[str, pa.Table], plan: DayPlan, *, broken_off_after: int | None = None
 ) -> dict[str, pa.Table]:
-    """The manifest files after a compaction; `broken_off_after` so many of the old ones had gone."""
+    """The manifest files after a compaction that stopped when it had deleted `broken_off_after`."""
     gone = plan.replaced[:broken_off_after]
     return {path: table for path, table in files.items() if path not in gone} | {
         plan.manifest_path: plan.manifest
@@ -140,9 +140,7 @@ def test_only_days_over_for_a_day_are_planned_and_a_finished_one_is_left_alone()
     )
 
 
-def test_a_compacted_day_that_grows_older_is_planned_again_and_one_without_survivors_keeps_its_mark() -> (
-    None
-):
+def test_a_compacted_day_is_planned_again_and_one_without_survivors_keeps_its_mark() -> None:
     times = [
         datetime(2026, 3, 18, hour, minute, tzinfo=UTC) for hour in (1, 2) for minute in (0, 30)
     ]
@@ -265,9 +263,7 @@ def test_rounds_of_a_day_become_one_and_the_last_result_of_a_snapshot_counts() -
     assert plan_rounds([merge.document, rounds[3]], existing, POLICY, NOW) == ()
 
 
-def test_days_become_a_month_when_their_loads_are_gone_and_a_month_is_made_anew_when_half_of_it_is() -> (
-    None
-):
+def test_days_become_a_month_without_their_loads_and_a_half_empty_month_is_remade() -> None:
     times = [datetime(2026, 2, day, 5, tzinfo=UTC) for day in (3, 4, 26, 28)]
     rounds = [round_of(f"r{n}", at, at) for n, at in enumerate(times)]
     existing = {snapshot_id_for("demo", at) for at in times}

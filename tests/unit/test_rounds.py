@@ -1,4 +1,4 @@
-"""Which snapshots are analysed next, with what they are compared, and the series that comes of it."""
+"""Which snapshots are analysed next, what they are compared with, and the series made of them."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -39,9 +39,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class DayPlan:
-    """What becomes of a cluster's day.
+    """What compaction does to a cluster's day.
 
-    Without survivors the manifest is empty: its age tells when the others went.
+    Without survivors the manifest is empty: its age says when the others were deleted.
     """
 
     cluster: str
@@ -57,9 +57,10 @@ class DayPlan:
 def plan_days(
     cluster: str, manifest_files: Mapping[str, pa.Table], policy: HistoryPolicy, now: datetime
 ) -> tuple[DayPlan, ...]:
-    """The days to change, oldest first. `manifest_files` has the cluster's manifest files by path.
+    """Return the days to change, oldest first.
 
-    Days with a snapshot that a newer Counterpoise wrote are left alone.
+    `manifest_files` has the cluster's manifest files by path. Days with a snapshot that a newer
+    Counterpoise wrote are left alone.
     """
     rows = each_once(manifest_files).to_pylist()
     survivors = surviving(rows, policy, now)
@@ -122,7 +123,7 @@ def _merges(
     rows: list[Mapping[str, Any]],
     digest: str,
 ) -> Iterable[Merge]:
-    """One per table whose survivors lie in several files, or beside snapshots that go."""
+    """Yield a merge per table whose survivors are in several files, or beside deleted snapshots."""
     names = sorted({file["table"] for row in stay for file in row["files"]})
     for table in names:
         wanted: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Manifests: which files a snapshot becomes, and how many rows each has. Readers open nothing else.
+"""Manifests: the files of a snapshot with their row counts. Readers open nothing else.
 
     for path, table in history_files(snapshot).items(): ...  # write these first
     path, row = manifest_of(snapshot)                        # and this last
@@ -21,11 +21,11 @@ from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
 
 
 class HistoryError(CounterpoiseError):
-    """A snapshot in the history cannot be read: another schema version, a missing file or column."""
+    """A snapshot of the history cannot be read: schema version, missing file or missing column."""
 
 
 def history_files(snapshot: ClusterSnapshot) -> Mapping[str, pa.Table]:
-    """Every table by its path relative to the store. Write all of them before the manifest."""
+    """Return every table by its path relative to the store. Write all before the manifest."""
     return {
         table_path(name, snapshot.cluster, snapshot.snapshot_id): snapshot.tables[name]
         for name in SNAPSHOT_TABLES
@@ -33,13 +33,14 @@ def history_files(snapshot: ClusterSnapshot) -> Mapping[str, pa.Table]:
 
 
 def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
-    """The manifest's path and its one row of SNAPSHOTS.
+    """Return the manifest's path and its one row of SNAPSHOTS.
 
     Raises InputError for a snapshot that tells no time.
     """
     if snapshot.observed_at is None:
         raise InputError(
-            f"snapshot {snapshot.snapshot_id} has no observed_at, so it cannot be written into the history"
+            f"snapshot {snapshot.snapshot_id} has no observed_at, so it cannot be written into the "
+            "history"
         )
     row = {
         "snapshot_id": snapshot.snapshot_id,
@@ -73,7 +74,8 @@ def check_version(manifest_row: Mapping[str, Any]) -> None:
     version = manifest_row["schema_version"]
     if not 1 <= version <= SCHEMA_VERSION:
         raise HistoryError(
-            f"snapshot {manifest_row['snapshot_id']} has schema version {version}; this Counterpoise reads 1 to "
+            f"snapshot {manifest_row['snapshot_id']} has schema version {version}; "
+            "this Counterpoise reads 1 to "
             f"{SCHEMA_VERSION}. A newer one wrote it: update this one, or leave the snapshot out."
         )
 

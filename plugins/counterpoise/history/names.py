@@ -1,4 +1,4 @@
-"""Names: ids of snapshots, and where their files lie below the store's root.
+"""Names: ids of snapshots, and the paths of their files relative to the store.
 
     snapshot_id_for("demo", scheduled_at)                  # demo-20261121T150000Z
     table_path("brokers", "demo", "demo-20261121T150000Z")
@@ -26,8 +26,9 @@ _AT: Final = "%Y%m%dT%H%M%S"
 
 
 def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
-    """`demo-20261121T150000Z`: safe as a file name. `scheduled_at` must be aware; microseconds show
-    only if not 0.
+    """Return an id like `demo-20261121T150000Z`, safe as a file name.
+
+    `scheduled_at` must have a time zone; microseconds show only where they are not 0.
 
     Raises InputError when the cluster's name or the time cannot be part of a file name.
     """
@@ -44,7 +45,7 @@ def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
 
 
 def scheduled_at_of(snapshot_id: str) -> datetime:
-    """The scheduled time in a snapshot id.
+    """Return the scheduled time in a snapshot id.
 
     Raises InputError for an id that `snapshot_id_for` did not make.
     """
@@ -56,17 +57,18 @@ def scheduled_at_of(snapshot_id: str) -> datetime:
         return datetime.strptime(whole, _AT).replace(tzinfo=UTC, microsecond=int(fraction or 0))
     except ValueError:
         raise InputError(
-            f"snapshot id {snapshot_id!r} is not of the history; those look like demo-20261121T150000Z"
+            f"snapshot id {snapshot_id!r} is not one of the history; those look like "
+            "demo-20261121T150000Z"
         ) from None
 
 
 def day_of(snapshot_id: str) -> date:
-    """The scheduled day (UTC), which is the folder that its files lie in."""
+    """Return the scheduled day (UTC), which names the folder of the snapshot's files."""
     return scheduled_at_of(snapshot_id).date()
 
 
 def manifests_folder(cluster: str, day: date | None = None) -> str:
-    """Where a cluster's manifests lie, by date below it."""
+    """Return the folder of a cluster's manifests (of a day, if given)."""
     return table_folder(MANIFESTS, cluster, day)
 
 
@@ -75,14 +77,14 @@ def manifest_path(cluster: str, snapshot_id: str) -> str:
 
 
 def table_path(table: str, cluster: str, snapshot_id: str) -> str:
-    """`history/<table>/cluster=<name>/date=<scheduled day>/<snapshot_id>.parquet`, relative to the
-    store.
+    """Return `history/<table>/cluster=<name>/date=<scheduled day>/<snapshot_id>.parquet`, relative
+    to the store.
     """
     return f"{table_folder(table, cluster, day_of(snapshot_id))}/{snapshot_id}.parquet"
 
 
 def compacted_path(table: str, cluster: str, day: date, digest: str) -> str:
-    """The one file of a day and table; with MANIFESTS as the table, the one manifest of the day."""
+    """Return the path of a day's one file of a table; with MANIFESTS, of the day's one manifest."""
     return f"{table_folder(table, cluster, day)}/{COMPACTED}{digest}.parquet"
 
 
@@ -99,7 +101,7 @@ def table_folder(table: str, cluster: str, day: date | None = None) -> str:
 
 
 def place_of(path: str) -> tuple[str, date] | None:
-    """Cluster and day of the folder that a file of the history lies in; None for any other path."""
+    """Return cluster and day of a file of the history, by its folder; None for any other path."""
     parts = dict(part.partition("=")[::2] for part in path.split("/") if "=" in part)
     try:
         return parts["cluster"], date.fromisoformat(parts["date"])

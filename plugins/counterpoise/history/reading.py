@@ -1,6 +1,6 @@
 """Reading back: tables of files into a snapshot.
 
-    tables = {table: store.read_table(path, snapshot_id=snapshot_id) for table, path in files_of(row).items()}
+    tables = {name: store.read_table(path, snapshot_id=id_) for name, path in files_of(row).items()}
     from_tables(row, tables)
 
 A file of one snapshot has the columns of the table's schema. One of many snapshots has
@@ -20,10 +20,10 @@ from counterpoise.model.tables import SNAPSHOT_TABLES, TABLES_SINCE
 
 
 def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> ClusterSnapshot:
-    """The snapshot of a manifest row (as `to_pylist` gives it) and the tables that it names.
+    """Return the snapshot of a manifest row (as `to_pylist` gives it) and the tables it names.
 
-    Columns that a later schema version added come back as nulls, tables that it added as empty
-    ones. Raises HistoryError, naming file and column, when a table or a column is missing or the
+    Columns that a later schema version added are null, tables that it added are empty. Raises
+    HistoryError, naming file and column, when a table or a column is missing or the
     row count is not the manifest's.
     """
     check_version(manifest_row)
@@ -43,8 +43,7 @@ def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table])
 
 
 def check_shape(file: Mapping[str, Any], row_count: int, columns: pa.Schema) -> None:
-    """Raises HistoryError when a file, by its footer, is not what the manifest's entry `file` says
-    of it.
+    """Raise HistoryError when the footer of a file does not match the manifest's entry `file`.
 
     A file that holds several snapshots (it has a column snapshot_id) may have more rows than the
     one of the manifest.
@@ -72,7 +71,8 @@ def _conformed(
 ) -> pa.Table:
     if name not in files or name not in tables:
         raise HistoryError(
-            f"the manifest of this snapshot names no file for the table {name!r}, or it was not read"
+            f"the manifest of this snapshot names no file for the table {name!r}, or the file was "
+            "not read"
         )
     path, table = files[name]["path"], _rows_of(tables[name], snapshot_id)
     if table.num_rows != files[name]["row_count"]:

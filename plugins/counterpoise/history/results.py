@@ -62,9 +62,9 @@ def daily_folder(cluster: str, day: date | None = None) -> str:
 def plan_rounds(
     rounds: Iterable[Document], existing_ids: Collection[str], policy: HistoryPolicy, now: datetime
 ) -> tuple[RoundMerge, ...]:
-    """The rounds to merge.
+    """Return the rounds to merge.
 
-    A round of its own is made anew when at least half of its snapshots are gone.
+    A single round is written again when at least half of its snapshots are deleted.
     """
     known = [
         document
@@ -112,7 +112,7 @@ def _merge(
 
 
 def _period(document: Document, policy: HistoryPolicy, now: datetime) -> str:
-    """What rounds have in common that become one; "" where it is too early."""
+    """Return the day or month whose rounds become one; "" where it is too early."""
     day = _finished_day(document)
     if not is_settled(day, now):
         return ""
@@ -124,8 +124,8 @@ def _period(document: Document, policy: HistoryPolicy, now: datetime) -> str:
 def outlived_rounds(
     rounds: Iterable[Document], policy: HistoryPolicy, now: datetime
 ) -> tuple[str, ...]:
-    """Rounds whose rows of PARTITION_LOAD may go: their snapshots are older than `keep_all`, and
-    the grace is over.
+    """Return the rounds whose rows of PARTITION_LOAD may be deleted: their snapshots are older than
+    `keep_all`, and the grace is over.
     """
     return tuple(
         d["round"]
@@ -137,9 +137,7 @@ def outlived_rounds(
 def plan_daily(
     rounds: Iterable[Document], clusters: Collection[str], policy: HistoryPolicy, now: datetime
 ) -> tuple[DailyPlan, ...]:
-    """The days that are over, with all their rows of PARTITION_LOAD still there; also those that
-    are made already.
-    """
+    """Return the days that are over whose rows of PARTITION_LOAD all exist, made already or not."""
     documents = list(rounds)
     winners = _winners(documents)
     days: dict[tuple[str, date], list[tuple[str, str, str]]] = {}
@@ -171,25 +169,25 @@ def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> 
 
 
 def old_days(days: Iterable[date], policy: HistoryPolicy, now: datetime) -> tuple[date, ...]:
-    """Days whose PARTITION_LOAD_DAILY is older than anything that is kept."""
+    """Return the days whose PARTITION_LOAD_DAILY is older than anything that is kept."""
     return tuple(sorted(day for day in days if age_of(day, now) >= policy.keep_daily))
 
 
 def _winners(rounds: Iterable[Document]) -> dict[str, str]:
-    """By snapshot, the round that counts."""
+    """Return the round that counts for each snapshot: the one finished last."""
     ordered = sorted(rounds, key=lambda d: (d.get("finished_at") or "", d["round"]))
     return {row["snapshot_id"]: d["round"] for d in ordered for row in d["snapshots"]}
 
 
 def _finished_at(document: Document) -> datetime | None:
-    """None for a round of an older release, which did not tell."""
-    told = document.get("finished_at")
-    return datetime.fromisoformat(told).astimezone(UTC) if told else None
+    """Return when a round finished; None for one of an older release, which did not record it."""
+    finished_at = document.get("finished_at")
+    return datetime.fromisoformat(finished_at).astimezone(UTC) if finished_at else None
 
 
 def _finished_day(document: Document) -> date:
     finished_at = _finished_at(document)
-    assert finished_at is not None, "callers leave out rounds that do not tell"
+    assert finished_at is not None, "callers leave out rounds without finished_at"
     return finished_at.date()
 
 

@@ -1,4 +1,4 @@
-"""Which snapshots stay: all of the last weeks, then one an hour, then one a day.
+"""Which snapshots are kept: all of the last weeks, then one an hour, then one a day.
 
     surviving(manifests, HistoryPolicy(), now)       # ids
 
@@ -21,13 +21,12 @@ SETTLES_AFTER: Final = timedelta(days=1)  # late and repeated snapshots of a day
 def surviving(
     manifest_rows: Iterable[Mapping[str, Any]], policy: HistoryPolicy, now: datetime
 ) -> frozenset[str]:
-    """The ids of the snapshots of one cluster that stay.
+    """Return the ids of the snapshots of one cluster that are kept.
 
-    The newest always does, however old it is.
+    The newest always is, however old it is.
     """
-    ids = sorted(
-        (row["snapshot_id"] for row in manifest_rows), key=lambda i: (scheduled_at_of(i), i)
-    )
+    ids = [row["snapshot_id"] for row in manifest_rows]
+    ids.sort(key=lambda snapshot_id: (scheduled_at_of(snapshot_id), snapshot_id))
     kept: dict[tuple[object, ...], str] = {}
     for snapshot_id in ids:
         slot = _slot(snapshot_id, policy, now)
@@ -37,21 +36,24 @@ def surviving(
 
 
 def age_of(day: date, now: datetime) -> timedelta:
-    """Since the day's last moment; negative for a day that is not over."""
+    """Return the time since the day's last moment; negative for a day that is not over."""
     return now - datetime.combine(day + timedelta(days=1), time(), UTC)
 
 
 def is_settled(day: date, now: datetime) -> bool:
-    """Whether a day is over for so long that its files may be merged."""
+    """Return whether a day is over for so long that its files may be merged."""
     return age_of(day, now) >= SETTLES_AFTER
 
 
 def _slot(snapshot_id: str, policy: HistoryPolicy, now: datetime) -> tuple[object, ...] | None:
-    """What at most one snapshot may have; None: it is too old."""
-    at = scheduled_at_of(snapshot_id)
+    """Return a key of which at most one snapshot is kept: itself, its hour, or its day.
+
+    None: it is too old to be kept.
+    """
+    scheduled_at = scheduled_at_of(snapshot_id)
     age = age_of(day_of(snapshot_id), now)
     if age < policy.keep_all:
         return (snapshot_id,)
     if age < policy.keep_hourly:
-        return (at.date(), at.hour)
-    return (at.date(),) if age < policy.keep_daily else None
+        return (scheduled_at.date(), scheduled_at.hour)
+    return (scheduled_at.date(),) if age < policy.keep_daily else None

@@ -29,7 +29,7 @@ class BrokerBalance:
 
     @property
     def is_idle(self) -> bool:
-        """Live, and without a single replica: Kafka gives a new broker none of the old partitions."""
+        """Live, but without replicas: Kafka gives a new broker none of the existing partitions."""
         return not self.is_fenced and self.replicas == 0
 
 

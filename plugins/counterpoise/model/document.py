@@ -167,7 +167,7 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
     ordered = sorted(brokers, key=lambda broker: int(broker["id"]))
     disks = [_disk(broker) for broker in ordered]
-    keys = {name: name for name in _BROKER_FIGURES} | _BROKER_KEYS
+    keys = {**_BROKER_KEYS, **{name: name for name in _BROKER_FIGURES}}
     columns = {column: [broker.get(key) for broker in ordered] for column, key in keys.items()}
     columns |= {
         "is_fenced": [broker.get("fenced", False) for broker in ordered],

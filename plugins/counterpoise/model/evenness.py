@@ -124,4 +124,4 @@ class ByteBand:
         """Return per broker how many bytes it holds too few or too many; 0 inside the band."""
         too_few = self.lowest - held_bytes
         too_many = held_bytes - self.highest
-        return np.maximum(0, np.maximum(too_few, too_many))
+        return np.asarray(np.maximum(0, np.maximum(too_few, too_many)))
