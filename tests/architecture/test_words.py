@@ -47,7 +47,7 @@ WORDS = (
         r"\b(a|an|one|each|every|next|last|first|per|this|that|the|no|another|earlier|later|failed)"
         r"[ _]looks?\b|\blooks_|_looks?\b|\blooks (are|is)\b",
         "observation, observe",
-        allowed=r"max_elections_per_look|failed_looks",
+        allowed=r"max_elections_per_look|failed_looks|unthrottled_looks",
     ),
     Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r'\bpulses\b|"pulse"'),
     Word(r"\bheart ?beats?\b|\bbeats?\b", "update progress", allowed=r"heartbeat\.interval"),
@@ -93,7 +93,7 @@ WORDS = (
         # Table columns, YAML keys and the thresholds of audit rules keep their names.
         allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent"
         r"|\bmost_(brokers|apart|percent|percent_of_mean|percent_apart|bytes_per_second_per_partition)\b"
-        r"|\bleast_(above_best|max_minus_min|gigabytes|kilobytes_per_second|percent_of_cluster"
+        r"|\bleast_(left|above_best|max_minus_min|gigabytes|kilobytes_per_second|percent_of_cluster"
         r"|partitions)\b",
     ),
     Word(

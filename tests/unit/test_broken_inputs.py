@@ -105,13 +105,13 @@ def test_a_hostile_name_is_shown_without_what_moves_a_cursor(
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     """With one snapshot, and one audit."""
-    taken = replace(
+    snapshot = replace(
         from_document_text(documents.TEXT),
         snapshot_id=SNAPSHOT_ID,
         observed_at=datetime(2026, 11, 21, 15, tzinfo=UTC),
     )
     archive = Archive(Store(str(tmp_path)))
-    archive.write_snapshot(taken)
+    archive.write_snapshot(snapshot)
     return archive
 
 

@@ -102,7 +102,7 @@ def test_a_wish_goes_into_the_plan_and_is_shown(shell: CommandLine) -> None:
         "show", plan(shell, "--topics", "orders*,o?ders", "--bytes-tolerance", "20")
     ).out
     assert "only topics orders*, o?ders" in shown
-    assert "warning: made for a bytes tolerance of 20 %, as asked; the policy says 10 %" in shown
+    assert "warning: made for a bytes tolerance of 20 %, as requested; the policy says 10 %" in shown
     assert json.loads((shell.folder / "plan.json").read_text())["scope"]["topics"] == [
         "orders*",
         "o?ders",

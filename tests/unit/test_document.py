@@ -71,11 +71,11 @@ def test_log_dirs_come_back_as_they_were_and_tell_the_brokers_disk() -> None:
         {"id": 1, "log_dirs": dirs[::-1]},
         {"id": 3},
     ]
-    taken = from_document_text(json.dumps(GOOD | {"brokers": brokers}))
-    assert taken.brokers["disk_total_bytes"].to_pylist() == [3000, 77, None]
-    assert taken.brokers["disk_usable_bytes"].to_pylist() == [2400, 7, None]
-    assert taken.log_dirs["error"].to_pylist() == [None, None, None, "disk failed"]
-    once = to_document(taken)
+    snapshot = from_document_text(json.dumps(GOOD | {"brokers": brokers}))
+    assert snapshot.brokers["disk_total_bytes"].to_pylist() == [3000, 77, None]
+    assert snapshot.brokers["disk_usable_bytes"].to_pylist() == [2400, 7, None]
+    assert snapshot.log_dirs["error"].to_pylist() == [None, None, None, "disk failed"]
+    once = to_document(snapshot)
     assert once["brokers"][0]["log_dirs"] == dirs
     assert not any("log_dirs" in broker for broker in once["brokers"][1:])
     assert to_document(from_document_text(json.dumps(once))) == once
@@ -86,10 +86,10 @@ def test_file_systems_without_an_end_are_not_too_large_to_read() -> None:
         {"path": path, "total_bytes": 2**63 - 1, "usable_bytes": free}
         for path, free in (("/a", 2**62), ("/b", 0))
     ]
-    taken = from_document_text(
+    snapshot = from_document_text(
         json.dumps(GOOD | {"brokers": [{"id": 1, "log_dirs": dirs}, {"id": 2}]})
     )
-    assert taken.brokers["disk_total_bytes"].to_pylist() == [2**63 - 1, None]
+    assert snapshot.brokers["disk_total_bytes"].to_pylist() == [2**63 - 1, None]
 
 
 def test_row_order_does_not_matter() -> None:

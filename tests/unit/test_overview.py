@@ -96,8 +96,8 @@ def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() ->
         "take at least 8.8 MB/s" in told
     )
     assert rate_warning(busy, 7_000_001) is None
-    assert rate_warning(busy, 4_000_001, at_once=1) is None
-    assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, at_once=1) or "")
+    assert rate_warning(busy, 4_000_001, max_moves=1) is None
+    assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, max_moves=1) or "")
     assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
     assert [min_rate_bytes_per_second(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [
         0,

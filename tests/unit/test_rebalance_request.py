@@ -37,7 +37,7 @@ FROM_A_FORM = TYPED | {
 
 
 @pytest.mark.parametrize("given", [TYPED, FROM_A_FORM], ids=["typed", "form"])
-def test_the_same_wish_whichever_way_it_comes(given: dict[str, object]) -> None:
+def test_the_same_request_whichever_way_it_comes(given: dict[str, object]) -> None:
     assert read_rebalance_request(given) == RebalanceRequest(
         Goal.REPLICATION_FACTOR,
         scope=Scope(("orders-*", "payments"), ("orders-old",), (1, 2, 3), (3,)),
@@ -54,14 +54,14 @@ def test_an_event_of_before_names_only_goal_and_brokers_and_leaves_all_else_to_t
     assert rebalance_request.deviations(POLICY) == ()
 
 
-def test_a_wish_against_the_policy_is_said() -> None:
+def test_a_request_that_differs_from_the_policy_says_so() -> None:
     rebalance_request = read_rebalance_request(
         {"goal": "rebalance", "bytes_tolerance_percent": 5, "leader_weight": "count"}
     )
     assert rebalance_request.request(POLICY).policy.bytes_tolerance_percent == 5
     assert rebalance_request.request(POLICY).policy.excluded_topics == ("audit",)
     assert rebalance_request.deviations(POLICY) == (
-        "made for a bytes tolerance of 5 %, as asked; the policy says 15 %",
+        "made for a bytes tolerance of 5 %, as requested; the policy says 15 %",
     )
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GOOD = """
 clusters:
   orders-eu:
-    connection: kafka_orders
+    connection: kafka_eu
     cluster_id: abc
     policy:
       movement:
@@ -81,7 +81,7 @@ def complaints(text: str) -> tuple[str, ...]:
 
 def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
     cluster = parse_settings(GOOD, where="x").cluster("orders-eu")
-    assert cluster.operator_connection_id == "kafka_orders"
+    assert cluster.operator_connection_id == "kafka_eu"
     assert cluster.pinned_cluster_id == "abc"
     assert cluster.policy.movement.rate_bytes_per_second == 50_000_000
     assert cluster.policy.approval.approvers == ("alice", "bob")

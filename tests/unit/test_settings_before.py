@@ -19,7 +19,7 @@ from tests.support.pictures import cluster
 
 SET = [
     ["topic", "orders", LEADER_REPLICAS, ""],
-    ["topic", "stock", LEADER_REPLICAS, "*"],
+    ["topic", "payments", LEADER_REPLICAS, "*"],
     *(["broker", str(broker_id), FOLLOWER_RATE, "5"] for broker_id in (5, 4, 3, 2, 1)),
     ["broker", "1", LEADER_RATE, "6"],
 ]
@@ -32,7 +32,7 @@ def told(plan: RebalancePlan) -> list[list[str]]:
 
 def test_a_plan_carries_the_keys_of_sources_and_destinations_of_its_copies_sorted() -> None:
     snapshot = cluster(
-        "orders-0: 1 2 size=9\nstock-0: 2 1 size=9", racks="1 2 3 4 5", throttles=SET
+        "orders-0: 1 2 size=9\npayments-0: 2 1 size=9", racks="1 2 3 4 5", throttles=SET
     )
     plan = plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2)}, BalancePolicy())
     assert told(plan) == [

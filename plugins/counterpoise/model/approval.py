@@ -1,7 +1,8 @@
-"""The approval: **how and who**. Bound to one plan's fingerprint; it expires; it says who and why.
+"""The approval of a plan: **how** it may run, and **who** said so and why.
 
-Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="alice", reason="broker 4
-joined", ...)
+    Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="alice", ...)
+
+It is bound to the fingerprint of one plan, and it expires.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from enum import StrEnum
 class Decision(StrEnum):
     GRANTED = "granted"
     REJECTED = "rejected"
-    TIMED_OUT = "timed out"  # nobody answered: silence is a no
+    TIMED_OUT = "timed out"  # nobody responded, which counts as a no
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Approval:
     run_id: str
     fingerprint: str
     decision: Decision
-    by: str  # a user id; "nobody" where silence decided
+    by: str  # a user id; "nobody" where the request timed out
     reason: str
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # granted ones have it

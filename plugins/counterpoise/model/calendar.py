@@ -1,7 +1,7 @@
 """When a run may submit moves, and how fast it may copy at this time of day.
 
-    opens_at(policy, now)        # None: now; otherwise the next time that a window opens
-    rate_at(policy, now)         # the lowest daily rate in force, None where none is
+    opens_at(policy, now)        # None: it may now; otherwise when the next window opens
+    rate_at(policy, now)         # the lowest daily rate in force; None: no daily rate is
 
 Windows are cron expressions with a length, in the policy's time zone; daily rates are times of day
 in the same zone.
@@ -19,9 +19,7 @@ _FIELDS = 5
 
 
 def check_window(window: MaintenanceWindow, *, where: str) -> None:
-    """Raises InputError, naming `where`, for an expression that cron does not know, or that never
-    comes true.
-    """
+    """Raise InputError, naming `where`, for what cron does not know or what never comes true."""
     if len(window.starts.split()) != _FIELDS:
         raise InputError(
             f"{where}: {window.starts!r} needs five fields: minute, hour, day, month, day of week"
@@ -37,7 +35,7 @@ def check_window(window: MaintenanceWindow, *, where: str) -> None:
 
 
 def opens_at(policy: MovementPolicy, now: datetime) -> datetime | None:
-    """When the next window opens (UTC); None while one is open, and where the policy has none."""
+    """Return when the next window opens (UTC); None while one is open or the policy has none."""
     if not policy.windows:
         return None
     local = now.astimezone(ZoneInfo(policy.time_zone))
@@ -50,21 +48,23 @@ def opens_at(policy: MovementPolicy, now: datetime) -> datetime | None:
 
 
 def rate_at(policy: MovementPolicy, now: datetime) -> int | None:
-    """Bytes per second: the lowest of the daily rates in force."""
+    """Return the lowest of the daily rates in force, in bytes per second; None where none is."""
     local = now.astimezone(ZoneInfo(policy.time_zone)).time()
     rates = [
-        r.rate_bytes_per_second for r in policy.daily_rates if _is_between(r.starts, local, r.until)
+        daily_rate.rate_bytes_per_second
+        for daily_rate in policy.daily_rates
+        if _is_between(daily_rate.starts, local, daily_rate.until)
     ]
     return min(rates, default=None)
 
 
 def _is_open(window: MaintenanceWindow, local: datetime) -> bool:
-    # get_prev is strictly earlier: a window that starts this very second is found from one second
-    # later.
-    latest = croniter(window.starts, local).get_prev(datetime)
-    if croniter.match(window.starts, local.replace(second=0, microsecond=0)):
-        latest = local.replace(second=0, microsecond=0)
-    return bool(local - latest < window.lasts)
+    # get_prev is strictly earlier: a window that starts this minute is looked for by itself.
+    latest_start = croniter(window.starts, local).get_prev(datetime)
+    this_minute = local.replace(second=0, microsecond=0)
+    if croniter.match(window.starts, this_minute):
+        latest_start = this_minute
+    return bool(local - latest_start < window.lasts)
 
 
 def _is_between(starts: time, local: time, until: time) -> bool:

@@ -1,4 +1,4 @@
-"""A photograph of one cluster: Arrow tables, since a million partitions is ordinary here.
+"""A snapshot of one cluster: Arrow tables, since a million partitions are ordinary here.
 
     snapshot.live_broker_ids, snapshot.partitions.num_rows
 
@@ -21,7 +21,7 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class TopicPartition(NamedTuple):
-    """A tuple, for it is the key of large tables, and its hash is asked for millions of times."""
+    """A partition's name; a tuple, since it is the key of large tables and hashed very often."""
 
     topic: str
     partition: int
@@ -32,10 +32,11 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """One look at a cluster. `tables` has every name of `SNAPSHOT_TABLES`, each with that schema.
+    """One observation of a cluster.
 
-    `cluster` is our name for it, `cluster_id` Kafka's ("" when a document without one was read).
-    `observed_at` is None for documents that do not tell.
+    `tables` has every name of `SNAPSHOT_TABLES`, each with that schema. `cluster` is our name for
+    it, `cluster_id` Kafka's ("" for a document without one). `observed_at` is UTC, and None for
+    documents without it.
     """
 
     snapshot_id: str
@@ -46,10 +47,9 @@ class ClusterSnapshot:
 
     def __post_init__(self) -> None:
         for name, schema in SNAPSHOT_TABLES.items():
-            if not self.tables[name].schema.equals(schema):
-                raise ValueError(
-                    f"table {name} has the columns {self.tables[name].schema.names}, not {schema.names}"
-                )
+            found = self.tables[name].schema
+            if not found.equals(schema):
+                raise ValueError(f"table {name} has the columns {found.names}, not {schema.names}")
 
     @property
     def brokers(self) -> pa.Table:
@@ -69,12 +69,12 @@ class ClusterSnapshot:
 
     @property
     def log_dirs(self) -> pa.Table:
-        """Empty where no broker tells its log dirs."""
+        """Return the table of log dirs, empty where no broker describes its own."""
         return self.tables["log_dirs"]
 
     @property
     def throttles(self) -> pa.Table:
-        """Throttle keys that are set at brokers and topics; empty where nobody throttles anything."""
+        """Return the throttle keys that are set at brokers and topics."""
         return self.tables["throttles"]
 
     @cached_property
@@ -92,7 +92,7 @@ class ClusterSnapshot:
 
     @cached_property
     def racks(self) -> Mapping[int, str | None]:
-        """Rack by registered broker; None where the broker names none."""
+        """Return the rack of each registered broker; None where it names none."""
         return dict(
             zip(
                 self.brokers["broker_id"].to_pylist(), self.brokers["rack"].to_pylist(), strict=True
@@ -107,11 +107,11 @@ class ClusterSnapshot:
 
     @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:
-        """Live brokers that hold no replica: a new broker gets none until somebody moves some
-        there.
-        """
-        holding = set(self.replicas["broker_id"].unique().to_pylist())
-        return tuple(b for b in self.live_broker_ids if b not in holding)
+        """Return the live brokers without a replica, as new ones are until something is moved."""
+        with_replicas = set(self.replicas["broker_id"].unique().to_pylist())
+        return tuple(
+            broker_id for broker_id in self.live_broker_ids if broker_id not in with_replicas
+        )
 
 
 def is_topic(name: object) -> bool:

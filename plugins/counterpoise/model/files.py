@@ -1,4 +1,4 @@
-"""What a store tells of a file.
+"""A file in a store, as its listing describes it.
 
 StoredFile("plans/abc.json", 1234, modified_at)
 """
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """`path` is relative to the store; `modified_at` (UTC) is None where the store does not tell."""
+    """`path` is relative to the store; `modified_at` (UTC) is None where it is not known."""
 
     path: str
     size_bytes: int

@@ -1,8 +1,7 @@
-"""What a plan costs while it runs: the busiest link, money between racks, coordinators, and rates
-that can never do.
+"""What a plan costs while it runs: its busiest link, traffic between racks, the rates it needs.
 
     busiest_link_bytes(plan) / rate_bytes_per_second     # seconds that the copying takes at best
-    busiest_inflow(plan, at_once=50)                     # what a rate has to be above
+    busiest_inflow(plan, max_moves=50)                   # a rate has to be above this
 
 Followers fetch from leaders, so the leader before the move sends and every new replica receives.
 """
@@ -28,8 +27,10 @@ COORDINATOR_TOPICS: Final = frozenset(
 
 
 def busiest_link_bytes(plan: RebalancePlan) -> int:
-    """The most bytes that one broker has to send or to receive: with the rate, this gives the
-    expected time.
+    """Return the most bytes that one broker has to send or to receive.
+
+    Divided by the rate, that is the least time that the copying takes. Example: broker 1 sends
+    30 GB, brokers 4 and 5 receive 15 GB each; that is 30 GB, 1500 s at 20 MB/s.
     """
     sent: Counter[int] = Counter()
     received: Counter[int] = Counter()
@@ -42,7 +43,7 @@ def busiest_link_bytes(plan: RebalancePlan) -> int:
 
 
 def cross_rack_bytes(plan: RebalancePlan) -> int:
-    """Bytes copied from one rack to another, which clouds charge for.
+    """Return the bytes copied from one rack to another, for which clouds charge.
 
     Brokers without a rack count as one rack.
     """
@@ -56,29 +57,26 @@ def cross_rack_bytes(plan: RebalancePlan) -> int:
 
 
 def max_moves_at_once(policy: MovementPolicy) -> int:
-    """How many partitions one broker may copy together."""
+    """Return how many partitions one broker may copy together."""
     return min(policy.max_moves_in_flight, policy.max_moves_in_flight_per_broker)
 
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """What producers write to the partitions that one broker may send, or receive, at the same
-    time.
-    """
+    """What producers write to the partitions that one broker may copy at the same time."""
 
     broker_id: int
     sends: bool
     bytes_per_second: int
 
 
-def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | None:
-    """The end of a copy that has most to keep up with, when each broker copies at most `at_once`
-    partitions together.
+def busiest_inflow(plan: RebalancePlan, max_moves: int | None = None) -> Inflow | None:
+    """Return the direction of a broker with the highest inflow; None where no rate is known.
 
-    A throttle at or below it may never finish: what is written meanwhile has to be copied as well,
-    by whoever leads the partition and by each replica that is added, one of a partition at a time
-    (KIP-73). Which partitions meet is not known before, so the worst is taken. None where no rate
-    is known or nothing is copied.
+    Copies under a throttle at or below it may never end: what is written meanwhile has to be copied
+    as well, by the leader and by each replica that is added (KIP-73). `max_moves` is how many
+    partitions a broker copies together (None: all). Which they are is not known before, so they are
+    those with the highest rates: of 5, 3 and 1 MB/s with `max_moves=2`, the inflow is 8 MB/s.
     """
     flows: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
     for move in plan.moves:
@@ -89,7 +87,7 @@ def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | 
         if move.leader_before >= 0:
             flows[move.leader_before, True].append(move.bytes_in_per_second)
     together = [
-        Inflow(broker_id, sends, sum(rates if at_once is None else nlargest(at_once, rates)))
+        Inflow(broker_id, sends, sum(rates if max_moves is None else nlargest(max_moves, rates)))
         for (broker_id, sends), rates in flows.items()
     ]
     return max(
@@ -100,39 +98,40 @@ def busiest_inflow(plan: RebalancePlan, at_once: int | None = None) -> Inflow | 
 
 
 def min_rate_bytes_per_second(inflow_bytes_per_second: int) -> int:
-    """A rate that is clearly above an inflow, in two digits."""
+    """Return a rate clearly above an inflow, in two digits: 10 MB/s for 7.7 MB/s."""
     wanted = inflow_bytes_per_second * RATE_HEADROOM
     step = _step_of_two_digits(wanted)
     return math.ceil(wanted / step) * step
 
 
 def rate_with_room(
-    plan: RebalancePlan, link_capacity_bytes_per_second: int, at_once: int | None = None
+    plan: RebalancePlan, link_capacity_bytes_per_second: int, max_moves: int | None = None
 ) -> int | None:
-    """80 % of what the busiest broker's link has left, and never too little for what producers
-    write to what moves.
+    """Return 80 % of what the busiest broker's link has left; None where no rate is known.
 
-    A broker takes in what producers write to the partitions it leads, and, for each replica that it
-    follows with, the mean of all partitions; as a leader it sends that on to the other replicas.
-    What consumers read is not known: the fifth that is kept is for them. None where the plan knows
-    no rates.
+    A broker receives what producers write to the partitions it leads and, for each of its other
+    replicas, the mean of all partitions; as a leader it sends what it receives to the other
+    replicas. What consumers read is not known: the fifth that is kept is for them. The result is
+    never too low for what producers write to the moving partitions.
     """
     known = [figure for figure in plan.figures if figure.bytes_in_before is not None]
     partitions = sum(figure.leaders_before for figure in known)
     if not partitions:
         return None
-    written = sum(figure.bytes_in_before or 0 for figure in known)
-    copies = sum(figure.replicas_before for figure in known) / partitions
+    total_inflow = sum(figure.bytes_in_before or 0 for figure in known)
+    replication_factor = sum(figure.replicas_before for figure in known) / partitions
     busiest = 0.0
     for figure in known:
-        led = figure.bytes_in_before or 0
-        followed = max(0, figure.replicas_before - figure.leaders_before) * written / partitions
-        busiest = max(busiest, led + followed, led * (copies - 1))
+        as_leader = figure.bytes_in_before or 0
+        followers = max(0, figure.replicas_before - figure.leaders_before)
+        received = as_leader + followers * total_inflow / partitions
+        sent = as_leader * (replication_factor - 1)
+        busiest = max(busiest, received, sent)
     room = max(0.0, link_capacity_bytes_per_second - busiest) * SHARE_OF_ROOM
     step = _step_of_two_digits(room)
-    inflow = busiest_inflow(plan, at_once)
-    least = min_rate_bytes_per_second(inflow.bytes_per_second) if inflow else 0
-    return max(math.floor(room / step) * step, least, MIN_RATE_BYTES_PER_SECOND)
+    inflow = busiest_inflow(plan, max_moves)
+    needed = min_rate_bytes_per_second(inflow.bytes_per_second) if inflow else 0
+    return max(math.floor(room / step) * step, needed, MIN_RATE_BYTES_PER_SECOND)
 
 
 def _step_of_two_digits(rate: float) -> int:

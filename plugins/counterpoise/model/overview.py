@@ -1,8 +1,8 @@
 """What a person wants to know of a plan, computed once for the page, the terminal, the approval
 question and JSON.
 
-    seen = Overview.of(plan)
-    seen.measures["leaders"].after.max_minus_min, seen.over_bytes, seen.reasons[0].bytes
+    overview = Overview.of(plan)
+    overview.measures["leaders"].after.max_minus_min, overview.over_bytes
     rate_warning(plan, 5_000_000)       # None, or "at 5.0 MB/s the copies may never end: ..."
 
 One pass over the moves: a plan may have hundreds of thousands.
@@ -108,29 +108,27 @@ class Overview:
     @classmethod
     def of(cls, plan: RebalancePlan) -> "Overview":
         reasons = reasons_of(plan.moves)
-        replicas, copied = (
-            sum(reason.replicas for reason in reasons),
-            sum(reason.bytes for reason in reasons),
-        )
-        is_whole = plan.deferred.partitions == 0
+        replicas = sum(reason.replicas for reason in reasons)
+        copied_bytes = sum(reason.bytes for reason in reasons)
+        # A part of the goal is not comparable with the bound of all of it.
+        is_complete = plan.deferred.partitions == 0
+        figures = [f for f in plan.figures if plan.scope.may_touch_broker(f.broker_id)]
         return cls(
             copied_replicas=replicas,
-            copied_bytes=copied,
+            copied_bytes=copied_bytes,
             leader_changes=plan.leader_changes,
-            over_replicas=_over(replicas, plan.lower_bound.replicas) if is_whole else None,
-            over_bytes=_over(copied, plan.lower_bound.bytes) if is_whole else None,
+            over_replicas=_over(replicas, plan.lower_bound.replicas) if is_complete else None,
+            over_bytes=_over(copied_bytes, plan.lower_bound.bytes) if is_complete else None,
             cross_rack_bytes=cross_rack_bytes(plan),
             busiest_link_bytes=busiest_link_bytes(plan),
-            measures=_measures(
-                [f for f in plan.figures if plan.scope.may_touch_broker(f.broker_id)]
-            ),
+            measures=_measures(figures),
             reasons=reasons,
             coordinators=_coordinators(plan.moves),
         )
 
 
 def reasons_of(moves: Iterable[Move]) -> tuple[Reason, ...]:
-    """The moves counted by what they serve, most bytes first."""
+    """Return the moves counted by what they serve, most bytes first."""
     counts: defaultdict[MoveReason, list[int]] = defaultdict(lambda: [0, 0, 0])
     for move in moves:
         added = len(move.adding)
@@ -145,7 +143,7 @@ def reasons_of(moves: Iterable[Move]) -> tuple[Reason, ...]:
 
 
 def largest_moves(plan: RebalancePlan, most: int) -> tuple[tuple[Move, ...], tuple[Reason, ...]]:
-    """The moves that copy most, and the others counted."""
+    """Return the moves that copy most, and the others counted."""
     keyed = ((-move.copied_bytes, move.topic, move.partition, move) for move in plan.moves)
     shown = tuple(move for *_, move in nsmallest(most, keyed, key=lambda row: row[:3]))
     if len(shown) == len(plan.moves):
@@ -159,7 +157,7 @@ def largest_moves(plan: RebalancePlan, most: int) -> tuple[tuple[Move, ...], tup
 def brokers_to_show(
     figures: Sequence[BrokerFigure], most: int = BROKERS_SHOWN
 ) -> tuple[tuple[BrokerFigure, ...], tuple[BrokerFigure, ...]]:
-    """The brokers that change most or end furthest from the best possible, by id, and the others."""
+    """Return the brokers that change most or end furthest from the best, and the others."""
     if len(figures) <= most:
         return tuple(figures), ()
     means = {name: max(1.0, sum(_known(figures, name, "best")) / len(figures)) for name in MEASURES}
@@ -181,7 +179,7 @@ def brokers_to_show(
 
 
 def values_of(figure: BrokerFigure, measure: str) -> tuple[int, int, int]:
-    """Before, after and best of one of MEASURES; 0 where it is not known."""
+    """Return before, after and best of one of MEASURES; 0 where it is not known."""
     before, after, best = (
         getattr(figure, f"{measure}_{when}") for when in ("before", "after", "best")
     )
@@ -193,43 +191,44 @@ def knows(figures: Sequence[BrokerFigure], measure: str) -> bool:
 
 
 def peak_used_bytes(figure: BrokerFigure) -> int:
-    """The most that its disks may hold on the way: all that it receives is there, and nothing is
-    gone yet.
+    """Return the most that its disks may hold on the way.
+
+    All that it receives is there then, nothing that it loses is gone yet, and files of others are
+    there too.
     """
-    others = (
-        0
-        if figure.disk_used_bytes is None
-        else max(0, figure.disk_used_bytes - figure.bytes_before)
-    )
-    return figure.bytes_peak + others
+    used_bytes = figure.disk_used_bytes or 0
+    other_files_bytes = max(0, used_bytes - figure.bytes_before)
+    return figure.bytes_peak + other_files_bytes
 
 
 def peak_share(figure: BrokerFigure) -> float | None:
-    """Of the disk's size, 0 to 1; None where that is not known."""
+    """Return that as a share of the disks, 0 to 1; None where their size is not known."""
     return peak_used_bytes(figure) / figure.disk_total_bytes if figure.disk_total_bytes else None
 
 
 def rate_warning(
-    plan: RebalancePlan, rate_bytes_per_second: int, at_once: int | None = None
+    plan: RebalancePlan, rate_bytes_per_second: int, max_moves: int | None = None
 ) -> str | None:
-    """Why the rate will not do when a broker copies at most `at_once` partitions together; None
-    when it will.
+    """Return why a rate is too low, and which would do; None where it is high enough.
 
-    What arrives meanwhile has to be copied as well (KIP-73).
+    `max_moves` is how many partitions a broker copies together. What producers write meanwhile has
+    to be copied as well (KIP-73).
     """
-    busiest = busiest_inflow(plan, at_once)
+    busiest = busiest_inflow(plan, max_moves)
     if busiest is None or rate_bytes_per_second > busiest.bytes_per_second:
         return None
-    how = "sends" if busiest.sends else "receives"
+    sends = "sends" if busiest.sends else "receives"
+    inflow = format_rate(busiest.bytes_per_second)
+    enough = format_rate(min_rate_bytes_per_second(busiest.bytes_per_second))
     return (
         f"at {format_rate(rate_bytes_per_second)} the copies may never end: producers write "
-        f"{format_rate(busiest.bytes_per_second)} to the partitions that broker {busiest.broker_id} {how} at once; "
-        f"take at least {format_rate(min_rate_bytes_per_second(busiest.bytes_per_second))}"
+        f"{inflow} to the partitions that broker {busiest.broker_id} {sends} at once; "
+        f"take at least {enough}"
     )
 
 
 def request_in_words(plan: RebalancePlan) -> tuple[str, ...]:
-    """What the request adds to goal and brokers: scope, replication factor, budget."""
+    """Return what a request adds to goal and brokers: scope, replication factor, budget."""
     scope, budget = plan.scope, plan.budget
     words = (
         ("only topics", join_ids(scope.topics)),
@@ -247,25 +246,31 @@ def request_in_words(plan: RebalancePlan) -> tuple[str, ...]:
 
 
 def deferred_in_words(plan: RebalancePlan) -> str:
-    """What the budget leaves; "" where it leaves nothing."""
+    """Return what the budget leaves for a later plan; "" where it leaves nothing."""
     deferred = plan.deferred
     if not deferred.partitions:
         return ""
-    counts = f"{pluralize(deferred.partitions, 'partition')}, {pluralize(deferred.replicas, 'replica')}"
-    return f"the budget leaves for a later plan: {counts}, {format_bytes(deferred.bytes)}"
+    partitions = pluralize(deferred.partitions, "partition")
+    replicas = pluralize(deferred.replicas, "replica")
+    size = format_bytes(deferred.bytes)
+    return f"the budget leaves for a later plan: {partitions}, {replicas}, {size}"
 
 
 def coordinators_in_words(overview: Overview) -> tuple[str, ...]:
-    """One sentence for each topic of coordinators that the plan touches."""
-    return tuple(
-        f"{found.topic}: {pluralize(found.changing_leader, 'coordinator')} to another broker (clients look up anew), "
-        f"{pluralize(found.copied, 'partition')} copied"
-        for found in overview.coordinators
-    )
+    """Return one sentence for each topic of coordinators that the plan touches."""
+    sentences = []
+    for topic in overview.coordinators:
+        coordinators = pluralize(topic.changing_leader, "coordinator")
+        partitions = pluralize(topic.copied, "partition")
+        sentences.append(
+            f"{topic.topic}: {coordinators} to another broker (clients look up anew), "
+            f"{partitions} copied"
+        )
+    return tuple(sentences)
 
 
 def span_in_words(span: Span, unit: Unit) -> str:
-    """`12 to 14`, or `12`."""
+    """Return `12 to 14`, or `12` where both ends are written alike."""
     low, high = unit(span.lowest), unit(span.highest)
     return low if low == high else f"{low} to {high}"
 
@@ -273,20 +278,19 @@ def span_in_words(span: Span, unit: Unit) -> str:
 def others_in_words(
     figures: Sequence[BrokerFigure], units: Mapping[str, Unit]
 ) -> tuple[tuple[str, str], ...]:
-    """Each known measure, and from where to where the given brokers go in it."""
+    """Return each known measure with the spans of these brokers: `12 to 14 → 13`."""
     found = []
     for name in MEASURES:
         if knows(figures, name):
             rows = [values_of(figure, name) for figure in figures]
-            before, after = (
-                span_in_words(Span.of(row[at] for row in rows), units[name]) for at in (0, 1)
-            )
+            before = span_in_words(Span.of(before for before, _, _ in rows), units[name])
+            after = span_in_words(Span.of(after for _, after, _ in rows), units[name])
             found.append((name, f"{before} → {after}"))
     return tuple(found)
 
 
 def _over(actual: int, bound: int) -> float | None:
-    """A plan below its bound stopped before the goal was reached: there is nothing to compare then."""
+    """Return the ratio; None where a plan below its bound stopped before it reached the goal."""
     return actual / bound if bound and actual >= bound else None
 
 

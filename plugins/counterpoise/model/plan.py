@@ -29,7 +29,7 @@ FORMAT: Final = "counterpoise-plan/2"
 class MoveReason(StrEnum):
     """The measure that a move serves first."""
 
-    RACKS = "racks"  # the partition stands on more racks than before, or is stacked less
+    RACKS = "racks"  # the partition is on more racks than before, or with fewer replicas on one
     REPLICAS = "replicas"  # replicas per broker
     BYTES = "bytes"  # bytes per broker
     LEADERS = "leaders"  # leaders per broker, or per topic
@@ -118,7 +118,7 @@ class LowerBound:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """What a budget leaves for a later plan."""
+    """What the budget leaves for a later plan."""
 
     partitions: int = 0
     replicas: int = 0
@@ -189,7 +189,7 @@ class RebalancePlan:
         return fingerprint_of(self._content())
 
     def to_json(self) -> str:
-        """The document, one move per line so that two plans can be compared with a text tool."""
+        """Return the document, one move a line, so that text tools can compare two plans."""
         content = self._content()
         moves = content.pop("moves")
         head = [
@@ -203,10 +203,10 @@ class RebalancePlan:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "plan") -> "RebalancePlan":
-        """Reads a document back.
+        """Return the plan of a document, whose fingerprint is the one that the document claims.
 
-        Raises InputError when it is no plan, was cut short, edited after it was made, or made by
-        another version.
+        Raises InputError, naming `where`, when it is no plan, was cut short, edited after it was
+        made, or made by another version.
         """
         try:
             document = json.loads(text, parse_constant=_refuse, parse_float=_refuse)
@@ -261,12 +261,9 @@ class RebalancePlan:
 
 
 def fingerprint_of(content: Mapping[str, Any]) -> str:
-    """`sha256:` and the digest of the canonical JSON of a plan's content (everything but the
-    fingerprint itself).
-    """
-    canonical = _canonical(content).encode(
-        errors="surrogatepass"
-    )  # half a character is an edit, not a crash
+    """Return `sha256:` and the digest of the canonical JSON of a plan without its fingerprint."""
+    # surrogatepass: half a character is an edit, not a crash
+    canonical = _canonical(content).encode(errors="surrogatepass")
     return "sha256:" + hashlib.sha256(canonical).hexdigest()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import time, timedelta
 from enum import Enum, StrEnum, auto
-from typing import Annotated
+from typing import Annotated, Final
 
 from counterpoise.model.json_values import Range
 from counterpoise.model.severity import Severity, Waiver
@@ -43,7 +43,8 @@ class AtLeast:
     duration: str
 
 
-Percent = Annotated[int, Range(1, 100)]
+PERCENT: Final = Range(1, 100)
+Percent = Annotated[int, PERCENT]
 BytesPerSecond = Annotated[int, Written.RATE]
 Bytes = Annotated[int, Written.BYTES]
 

@@ -1,11 +1,10 @@
-"""What somebody asks for, as it arrives: options of the command line, fields of a Dag's form, an
-asset event.
+"""What somebody requests, from the command line, a Dag's form or an asset event.
 
-    wish = read_rebalance_request({"goal": "add-brokers", "broker_ids": "7,8", "max_bytes": "500GB"})
-    wish.request(policy)        # PlanRequest(Goal.ADD_BROKERS, (7, 8), policy, budget=Budget(500_000_000_000))
+    request = read_rebalance_request({"goal": "add-brokers", "broker_ids": "7,8"})
+    request.request(policy)        # PlanRequest(Goal.ADD_BROKERS, (7, 8), policy)
 
-Only the form is checked here, all of it at once. Whether goal, brokers and topics fit each other
-and the cluster is the planner's question.
+Limits: only the form is checked here, all of it at once. Whether goal, brokers and topics fit each
+other and the cluster is for the planner to say.
 """
 
 import re
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from counterpoise.errors import InputError
-from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.policy import PERCENT, BalancePolicy, LeaderWeight
 from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest, Scope
 from counterpoise.units import parse_bytes
 
@@ -36,7 +35,7 @@ class RebalanceRequest:
     bytes_tolerance_percent: int | None = None
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
-        """The request under a policy, with what is wished for in the place of what the policy says."""
+        """Return the request under a policy; what is requested replaces what the policy says."""
         chosen: dict[str, Any] = {
             "leader_weight": self.leader_weight,
             "bytes_tolerance_percent": self.bytes_tolerance_percent,
@@ -53,22 +52,26 @@ class RebalanceRequest:
         )
 
     def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
-        """Where the wish is not what the policy says: sentences for the one who approves."""
+        """Return a sentence, for the one who approves, for each difference from the policy."""
         wanted = self.request(policy).policy
         found = []
         if wanted.bytes_tolerance_percent != policy.bytes_tolerance_percent:
-            asked = f"made for a bytes tolerance of {wanted.bytes_tolerance_percent} %, as asked"
-            found.append(f"{asked}; the policy says {policy.bytes_tolerance_percent} %")
+            found.append(
+                f"made for a bytes tolerance of {wanted.bytes_tolerance_percent} %, as requested; "
+                f"the policy says {policy.bytes_tolerance_percent} %"
+            )
         if wanted.leader_weight is not policy.leader_weight:
-            asked = f"leaders are evened by {wanted.leader_weight}, as asked"
-            found.append(f"{asked}; the policy says {policy.leader_weight}")
+            found.append(
+                f"leaders are evened by {wanted.leader_weight}, as requested; "
+                f"the policy says {policy.leader_weight}"
+            )
         return tuple(found)
 
 
 def read_rebalance_request(
     given: Mapping[str, Any], *, word: Callable[[str], str] = str
 ) -> RebalanceRequest:
-    """The wish in values as they were given; one that is None, or missing, was not given.
+    """Return the request in values as they were given; None is the same as absent.
 
     `word` turns a field's name into what the person typed. Raises InputError with every complaint.
     """
@@ -84,8 +87,8 @@ def read_rebalance_request(
     if given.get("goal") is None:
         complaints.append(f"{word('goal')} is missing; there are: {', '.join(PLANNED_GOALS)}")
     if complaints:
-        many = [f"{len(complaints)} problem(s)", *(f"  {complaint}" for complaint in complaints)]
-        raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(many))
+        lines = [f"{len(complaints)} problem(s)", *(f"  {complaint}" for complaint in complaints)]
+        raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(lines))
     return RebalanceRequest(
         goal=read["goal"],
         broker_ids=read.get("broker_ids") or (),
@@ -103,11 +106,11 @@ def read_rebalance_request(
 
 
 def read_pattern(text: str, where: str) -> str:
-    """A topic's name or a pattern. Raises InputError for characters that no topic's name has."""
+    """Return a topic's name or a pattern. Raises InputError for characters no topic can have."""
     if not _PATTERN.fullmatch(text):
         raise InputError(
-            f"{where}: {text!r} is no topic; write names or patterns of letters, digits, '.', '_', '-', "
-            "with * for any text and ? for one character"
+            f"{where}: {text!r} is no topic; write names or patterns of letters, digits, "
+            "'.', '_', '-', with * for any text and ? for one character"
         )
     return text
 
@@ -130,7 +133,7 @@ def _patterns(value: object, where: str) -> tuple[str, ...]:
 
 
 def _parts(value: object) -> list[object]:
-    """`7,8` as well as [7, 8]: one thing or more, but a list may be empty."""
+    """Return the parts of `7,8` as well as of [7, 8]; only a list may be empty."""
     return list(value) if isinstance(value, list | tuple) else list(str(value).split(","))
 
 
@@ -171,6 +174,6 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "max_bytes": _bytes,
     "max_partitions": _whole(1, 10**9),
     "leader_weight": _leader_weight,
-    "bytes_tolerance_percent": _whole(1, 100),
+    "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
 }
 FIELDS: Final = tuple(_READERS)

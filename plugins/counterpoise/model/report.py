@@ -13,7 +13,7 @@ from counterpoise.model.run import Event, Run
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What a broker held when it was looked at."""
+    """What a broker held at one observation."""
 
     broker_id: int
     leaders: int
@@ -44,7 +44,7 @@ class ThrottleKey:
 class RunReport:
     """Everything that a run report says.
 
-    `after` is empty when the cluster could not be looked at afterwards.
+    `after` is empty when the cluster could not be observed afterwards.
     """
 
     run: Run

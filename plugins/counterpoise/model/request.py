@@ -1,6 +1,7 @@
-"""What a plan is asked to do: the goal, for which topics and brokers, and how much it may cost.
+"""What a plan is requested to do: the goal, for which topics and brokers, at what cost.
 
-    PlanRequest(Goal.ADD_BROKERS, (7, 8), scope=Scope(excluded_topics=("audit-*",)), budget=Budget(max_bytes=10**12))
+    scope, budget = Scope(excluded_topics=("audit-*",)), Budget(max_bytes=10**12)
+    PlanRequest(Goal.ADD_BROKERS, (7, 8), scope=scope, budget=budget)
 
 Topic patterns are names in which `*` stands for any text and `?` for one character.
 """
@@ -23,7 +24,7 @@ class Goal(StrEnum):
     REBALANCE = "rebalance"
     REPLICATION_FACTOR = "replication-factor"  # replicas are added or taken away, none moves
     REPAIR = "repair"  # replicas on dead brokers are copied anew elsewhere
-    IMPORTED = "imported"  # as a reassignment JSON asked for
+    IMPORTED = "imported"  # the targets of a reassignment JSON
 
 
 GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.DEMOTE_BROKERS})
@@ -39,27 +40,21 @@ class Scope:
 
     topics: tuple[str, ...] = ()  # patterns
     excluded_topics: tuple[str, ...] = ()  # patterns
-    broker_ids: tuple[int, ...] = ()  # only these give, take and change what they lead
+    broker_ids: tuple[int, ...] = ()  # only these send, receive and change what they lead
     excluded_broker_ids: tuple[int, ...] = ()
 
     def may_touch_broker(self, broker_id: int) -> bool:
-        return (
-            not self.broker_ids or broker_id in self.broker_ids
-        ) and broker_id not in self.excluded_broker_ids
+        is_included = not self.broker_ids or broker_id in self.broker_ids
+        return is_included and broker_id not in self.excluded_broker_ids
 
     def topics_in(
         self, topics: Iterable[str], policy: BalancePolicy | None = None
     ) -> frozenset[str]:
-        """Those of the topics that the scope includes and that the policy, if one is given, does
-        not exclude.
-        """
+        """Return those of the topics that the scope includes and no policy excludes."""
         topics = frozenset(topics)
-        excluded = (
-            self.excluded_topics
-            if policy is None
-            else (*policy.excluded_topics, *self.excluded_topics)
-        )
-        return matching(self.topics or ("*",), topics) - matching(excluded, topics)
+        excluded_by_policy = policy.excluded_topics if policy else ()
+        included = matching(self.topics or ("*",), topics)
+        return included - matching((*excluded_by_policy, *self.excluded_topics), topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +76,6 @@ class PlanRequest:
 
 
 def matching(patterns: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
-    """The topics that any of the patterns matches."""
-    whole = re.compile("|".join(translate(pattern) for pattern in patterns) or r"(?!)")
-    return frozenset(topic for topic in topics if whole.match(topic))
+    """Return the topics that any of the patterns matches."""
+    any_pattern = re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    return frozenset(topic for topic in topics if any_pattern.match(topic))

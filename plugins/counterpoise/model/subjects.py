@@ -1,4 +1,4 @@
-"""The subject of a finding: where the trouble is, never how much of it there is.
+"""The subject of a finding: where the problem is, never how large it is.
 
     topic("orders")         # "topic orders"
     broker(3)               # "broker 3"

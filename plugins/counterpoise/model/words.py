@@ -1,9 +1,9 @@
 """Lists and counts in words, no longer than anybody reads.
 
-    some([1, 2, 3])                         # "1, 2, 3"; of twenty the first twelve "and 8 more"
-    few(["orders-0", "orders-1"])           # the same with names, which are longer: the first five
-    many(2000, "partition")                 # "2,000 partitions"
-    many(2, "address", "addresses")
+    join_ids([1, 2, 3])                        # "1, 2, 3"; of twenty the first 12 "and 8 more"
+    join_names(["orders-0", "orders-1"])       # names are longer: the first five
+    pluralize(2000, "partition")               # "2,000 partitions"
+    pluralize(2, "address", "addresses")
 
 Pure; what comes from clusters is escaped where it is shown.
 """
@@ -16,22 +16,23 @@ MAX_NAMES: Final = 5
 
 
 def join_ids(ids: Sequence[object]) -> str:
-    """`1, 2, 3`, cut after the first twelve."""
+    """Return `1, 2, 3`, cut after the first twelve."""
     return _first(ids, MAX_IDS, len(ids))
 
 
 def join_names(names: Sequence[object], count: int | None = None) -> str:
-    """`orders-0, orders-1`, cut after the first five; `count` is their number where only the first
-    are given.
+    """Return `orders-0, orders-1`, cut after the first five.
+
+    `count` is the number of all names, where only the first of them are given.
     """
     return _first(names, MAX_NAMES, len(names) if count is None else count)
 
 
-def pluralize(count: int, one: str, more: str = "") -> str:
-    """`1 partition`, `2,000 partitions`; `more` where an s alone does not make the plural."""
-    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
+def pluralize(count: int, singular: str, plural: str = "") -> str:
+    """Return `1 partition` or `2,000 partitions`; `plural` is needed where an s does not do."""
+    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def _first(values: Sequence[object], most: int, count: int) -> str:
-    shown = ", ".join(map(str, values[:most]))
-    return f"{shown} and {count - most:,} more" if count > most else shown
+def _first(values: Sequence[object], max_shown: int, count: int) -> str:
+    shown = ", ".join(map(str, values[:max_shown]))
+    return f"{shown} and {count - max_shown:,} more" if count > max_shown else shown

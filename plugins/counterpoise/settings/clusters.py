@@ -34,7 +34,7 @@ class Settings:
     fleet_max_moves_in_flight: int | None = None  # over all clusters
 
     def cluster(self, name: str) -> ClusterSettings:
-        """Raises InputError for a name that is not there."""
+        """Return a cluster by its name. Raises InputError for a name that is not there."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
             raise InputError(f"cluster {name!r} is not in {self.where}; there are: {known}")
@@ -42,7 +42,10 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Raises InputError when the file cannot be read, ConfigurationError when it is malformed."""
+    """Return the settings in a file.
+
+    Raises InputError when it cannot be read, ConfigurationError when it is malformed.
+    """
     try:
         content = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -54,7 +57,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def parse_settings(content: str, *, where: str) -> Settings:
-    """Raises ConfigurationError with every complaint, each with its line."""
+    """Return the settings. Raises ConfigurationError with every complaint, each with its line."""
     try:
         root = yaml.compose(content, Loader=yaml.SafeLoader)
     except RecursionError:

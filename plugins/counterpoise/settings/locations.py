@@ -1,6 +1,6 @@
-"""Where things lie: all from environment variables, the same natively and in containers.
+"""Where files, store and ledger are: environment variables say so, in containers too.
 
-Locations.from_environment().ledger
+Locations.from_environment().ledger        # "sqlite:///var/ledger.db"
 """
 
 import os
@@ -42,7 +42,7 @@ class Locations:
 
 
 def _spark_conf(words: str) -> dict[str, str]:
-    """`spark.driver.memory=8g spark.jars.packages=...`, with quotes as in a shell."""
+    """Return the pairs of `spark.driver.memory=8g spark.x=...`, quoted as in a shell."""
     try:
         pairs = [word.partition("=") for word in shlex.split(words)]
     except ValueError as error:

@@ -1,7 +1,7 @@
 """YAML read strictly: sections that know their lines, and what a scalar has to look like.
 
-    section.value("rate", rate, default)   # a complaint with its line, and the default, when it cannot be read
-    section.finish()                       # a complaint for every key that nobody asked for
+    section.value("rate", rate, default)   # what cannot be read is a complaint with its line
+    section.finish()                       # so is every key that was not read
 
 Scalars are read as they are written, before YAML makes numbers of them: 20:30 is a time here, and
 not 1230.
@@ -27,14 +27,12 @@ _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
 class Section:
-    """A YAML mapping that knows its lines; `finish` complains about every key that nobody asked
-    for.
-    """
+    """A YAML mapping that knows its lines; `finish` complains about every key that was not read."""
 
     def __init__(self, node: yaml.Node, where: str, complaints: list[str]) -> None:
         self._where, self._complaints, self._line = where, complaints, node.start_mark.line + 1
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        self._asked: set[str] = set()
+        self._known: set[str] = set()
         self.is_mapping = isinstance(node, yaml.MappingNode)
         if not self.is_mapping:
             complaints.append(f"line {self._line}: {where} must be a mapping (key: value)")
@@ -49,7 +47,7 @@ class Section:
         return list(self._nodes)
 
     def section(self, name: str, *, required: bool = False) -> "Section | None":
-        self._asked.add(name)
+        self._known.add(name)
         if name not in self._nodes:
             if required:
                 self._complaints.append(f'line {self._line}: {self._where} needs "{name}:"')
@@ -57,8 +55,8 @@ class Section:
         return Section(self._nodes[name][1], name, self._complaints)
 
     def sections(self, name: str) -> list["Section"]:
-        """The mappings of a list; none where the key is absent."""
-        self._asked.add(name)
+        """Return the mappings of a list; none where the key is absent."""
+        self._known.add(name)
         if name not in self._nodes:
             return []
         node = self._nodes[name][1]
@@ -69,7 +67,7 @@ class Section:
         return [entry for entry in entries if entry.is_mapping]
 
     def value(self, name: str, parse: Callable[[yaml.Node, str], Value], default: Value) -> Value:
-        self._asked.add(name)
+        self._known.add(name)
         if name not in self._nodes:
             return default
         try:
@@ -79,9 +77,9 @@ class Section:
             return default
 
     def needed(self, name: str, parse: Callable[[yaml.Node, str], Value]) -> Value | None:
-        """As `value`, where absence is a complaint too; None after a complaint."""
+        """Return the value as `value` does; None after a complaint, of which absence is one too."""
         if name not in self._nodes:
-            self._asked.add(name)
+            self._known.add(name)
             self.complain(None, f'{self._where} needs "{name}"')
             return None
         return self.value(name, parse, None)
@@ -91,8 +89,8 @@ class Section:
         self._complaints.append(f"line {line}: {message}")
 
     def finish(self) -> None:
-        for name in self._nodes.keys() - self._asked:
-            known = ", ".join(sorted(self._asked))
+        for name in self._nodes.keys() - self._known:
+            known = ", ".join(sorted(self._known))
             self.complain(name, f"unknown key {name!r} in {self._where}; known: {known}")
 
 
@@ -135,7 +133,7 @@ def duration(node: yaml.Node, name: str) -> timedelta:
 
 
 def duration_from(lowest: str) -> Callable[[yaml.Node, str], timedelta]:
-    """A duration that is not shorter than `lowest`, such as "30s"."""
+    """Return a reader of durations that are not shorter than `lowest`, such as "30s"."""
 
     def parse(node: yaml.Node, name: str) -> timedelta:
         found = duration(node, name)
@@ -153,7 +151,8 @@ def time_of_day(node: yaml.Node, name: str) -> time:
     match = _TIME_OF_DAY.fullmatch(word)
     if match is None:
         raise InputError(
-            f'{name}: {word!r} is no time of day; write it like "08:00", from "00:00" to "23:59", in quotes'
+            f'{name}: {word!r} is no time of day; write it like "08:00", '
+            'from "00:00" to "23:59", in quotes'
         )
     return time(int(match[1]), int(match[2]))
 

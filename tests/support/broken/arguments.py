@@ -1,4 +1,4 @@
-"""What is typed wrongly: addresses, rates, durations, times, ids, wishes, URIs."""
+"""What is typed wrongly: addresses, rates, durations, times, ids, requests, URIs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -121,7 +121,7 @@ def amounts() -> Iterator[Broken]:
     )
 
 
-def wishes() -> Iterator[Broken]:
+def rebalance_requests() -> Iterator[Broken]:
     for option, value in (
         ("--goal", "everything"),
         ("--goal", HOSTILE),
@@ -221,4 +221,4 @@ def places() -> Iterator[Broken]:
         )
 
 
-CASES: Final = (*addresses(), *amounts(), *wishes(), *names(), *places())
+CASES: Final = (*addresses(), *amounts(), *rebalance_requests(), *names(), *places())
