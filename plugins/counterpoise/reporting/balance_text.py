@@ -211,7 +211,7 @@ def brokers_csv(series: pa.Table) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell that a spreadsheet reads as data: text that looks like a formula (the name of a
+    """Return a cell that a spreadsheet reads as data: text that could be a formula (the name of a
     rack may) gets a quote before it, times have no offset.
     """
     if isinstance(cell, datetime):
