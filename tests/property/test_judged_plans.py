@@ -62,9 +62,7 @@ def replicas_to_leave(trial: Trial) -> int:
 
 
 def needless_stacks(trial: Trial) -> list[Key]:
-    """Partitions in fewer racks than before, though another destination of a new replica would have kept
-    them.
-    """
+    """Return partitions in fewer racks than before, though another broker could keep them there."""
     destinations = (
         set(trial.request.broker_ids)
         if trial.request.goal is Goal.ADD_BROKERS

@@ -64,7 +64,7 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
 
 @st.composite
 def scopes(draw: st.DrawFn, snapshot: ClusterSnapshot, named: tuple[int, ...]) -> Scope:
-    """Often everything; else some topics or brokers are left out, never those that the goal names."""
+    """Often everything; else some topics or brokers are left out, but none that the goal names."""
     if draw(st.booleans()):
         return Scope()
     topics = sorted(snapshot.topics["topic"].to_pylist())

@@ -226,7 +226,8 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_hash_seed(tmp_path: Pa
     document.write_text(json.dumps(to_document(cluster(picture, racks="1=a 2=b 3=c 4=d"))))
     script = (
         "import sys; from counterpoise.model.document import from_document_text; "
-        "from counterpoise.model.request import Goal, PlanRequest; from counterpoise.planning import make_plan; "
+        "from counterpoise.model.request import Goal, PlanRequest; "
+        "from counterpoise.planning import make_plan; "
         "snapshot = from_document_text(open(sys.argv[1]).read()); "
         "print(make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,))).to_json())"
     )

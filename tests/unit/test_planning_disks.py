@@ -59,7 +59,8 @@ def overfilled(
     """
     received = arriving(plan)
     return [
-        f"{row['log_dir']} of broker {row['broker_id']}: {used} + {received[row['broker_id']]} of {row['total_bytes']}"
+        f"{row['log_dir']} of broker {row['broker_id']}: "
+        f"{used} + {received[row['broker_id']]} of {row['total_bytes']}"
         for row in snapshot.log_dirs.to_pylist()
         if row["error"] is None and received[row["broker_id"]]
         for used in [row["total_bytes"] - row["usable_bytes"]]
@@ -166,7 +167,7 @@ def test_a_new_broker_with_twice_the_disk_gets_twice_the_bytes() -> None:
 
 
 def test_brokers_whose_disks_are_in_the_ratio_of_their_bytes_are_already_balanced() -> None:
-    """Small replicas on the small disks, large ones on the large: nothing to gain, nothing to copy."""
+    """Small replicas on the small disks, large ones on the large: nothing to gain or to copy."""
     rows = [(f"{number % 2 + 1} {number % 2 + 3}", 100) for number in range(40)]
     rows += [("1 2", 100)] * 20 + [
         ("3 4", 400)

@@ -307,7 +307,8 @@ def test_replicas_beside_a_dead_one_are_left_to_repair_since_no_copy_of_theirs_c
     assert plan.copied_replicas
     assert {move.topic for move in plan.moves if move.adding} == {"a"}
     assert [warning for warning in plan.warnings if "b-0" in warning and "repair" in warning] == [
-        "3 partitions (b-0, b-1, b-2) are left to goal repair: with a replica on a dead broker no copy could end"
+        "3 partitions (b-0, b-1, b-2) are left to goal repair: "
+        "with a replica on a dead broker no copy could end"
     ]
 
 
@@ -320,7 +321,8 @@ def test_leaders_of_partitions_with_a_dead_replica_are_still_made_even() -> None
 
 def test_a_raise_that_has_to_wait_for_repair_says_so() -> None:
     assert resized(cluster("a-0: 1 4", racks="1 2 3 !4"), 3).reason == (
-        "cannot, because 1 partition (a-0) is left to goal repair: with a replica on a dead broker no copy could end"
+        "cannot, because 1 partition (a-0) is left to goal repair: "
+        "with a replica on a dead broker no copy could end"
     )
 
 

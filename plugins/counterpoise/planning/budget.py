@@ -1,7 +1,7 @@
 """Budgets: the best part of a plan that is larger than it may be.
 
     deferred = keep_copies_within(placement, before, budget)                # takes copies back
-    assignment, deferred_count = keep_changes_within(assignment, budget)    # the same without copies
+    assignment, count = keep_changes_within(assignment, budget)    # the same without copies
 
     order of the partitions that are copied:
         those that get better racks first

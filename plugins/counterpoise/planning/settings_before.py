@@ -20,12 +20,14 @@ def settings_before(throttle_table: pa.Table, moves: Sequence[Move]) -> tuple[Se
 
     Any of the replicas before may be copied from.
     """
-    brokers: set[str] = set()
+    broker_ids: set[int] = set()
     topics: set[str] = set()
     for move in moves:
-        if move.adding:
-            brokers.update(str(broker_id) for broker_id in (*move.replicas_before, *move.adding))
+        adding = move.adding
+        if adding:
+            broker_ids.update(move.replicas_before, adding)
             topics.add(move.topic)
+    brokers = {str(broker_id) for broker_id in broker_ids}
     throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
     found = []
     for row in throttle_table.to_pylist():

@@ -33,7 +33,7 @@ def reason_for_empty_plan(result: PlanningResult) -> str:
     """Return one sentence for the person who requested the plan."""
     if not result.cluster.partition_count:
         return "already balanced: the cluster has no partitions"
-    if result.left.partitions:
+    if result.deferred.partitions:
         return _budget_too_small(result)
     match result.request.goal:
         case Goal.LEADERS:
@@ -57,14 +57,14 @@ def reason_for_empty_plan(result: PlanningResult) -> str:
 
 
 def _budget_too_small(result: PlanningResult) -> str:
-    budget, left = result.request.budget, result.left
+    budget, deferred = result.request.budget, result.deferred
     if budget.max_bytes is None:
         partitions = pluralize(budget.max_partitions or 0, "partition")
         return f"cannot, because nothing that helps fits into the budget of {partitions}"
     return (
         f"cannot, because no copy that helps is as small as the budget of "
-        f"{format_bytes(budget.max_bytes)}: {pluralize(left.partitions, 'partition')} with "
-        f"{format_bytes(left.bytes)} to copy are left; give more with --max-bytes"
+        f"{format_bytes(budget.max_bytes)}: {pluralize(deferred.partitions, 'partition')} with "
+        f"{format_bytes(deferred.bytes)} to copy are left; give more with --max-bytes"
     )
 
 
@@ -203,7 +203,7 @@ def not_repaired_yet(result: PlanningResult) -> str | None:
 
 def short_of_replicas(result: PlanningResult) -> str | None:
     """Return a warning for plans that give a part of the partitions the wanted replicas."""
-    if result.request.goal is not Goal.REPLICATION_FACTOR or result.left.partitions:
+    if result.request.goal is not Goal.REPLICATION_FACTOR or result.deferred.partitions:
         return None
     return not_resized(result).sentence or None
 

@@ -205,7 +205,7 @@ def _leaders_uneven(result: PlanningResult) -> str | None:
     idle = ""
     if idle_count:
         idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    is_narrow = result.left.partitions or result.request.scope != Scope()
+    is_narrow = result.deferred.partitions or result.request.scope != Scope()
     limit = "scope and budget of the request" if is_narrow else "the replica sets"
     help_ = "" if is_narrow else _or_rebalance(result)
     return (
@@ -260,18 +260,16 @@ def _coordinators(result: PlanningResult) -> str | None:
     )
 
 
-def _left_by_budget(result: PlanningResult) -> str | None:
-    left = result.left
-    if not left.partitions:
+def _deferred_by_budget(result: PlanningResult) -> str | None:
+    deferred = result.deferred
+    if not deferred.partitions:
         return None
-    copies = ""
-    if left.replicas:
-        copies = (
-            f" with {pluralize(left.replicas, 'replica')} and {format_bytes(left.bytes)} to copy"
-        )
+    partitions, copies = pluralize(deferred.partitions, "partition"), ""
+    if deferred.replicas:
+        replicas = pluralize(deferred.replicas, "replica")
+        copies = f" with {replicas} and {format_bytes(deferred.bytes)} to copy"
     return (
-        f"the budget leaves {pluralize(left.partitions, 'partition')}{copies} for a later plan; "
-        "plan again when this one is done"
+        f"the budget leaves {partitions}{copies} for a later plan; plan again when this one is done"
     )
 
 
@@ -293,7 +291,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str | None], ...]] = (
     _rates_unknown,
     _min_insync_is_all,
     _coordinators,
-    _left_by_budget,
+    _deferred_by_budget,
     short_of_replicas,
     not_repaired_yet,
 )
