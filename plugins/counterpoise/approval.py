@@ -100,7 +100,8 @@ def others_to_ask(policy: ApprovalPolicy, approved_by: Sequence[str]) -> tuple[s
     if policy.approvers and not others:
         raise RefusedError(
             "the plan lowers a replication factor, so two people have to approve it, but the "
-            f"policy names nobody but {' and '.join(approved_by)}; add an approver to the policy, or "
+            f"policy names nobody but "
+            f"{' and '.join(approved_by)}; add an approver to the policy, or "
             "reject the plan"
         )
     return others
