@@ -16,7 +16,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
-from tests.support.installations import site_over
+from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
@@ -30,7 +30,7 @@ def kafka() -> SimulatedCluster:
 
 @pytest.fixture
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
-    with site_over(tmp_path, lambda _: kafka) as installation:
+    with installation_over(tmp_path, lambda _: kafka) as installation:
         yield installation
 
 

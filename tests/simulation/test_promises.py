@@ -12,7 +12,7 @@ nothing of ours is left.
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -103,6 +103,10 @@ def meanwhile(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., No
         return rule(**arguments, then_steps=st.integers(0, 3))(then_the_run_goes_on)
 
     return ruled
+
+
+def _broker_ids(resources: Iterable[ConfigResource]) -> frozenset[int]:
+    return frozenset(int(r.name) for r in resources if r.type is ConfigResourceType.BROKER)
 
 
 class Promises(RuleBasedStateMachine):
@@ -216,14 +220,17 @@ class Promises(RuleBasedStateMachine):
     def _check_end(self) -> None:
         in_flight = self.watch.ours_in_flight()
         assert not in_flight, f"promise 3: {in_flight} in flight at the end of the run"
-        pending = {t.resource for t in self._pending_restores()}
-        dead = frozenset(int(r.name) for r in pending if r.type is ConfigResourceType.BROKER)
-        assert not dead & self.cluster.live_broker_ids
+        # What earlier runs left on a broker that is back is restored after this run, by the watch.
+        own = {t.resource for t in self._pending_restores(self.run_id)}
+        assert not _broker_ids(own) & self.cluster.live_broker_ids
+        dead = _broker_ids(t.resource for t in self._pending_restores())
         self.watch.check_settings_as_before(is_final=False, except_brokers=dead)
 
-    def _pending_restores(self) -> list[Any]:
-        journals = [self.ledger.journal(run.run_id) for run in self.ledger.runs()]
-        return [t for journal in journals for t in journal.touched() if t.restored_at is None]
+    def _pending_restores(self, run_id: str | None = None) -> list[Any]:
+        """Return the keys to restore of one run, or of all."""
+        run_ids = [run_id] if run_id else [run.run_id for run in self.ledger.runs()]
+        keys = [key for one_id in run_ids for key in self.ledger.journal(one_id).touched()]
+        return [key for key in keys if key.restored_at is None]
 
     @rule(times=steps, crash=crash_after)
     def execute(self, times: int, crash: int | None) -> None:
