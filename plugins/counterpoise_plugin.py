@@ -13,7 +13,7 @@ class CounterpoisePlugin(AirflowPlugin):
     """Pages, and where Airflow shows them."""
 
     name = "counterpoise"
-    fastapi_apps = [
+    fastapi_apps = [  # noqa: RUF012 - Airflow's own form
         {
             "app": build_app(installation.open_installation),
             "url_prefix": "/counterpoise",

@@ -139,7 +139,7 @@ class Installation:
 
     @property
     def results(self) -> Results:
-        """Return the results of the Spark jobs as they are now; one instance never reads them anew."""
+        """Return what the Spark jobs made, as it is now; one instance never reads it anew."""
         return Results(self.archive.store)
 
     @cached_property

@@ -93,20 +93,7 @@ class Ledger:
                     f"superseded by {plan.fingerprint}",
                     now,
                 )
-            if (
-                connection.scalar(
-                    sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)
-                )
-                is None
-            ):
-                connection.execute(
-                    plans.insert().values(
-                        fingerprint=plan.fingerprint,
-                        cluster=plan.cluster,
-                        plan_uri=plan_uri,
-                        recorded_at=now,
-                    )
-                )
+            _record_plan(connection, plan, plan_uri, now)
             run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
             connection.execute(
                 runs.insert().values(
@@ -303,6 +290,23 @@ class Ledger:
         connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime
     ) -> None:
         connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
+
+
+def _record_plan(
+    connection: sa.Connection, plan: RebalancePlan, plan_uri: str, now: datetime
+) -> None:
+    """Record where a plan lies; one that is known already stays as it was recorded."""
+    known = sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)
+    if connection.scalar(known) is not None:
+        return
+    connection.execute(
+        plans.insert().values(
+            fingerprint=plan.fingerprint,
+            cluster=plan.cluster,
+            plan_uri=plan_uri,
+            recorded_at=now,
+        )
+    )
 
 
 def _run(row: sa.Row[Any]) -> Run:

@@ -13,6 +13,11 @@ from airflow.sdk import Param
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PLANNED_GOALS
 
+_LEADER_WEIGHTS: Final = {
+    "": "as the policy says",
+    "count": "by their number",
+    "bytes-in": "by what producers write",
+}
 _GOALS: Final = {
     "add-brokers": "add-brokers: the brokers below get their share, the others receive nothing",
     "remove-brokers": "remove-brokers: the brokers below are emptied",
@@ -79,11 +84,7 @@ def rebalance_form() -> dict[str, Any]:
             "",
             type="string",
             enum=["", *(str(weight) for weight in LeaderWeight)],
-            values_display={
-                "": "as the policy says",
-                "count": "by their number",
-                "bytes-in": "by what producers write",
-            },
+            values_display=_LEADER_WEIGHTS,
             title="Leaders are evened",
         ),
         "bytes_tolerance_percent": _integer(

@@ -71,12 +71,11 @@ def plan_report(
     data_checks: str | None = None,
     moves_shown: int = MOVES_SHOWN,
 ) -> str:
-    """One self-contained HTML page. `violations` and `data_check_failures` are sentences; empty
-    means that all holds.
+    """Return one self-contained HTML page.
 
+    `violations` and `data_check_failures` are sentences; empty means that all holds.
     `data_checks_passed` None says that the data checks did not run; `data_checks` is where they
-    lie, relative to the page. Of moves and brokers those that matter most are listed, the others
-    counted.
+    lie, relative to the page. Of moves and brokers the largest are listed, the others counted.
     """
     seen = Overview.of(plan)
     moves, other_moves = largest_moves(plan, moves_shown)
@@ -91,9 +90,7 @@ def plan_report(
         tiles=_tiles(plan, seen, rate_bytes_per_second, is_slow=slow is not None),
         pictures=_pictures(plan.figures),
         many_brokers=len(plan.figures) > MANY_BROKERS,
-        warnings=[
-            warning for warning in (slow, deferred_in_words(plan), *plan.warnings) if warning
-        ],
+        warnings=[text for text in (slow, deferred_in_words(plan), *plan.warnings) if text],
         coordinators=coordinators_in_words(seen),
         evenness=evenness_rows(seen),
         measures=[NAMES[name] for name in MEASURES if knows(plan.figures, name)],
@@ -101,8 +98,7 @@ def plan_report(
         broker_count=len(plan.figures),
         other_brokers=len(other_brokers),
         other_spans=[
-            f"{NAMES[name].lower()} {words}"
-            for name, words in others_in_words(other_brokers, UNITS)
+            f"{NAMES[name].lower()} {text}" for name, text in others_in_words(other_brokers, UNITS)
         ],
         moves=[(move, what_it_does(move), MOVE_REASON_TEXTS[move.why]) for move in moves],
         other_moves=[(MOVE_REASON_TEXTS[reason.why], reason) for reason in other_moves],
@@ -219,23 +215,14 @@ def _tiles(plan: RebalancePlan, seen: Overview, rate: int, *, is_slow: bool) -> 
         ),
     ]
     if leaders := seen.measures.get("leaders"):
-        tiles.append(
-            Tile(
-                "Leaders, max − min",
-                f"{count(leaders.before.max_minus_min)} → {count(leaders.after.max_minus_min)}",
-                f"best possible {count(bound.leaders_max_minus_min)}",
-            )
-        )
+        change = f"{count(leaders.before.max_minus_min)} → {count(leaders.after.max_minus_min)}"
+        best = f"best possible {count(bound.leaders_max_minus_min)}"
+        tiles.append(Tile("Leaders, max − min", change, best))
     time = format_seconds(seen.busiest_link_bytes / rate)
     tiles.append(Tile("Expected time", time, f"at {format_rate(rate)} per broker", is_slow))
     if seen.copied_bytes:
-        tiles.append(
-            Tile(
-                "Between racks",
-                format_bytes(seen.cross_rack_bytes),
-                "traffic between zones costs money",
-            )
-        )
+        cross_rack = format_bytes(seen.cross_rack_bytes)
+        tiles.append(Tile("Between racks", cross_rack, "traffic between zones costs money"))
     shares = [
         (share, figure.broker_id)
         for figure in plan.figures
