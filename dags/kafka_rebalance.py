@@ -10,33 +10,17 @@ removal.
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, PartitionedAssetTimetable, dag, setup, task, teardown
+from airflow.sdk import Asset, PartitionedAssetTimetable, chain, dag, setup, task, teardown
 
+from counterpoise.orchestration import handover
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.form import rebalance_form
-from counterpoise.orchestration.handover import (
-    judged_run,
-    nothing_to_do,
-    planned_run,
-    request_rebalance,
-    states_of,
-    wanted_rebalance,
-)
-from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.installation import airflow_installation, call_stage
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
-WORK = (
-    "plan",
-    "validate",
-    "approve",
-    "approve_second",
-    "open_run",
-    "execute",
-    "verify",
-    "settle",
-    "report",
-)
+WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
+ENDS = ("settle", "report")
 
 # For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for
 # half a minute.
@@ -62,49 +46,34 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
-        wanted = wanted_rebalance(dag_run, params, events)
+        wanted = handover.wanted_rebalance(dag_run, params, events)
         with airflow_installation() as installation:
-            planned = pipeline.plan(
-                installation,
-                wanted.cluster,
-                wanted.rebalance_request,
-                requested_by=wanted.requested_by,
-            )
+            request, by = wanted.rebalance_request, wanted.requested_by
+            planned = pipeline.plan(installation, wanted.cluster, request, requested_by=by)
         if planned is None:
-            nothing_to_do(ti, f"nothing needs to move on {wanted.cluster}; the log says why")
+            reason = f"nothing needs to move on {wanted.cluster}; the log says why"
+            handover.nothing_to_do(ti, reason)
         return planned
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:
-        from counterpoise import pipeline
-
-        run = planned_run(ti)
-        with airflow_installation() as installation:
-            pipeline.validate(installation, run["run_id"], run["fingerprint"])
+        call_stage("validate", handover.planned_run(ti))
 
     @setup
     @task(**RETRIES)
     def open_run(ti: Any = None) -> None:
-        from counterpoise import pipeline
-
-        run = planned_run(ti)
-        with airflow_installation() as installation:
-            pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+        call_stage("open_run", handover.planned_run(ti))
 
     @task(**RETRIES)
     def verify(ti: Any = None) -> None:
-        from counterpoise import pipeline
-
-        run = planned_run(ti)
-        with airflow_installation() as installation:
-            pipeline.verify(installation, run["run_id"], run["fingerprint"])
+        call_stage("verify", handover.planned_run(ti))
 
     @teardown
     @task(**RETRIES)
     def report(ti: Any = None) -> str:
         from counterpoise import pipeline
 
-        run = planned_run(ti)
+        run = handover.planned_run(ti)
         with airflow_installation() as installation:
             return pipeline.report_run(installation, run["run_id"])
 
@@ -114,40 +83,30 @@ def kafka_rebalance() -> None:
     def repeat(ti: Any = None, outlet_events: Any = None) -> None:
         from counterpoise import pipeline
 
-        run = planned_run(ti)
+        run = handover.planned_run(ti)
         with airflow_installation() as installation:
             wanted = pipeline.next_removal(installation, run["run_id"])
-        request_rebalance(outlet_events[REBALANCE_WANTED], wanted, "no removal has to be repeated")
+        event = outlet_events[REBALANCE_WANTED]
+        handover.request_rebalance(event, wanted, "no removal has to be repeated")
 
     @teardown(on_failure_fail_dagrun=True)
     @task
     def verdict(ti: Any = None) -> None:
         from counterpoise import pipeline
 
-        run = judged_run(ti)
+        run = handover.judged_run(ti)
         with airflow_installation() as installation:
-            pipeline.verdict(installation, run["run_id"], states_of(ti, WORK))
+            pipeline.verdict(installation, run["run_id"], handover.states_of(ti, (*WORK, *ENDS)))
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)
-    settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES).as_teardown(
-        setups=opened
-    )
+    settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES)
+    settle.as_teardown(setups=opened)
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
-    reported, judged = report(), verdict()
-    (
-        plan()
-        >> validate()
-        >> approve
-        >> second
-        >> opened
-        >> execute
-        >> verify()
-        >> settle
-        >> reported
-        >> judged
-    )
+    verified, reported, judged = verify(), report(), verdict()
+    chain(plan(), validate(), approve, second, opened, execute, verified)
+    chain(verified, settle, reported, judged)
     # `repeat` is skipped in a run that was marked failed, while the teardowns go on.
     reported >> repeat() >> judged
 

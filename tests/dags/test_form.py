@@ -78,5 +78,5 @@ def test_a_malformed_wish_fails_for_good(form: Any, changed: dict[str, Any]) -> 
 
 
 def test_without_a_cluster_nothing_is_planned(form: Any) -> None:
-    with pytest.raises(AirflowFailException, match="which cluster"):
+    with pytest.raises(AirflowFailException, match="names no cluster"):
         wanted_rebalance(SimpleNamespace(partition_key=None), form, [])

@@ -1,8 +1,8 @@
 """An installation over simulated clusters, in a folder of its own; each connection leads to an
 address of its name.
 
-with site_over(tmp_path, lambda settings: kafka) as site:
-    pipeline.snapshot(site, "demo", site.clock())
+    with installation_over(tmp_path, lambda settings: kafka) as installation:
+        pipeline.snapshot(installation, "demo", installation.clock())
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ clusters:
 """
 
 
-def site_over(
+def installation_over(
     folder: Path,
     connect_to: Callable[[ConnectionSettings], ClusterAdmin],
     *,
@@ -31,7 +31,7 @@ def site_over(
     clock: Callable[[], datetime] = now_utc,
     connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None,
 ) -> Installation:
-    """`clusters`: the text of clusters.yaml. Store and ledger are in `folder`."""
+    """Return an installation with store and ledger in `folder`; `clusters` is a clusters.yaml."""
     places = {
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",

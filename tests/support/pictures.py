@@ -5,7 +5,7 @@
         '''
         orders-0: 1 2 3 @2 size=1000
         orders-1: 2 3 1 rate=50
-        stock-0: 4 2 3 1 +4 -1
+        inventory-0: 4 2 3 1 +4 -1
         ''',
         racks="1=a 2=b !3=c 4",
     )
@@ -161,7 +161,7 @@ def simulated(
     throttles: Sequence[Sequence[str]] = (),
     cluster_id: str = "picture-id",
 ) -> SimulatedCluster:
-    """A simulated cluster that looks like the picture, with its clock at 0."""
+    """Return a simulated cluster like the picture, with its clock at 0."""
     return SimulatedCluster.like(
         cluster(picture, racks=racks, throttles=throttles, cluster_id=cluster_id)
     )

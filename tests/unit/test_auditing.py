@@ -29,7 +29,7 @@ from counterpoise.pipeline.auditing import past_facts
 from counterpoise.pipeline.snapshots import keep
 from counterpoise.snapshot import take_snapshot
 from tests.support.audits import HEALTHY, NOW, connectivity, healthy, snapshot_of
-from tests.support.installations import DEMO, site_over
+from tests.support.installations import DEMO, installation_over
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "2")
 HOUR = timedelta(hours=1)
@@ -50,7 +50,7 @@ class Place:
     refused: set[str] = field(default_factory=set)  # bootstrap addresses that do not answer
 
     def installation(self) -> Installation:
-        return site_over(
+        return installation_over(
             self.folder,
             self.connect,
             clusters=self.yaml,

@@ -9,7 +9,7 @@ from counterpoise.reporting import progress_line
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIGURES = "62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight"
-PULSE = RunProgress(
+PROGRESS = RunProgress(
     observed_at=NOON,
     progress=Progress(14, 23, 4, 120_000_000, 193_000_000, 0),
     rate_bytes_per_second=20_000_000,
@@ -27,18 +27,18 @@ PULSE = RunProgress(
 
 
 def test_a_pulse_tells_speed_rate_time_left_and_the_busiest_links() -> None:
-    assert progress_line(PULSE) == (
+    assert progress_line(PROGRESS) == (
         f"{FIGURES}; 18.0 MB/s in all, at most 20.0 MB/s per broker, 12 min left; "
         "busiest: broker 4 receiving 9.0 MB/s, 61.0 MB left; broker 2 sending 9.0 MB/s, 30.0 MB left; "
         "broker 5 receiving 9.0 MB/s, 9 B left"
     )
 
 
-def test_a_braked_run_says_so() -> None:
+def test_a_slowed_run_says_so() -> None:
     assert "at most 5.0 MB/s per broker, rate halved 2 times by the back-off" in progress_line(
-        replace(PULSE, rate_bytes_per_second=5_000_000, back_off_level=2)
+        replace(PROGRESS, rate_bytes_per_second=5_000_000, back_off_level=2)
     )
 
 
 def test_where_nothing_copies_there_is_no_speed() -> None:
-    assert progress_line(replace(PULSE, links=())) == FIGURES
+    assert progress_line(replace(PROGRESS, links=())) == FIGURES

@@ -1,6 +1,4 @@
-"""Bad snapshots never join the history, and are never planned on; what really went away is believed
-in the end.
-"""
+"""Bad snapshots never join the history and are never planned on; a real loss is accepted."""
 
 import json
 from collections.abc import Iterator
@@ -20,8 +18,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
+from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
-from tests.support.installations import DEMO, site_over
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -43,7 +41,9 @@ class Place:
 
     def installation(self) -> Installation:
         clusters = f"{DEMO}    policy:\n      history: {self.history}\n"
-        return site_over(self.folder, self._connect, clusters=clusters, clock=lambda: self.now)
+        return installation_over(
+            self.folder, self._connect, clusters=clusters, clock=lambda: self.now
+        )
 
     def _connect(self, _settings: ConnectionSettings) -> ClusterAdmin:
         return self.kafka
@@ -79,16 +79,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     yield Place(tmp_path)
 
 
-def test_a_cluster_that_lost_more_than_half_of_its_topics_is_set_aside(place: Place) -> None:
+def test_a_cluster_that_lost_more_than_half_of_its_topics_is_quarantined(place: Place) -> None:
     good = place.snapshot()
     place.has(9)
-    told = place.is_refused(HOUR)
+    message = place.is_refused(HOUR)
     assert (
-        "topics: has at least 50 % of the rows before: 9 now, 20 in demo-20260131T120000Z" in told
+        "topics: has at least 50 % of the rows before: 9 now, 20 in demo-20260131T120000Z"
+        in message
     )
     aside = place.folder / "store/aside/demo/demo-20260131T130000Z"
-    assert str(aside) in told
-    assert f"{aside}/data-docs/index.html" in told
+    assert str(aside) in message
+    assert f"{aside}/data-docs/index.html" in message
     assert place.in_history() == [good]
     assert not list((place.folder / "store/history").rglob("*T130000Z*")), (
         "nothing of it lies where Spark looks"
@@ -104,12 +105,14 @@ def test_a_cluster_that_lost_more_than_half_of_its_topics_is_set_aside(place: Pl
 def test_a_cluster_that_was_built_anew_is_not_compared_with_the_one_before(place: Place) -> None:
     place.snapshot()
     with place.installation() as installation:
-        taken = pipeline.fresh_snapshot(installation, "demo", place.now)
-        assert snapshots.counts_before(installation, taken) is not None
-        assert snapshots.counts_before(installation, replace(taken, cluster_id="another")) is None
+        snapshot = pipeline.fresh_snapshot(installation, "demo", place.now)
+        assert snapshots.counts_before(installation, snapshot) is not None
+        assert (
+            snapshots.counts_before(installation, replace(snapshot, cluster_id="another")) is None
+        )
 
 
-def test_a_glitch_passes_and_the_next_photograph_is_held_against_the_last_good_one(
+def test_a_glitch_passes_and_the_next_snapshot_is_compared_with_the_last_good_one(
     place: Place,
 ) -> None:
     place.snapshot()
@@ -143,7 +146,7 @@ def test_a_policy_may_say_that_nothing_is_compared(place: Place) -> None:
     place.snapshot(HOUR)
 
 
-def test_what_was_seen_three_times_in_a_row_is_how_the_cluster_is_now(place: Place) -> None:
+def test_a_loss_that_three_snapshots_in_a_row_show_is_accepted(place: Place) -> None:
     place.snapshot()
     place.has(8)
     assert "accepted once 3 snapshots in a row show it" in place.is_refused(HOUR)
@@ -160,7 +163,7 @@ def test_attempts_in_quick_succession_see_one_hiccup(place: Place) -> None:
     place.snapshot(HOUR + 10 * MINUTE)
 
 
-def test_the_same_photograph_again_is_not_seen_twice(place: Place) -> None:
+def test_the_same_snapshot_again_is_not_counted_twice(place: Place) -> None:
     place.snapshot()
     place.has(8)
     for _ in range(4):
@@ -179,19 +182,21 @@ def test_losses_that_go_on_begin_the_count_again(place: Place) -> None:
     place.snapshot(5 * HOUR)
 
 
-def test_a_photograph_that_contradicts_itself_is_set_aside_however_often_it_is_seen(
+def test_a_snapshot_that_contradicts_itself_is_quarantined_however_often(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.kafka = simulated("orders-0: 1 2\norders-1: 2 3", racks=RACKS)
     _without_broker(place.kafka, 3, monkeypatch)
     for hours in range(4):
-        told = place.is_refused(hours * HOUR)
-        assert "partitions: brokers_are_registered is true: not so in 1 row, like orders-1" in told
-        assert "believed" not in told
+        message = place.is_refused(hours * HOUR)
+        assert (
+            "partitions: brokers_are_registered is true: not so in 1 row, like orders-1" in message
+        )
+        assert "accepted" not in message
     assert place.in_history() == []
 
 
-def test_nothing_is_planned_on_a_bad_photograph(
+def test_nothing_is_planned_on_a_bad_snapshot(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.snapshot()
@@ -223,7 +228,7 @@ def test_without_data_docs_it_is_as_bad(place: Place, monkeypatch: pytest.Monkey
     assert "the reason in reason.json." in place.is_refused(HOUR)
 
 
-def test_only_the_newest_of_what_was_set_aside_stays(place: Place) -> None:
+def test_only_the_newest_quarantined_snapshots_stay(place: Place) -> None:
     place.snapshot()
     place.has(8)
     place.history = "{believed_after: 1000}"
@@ -243,9 +248,9 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
         names = installation.archive.report_names()
     assert names == ("demo/data-docs/index.html",), "its other pages are no reports of their own"
     place.has(8)
-    told = place.is_refused(HOUR)
+    message = place.is_refused(HOUR)
     index = tmp_path / "store/aside/demo/demo-20260131T130000Z/data-docs/index.html"
-    assert f"{index}" in told
+    assert f"{index}" in message
     assert index.is_file()
     assert place.in_history() == [good]
 
@@ -254,6 +259,6 @@ def _without_broker(
     kafka: SimulatedCluster, broker_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster tells of all brokers but one, which holds replicas all the same."""
-    told = kafka.describe_cluster()
-    brokers = tuple(broker for broker in told.brokers if broker.broker_id != broker_id)
-    monkeypatch.setattr(kafka, "describe_cluster", lambda: replace(told, brokers=brokers))
+    message = kafka.describe_cluster()
+    brokers = tuple(broker for broker in message.brokers if broker.broker_id != broker_id)
+    monkeypatch.setattr(kafka, "describe_cluster", lambda: replace(message, brokers=brokers))

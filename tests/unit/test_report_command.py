@@ -49,7 +49,7 @@ def test_one_message_says_what_to_do(
     assert "Traceback" not in typed.err
 
 
-def test_a_fleet_that_was_never_photographed_is_reported_as_silent(shell: CommandLine) -> None:
+def test_a_fleet_without_snapshots_is_reported_as_such(shell: CommandLine) -> None:
     typed = shell.type("report", "--fleet")
     assert typed.code == 0
     assert "has no snapshot yet" in typed.out

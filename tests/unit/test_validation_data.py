@@ -104,7 +104,7 @@ def test_every_table_of_a_snapshot_has_a_suite_that_finds_its_columns() -> None:
         (changed("brokers", 1, is_fenced=None), "is_fenced is known", "2"),
         (changed("topics", 0, partition_count=7), "partition_count_agrees is true", "orders"),
         (changed("partitions", 1, partition=0), "topic, partition are unique together", "orders-0"),
-        (changed("partitions", 0, topic="stock"), "topic_is_known is true", "stock-0"),
+        (changed("partitions", 0, topic="inventory"), "topic_is_known is true", "inventory-0"),
         (changed("partitions", 0, replicas=[]), "has_replicas is true", "orders-0"),
         (changed("partitions", 1, leader=4), "leader_is_a_replica is true", "orders-1"),
         (

@@ -154,7 +154,7 @@ BREAKERS = {
     "leaders_move_no_bytes": plan_of(GOOD, goal=Goal.DEMOTE_BROKERS, brokers=(1,)),
     "demoted_brokers_lead_nothing": plan_of(OTHER, goal=Goal.DEMOTE_BROKERS, brokers=(3,)),
     "excluded_topics_untouched": plan_of(SECRET),
-    "scope_respected": plan_of(GOOD, scope=Scope(topics=("stock-*",))),
+    "scope_respected": plan_of(GOOD, scope=Scope(topics=("inventory-*",))),
     "budget_respected": plan_of(GOOD, budget=Budget(max_bytes=99)),
     "disks_not_overfilled": plan_of(replace(GOOD, size_bytes=100)),
     "figures_agree": replace(plan_of(GOOD), figures=figures({4: (1, 1, 100, 7)})),
@@ -211,7 +211,9 @@ def test_a_removed_broker_keeps_only_what_the_request_leaves_out_or_for_later() 
         move("orders-1", "2 1", "1 2", leader=2),
     )  # gives up what it leads, and the rest another time
     assert (
-        broken_of(snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), deferred=Deferred(partitions=2))
+        broken_of(
+            snapshot, Goal.REMOVE_BROKERS, *later, brokers=(2,), deferred=Deferred(partitions=2)
+        )
         == set()
     )
     both = (first, move("orders-1", "2 1", "3 1"))
@@ -246,7 +248,9 @@ def test_demoted_brokers_neither_lead_nor_stand_first_where_another_can() -> Non
             "demoted_brokers_lead_nothing"
         }
         assert (
-            broken_of(snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), deferred=Deferred(partitions=1))
+            broken_of(
+                snapshot, Goal.DEMOTE_BROKERS, *rest, brokers=(1,), deferred=Deferred(partitions=1)
+            )
             == set()
         )
     narrow = Scope(topics=("orders",), excluded_broker_ids=(3,))
@@ -264,7 +268,7 @@ def resized(snapshot: ClusterSnapshot, factor: int, *moves: Move) -> set[str]:
 
 def test_a_replication_factor_ends_as_wanted_and_no_replica_moves_for_it() -> None:
     snapshot = cluster("orders-0: 1 2 3\nstock-0: 1", racks="1=a 2=b 3=c 4=c")
-    down, up = move("orders-0", "1 2 3", "1 2"), move("stock-0", "1", "1 2")
+    down, up = move("orders-0", "1 2 3", "1 2"), move("inventory-0", "1", "1 2")
     assert resized(snapshot, 2, down, up) == set()
     assert resized(snapshot, 3, down, up) == {"replication_factor_kept"}
     assert resized(snapshot, 2, move("orders-0", "1 2 3", "1 4")) == {
@@ -276,7 +280,7 @@ def test_a_replication_factor_ends_as_wanted_and_no_replica_moves_for_it() -> No
 
 def test_a_replication_factor_may_fall_short_only_where_no_broker_can_take_or_give_more() -> None:
     snapshot = cluster("orders-0: 1 2 3\nstock-0: 1 size=100", racks="1 2 3 4", disks="4=800/1000")
-    up, down = move("stock-0", "1", "1 2 3", size=100), move("orders-0", "1 2 3", "1 2")
+    up, down = move("inventory-0", "1", "1 2 3", size=100), move("orders-0", "1 2 3", "1 2")
     assert resized(snapshot, 4, up) == set(), "broker 4 is too full"
     assert resized(snapshot, 4, replace(up, replicas_after=(1, 2))) == {"replication_factor_kept"}
     assert resized(snapshot, 2, up) == {"replication_factor_kept"}, "more than wanted"
@@ -352,7 +356,7 @@ def test_fewer_replicas_than_min_isr_is_found_unless_there_were_too_few_already(
     ("scope", "fits"),
     [
         (Scope(topics=("ord*",), broker_ids=(1, 4)), True),
-        (Scope(excluded_topics=("stock",), excluded_broker_ids=(2, 3)), True),
+        (Scope(excluded_topics=("inventory",), excluded_broker_ids=(2, 3)), True),
         (Scope(excluded_topics=("o?ders",)), False),
         (Scope(broker_ids=(1, 2, 3)), False),
         (Scope(excluded_broker_ids=(1,)), False),

@@ -77,11 +77,9 @@ def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[A
     else:
         fields = params
         requested_by = getattr(dag_run, "triggering_user_name", None) or "unknown"
-    values = {
-        name: value
-        for name, value in fields.items()
-        if name not in _ABOUT_THE_EVENT and value not in _EMPTY_VALUES
-    }
+    # By index: the items of Airflow's params are Param objects, not values.
+    values = {name: fields[name] for name in fields if name not in _ABOUT_THE_EVENT}
+    values = {name: value for name, value in values.items() if value not in _EMPTY_VALUES}
     with failing_for_good():
         rebalance_request = read_rebalance_request(values)
     return Wanted(dag_run.partition_key, rebalance_request, requested_by)

@@ -165,7 +165,7 @@ def _next_readable_round(
                 installation.archive.check_snapshot(row, whole=whole)
             except CounterpoiseError as error:
                 unreadable[snapshot_id] = (row["cluster"], LeftOut(snapshot_id, str(error)))
-                log(f"snapshot {snapshot_id} is not analysed, since it cannot be read: {error}")
+                log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")
             else:
                 readable_ids.add(snapshot_id)
         if all(row["snapshot_id"] in readable_ids for row in round_.rows):
