@@ -1,4 +1,4 @@
-"""kafka_snapshot: a good snapshot is an asset event and gets Data Docs; a bad one is quarantined."""
+"""kafka_snapshot: a good snapshot is an asset event with Data Docs; a bad one is quarantined."""
 
 from dataclasses import replace
 from pathlib import Path
