@@ -292,7 +292,7 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
         (["snapshot", "--cluster", "demo"], "clusters.yaml: cannot be read"),
         (["snapshot", "--bootstrap", "localhost"], "has no port"),
         (["snapshot"], "one of the arguments --cluster --bootstrap is required"),
-        (["import", "state.json", "--state", "state.json", "--out", "p"], "version is None"),
+        (["import", "state.json", "--state", "state.json", "--out", "p"], "version is missing"),
         (["import", "unknown.json", "--state", "state.json", "--out", "p"], "2 problem(s)"),
     ],
 )
