@@ -9,7 +9,6 @@ from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.installation import FileConnections
 from counterpoise.model.policy import (
     BalancePolicy,
-    ThrottleBackOffPolicy,
     ClusterPolicy,
     DailyRate,
     HistoryPolicy,
@@ -17,6 +16,7 @@ from counterpoise.model.policy import (
     LeaderWeight,
     MaintenanceWindow,
     MovementPolicy,
+    ThrottleBackOffPolicy,
 )
 from counterpoise.settings import parse_settings, read_settings
 
