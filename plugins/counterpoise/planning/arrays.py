@@ -128,25 +128,18 @@ def read_cluster(
 ) -> ClusterArrays:
     """Return the columns of a snapshot, in canonical order."""
     scope = scope or Scope()
-    order = [("topic", "ascending"), ("partition", "ascending")]
-    table = snapshot.partitions.take(pc.sort_indices(snapshot.partitions, order)).combine_chunks()
+    table = _sorted_partitions(snapshot)
     replica_ids, replica_counts = matrix_of(table["replicas"])
     isr_ids, _ = matrix_of(table["isr"])
-    is_out_of_sync = missing_from(isr_ids, replica_ids)
+    is_isr_known = _flags(table["isr"].is_valid())[:, None]
+    is_out_of_sync = missing_from(isr_ids, replica_ids) & is_isr_known
     _, adding_counts = matrix_of(table["adding_replicas"])
     _, removing_counts = matrix_of(table["removing_replicas"])
     leader_ids = numbers_of(table["leader"], missing=NOBODY)
-    numbers = numbers_of(table["partition"], missing=NOBODY)
-    size_bytes = numbers_of(table["size_bytes"], missing=0)
-    bytes_in = numbers_of(table["bytes_in_per_second"], missing=0)
     topics = one_chunk(table["topic"])
 
-    topic_names = tuple(
-        sorted({*snapshot.topics["topic"].to_pylist(), *topics.unique().to_pylist()})
-    )
+    topic_names = _topic_names(snapshot, topics)
     topic_numbers = _topic_numbers(topics, topic_names)
-    is_isr_known = _flags(table["isr"].is_valid())[:, None]
-    is_leaderless = leader_ids < 0
     registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
     broker_ids = np.union1d(registered, replica_ids[replica_ids >= 0])
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
@@ -163,23 +156,33 @@ def read_cluster(
         headroom_bytes=headroom_bytes,
         topics=topics,
         topic_numbers=topic_numbers,
-        numbers=numbers,
+        numbers=numbers_of(table["partition"], missing=NOBODY),
         replicas=_positions(broker_ids, replica_ids),
         replica_counts=replica_counts,
         leaders=_positions(broker_ids, leader_ids),
-        is_in_sync=(replica_ids != NOBODY) & ~(is_out_of_sync & is_isr_known),
-        size_bytes=size_bytes,
+        is_in_sync=(replica_ids != NOBODY) & ~is_out_of_sync,
+        size_bytes=numbers_of(table["size_bytes"], missing=0),
         is_size_known=_flags(table["size_bytes"].is_valid()),
-        bytes_in=bytes_in,
+        bytes_in=numbers_of(table["bytes_in_per_second"], missing=0),
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
         is_moving=(adding_counts > 0) | (removing_counts > 0),
         is_requested=_is_member(topic_names, requested_topics)[topic_numbers],
         is_excluded=~_is_member(topic_names, planned_topics)[topic_numbers],
-        is_leaderless=is_leaderless & (not is_leaderless.all()),
+        is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
         min_insync_replicas=_min_insync(topic_names, snapshot),
     )
+
+
+def _sorted_partitions(snapshot: ClusterSnapshot) -> pa.Table:
+    order = [("topic", "ascending"), ("partition", "ascending")]
+    return snapshot.partitions.take(pc.sort_indices(snapshot.partitions, order)).combine_chunks()
+
+
+def _topic_names(snapshot: ClusterSnapshot, topics: pa.Array) -> tuple[str, ...]:
+    described_topics = snapshot.topics["topic"].to_pylist()
+    return tuple(sorted({*described_topics, *topics.unique().to_pylist()}))
 
 
 def _is_member(names: tuple[str, ...], members: frozenset[str]) -> Flags:

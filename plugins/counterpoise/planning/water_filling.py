@@ -91,20 +91,14 @@ def fill_racks(
         rack_totals = _sum_per_rack(brokers_of_rack, shares_at(level))
         return np.asarray(np.clip(rack_totals, min_totals, max_totals), dtype=np.int64)
 
-    def total_at(level: int) -> int:
-        return _exact_sum(rack_totals_at(level))
-
-    level = _max_level(total_at, total, lower, weights)
+    level = _max_level(lambda level: _exact_sum(rack_totals_at(level)), total, lower, weights)
     rack_totals = rack_totals_at(level)
-    rack_rise = rack_totals_at(level + 1) - rack_totals
-    leftover = 0 if rounds_down else total - int(rack_totals.sum())
-    rising = np.flatnonzero(shares_at(level + 1) > shares_at(level))
-    for broker in _largest_first(rising, current):
-        rack = racks[broker]
-        if leftover > 0 and rack_rise[rack] > 0:
-            rack_totals[rack] += 1
-            rack_rise[rack] -= 1
-            leftover -= 1
+    if not rounds_down:
+        rack_rise = rack_totals_at(level + 1) - rack_totals
+        rising = np.flatnonzero(shares_at(level + 1) > shares_at(level))
+        receiving_racks = racks[_largest_first(rising, current)]
+        leftover = total - int(rack_totals.sum())
+        rack_totals += _leftover_per_rack(receiving_racks, rack_rise, leftover)
     shares = np.zeros_like(lower)
     for rack, brokers in enumerate(brokers_of_rack):
         shares[brokers] = fill(
@@ -123,6 +117,16 @@ def relative(fair_shares: Ints) -> Weights | None:
     if not largest:
         return None
     return np.maximum(fair_shares / largest, _MIN_WEIGHT)
+
+
+def _leftover_per_rack(receiving_racks: Ints, rack_rise: Ints, leftover: int) -> Ints:
+    """Return the units of the leftover that each rack gets, no more than it may rise."""
+    units = np.zeros_like(rack_rise)
+    for rack in receiving_racks.tolist():
+        if leftover > 0 and units[rack] < rack_rise[rack]:
+            units[rack] += 1
+            leftover -= 1
+    return units
 
 
 def _reachable_bounds(
