@@ -118,7 +118,7 @@ class SlowCluster:
         late = [
             b
             for b in brokers
-            if not self.cluster.answers(b) and self._known_until.get(b, 0.0) < now
+            if not self.cluster.is_responding(b) and self._known_until.get(b, 0.0) < now
         ]
         for broker_id in late:
             self._known_until[broker_id] = now + UNRESPONSIVE_AFTER_SECONDS + _REMEMBERED_SECONDS

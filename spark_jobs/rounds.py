@@ -47,14 +47,8 @@ Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
-_MANIFEST_COLUMNS: Final = (
-    "snapshot_id",
-    "cluster",
-    "cluster_id",
-    "observed_at",
-    "schema_version",
-    "files",
-)
+# The keys of a manifest row.
+_KEYS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Of partitions, after a shuffle: a task's share of a join stays far below 1 GiB.
 _ROWS_PER_TASK: Final = 400_000
@@ -259,9 +253,7 @@ def load_manifests(path: Path) -> list[dict[str, Any]]:
             f"--snapshots {path}: must be a JSON list with at least one manifest row"
         )
     for index, row in enumerate(rows):
-        missing = [
-            name for name in _MANIFEST_COLUMNS if not isinstance(row, dict) or name not in row
-        ]
+        missing = [name for name in _KEYS if not isinstance(row, dict) or name not in row]
         if missing:
             raise JobInputError(f"--snapshots {path}: entry {index} lacks {', '.join(missing)}")
     if newer := [row["snapshot_id"] for row in rows if row["schema_version"] > SCHEMA_VERSION]:
@@ -311,12 +303,11 @@ def read_table(
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
-        return spark.createDataFrame(
-            [], T.StructType([*schema, T.StructField("snapshot", T.IntegerType())])
-        )
+        number = T.StructField("snapshot", T.IntegerType())
+        return spark.createDataFrame([], T.StructType([*schema, number]))
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
-    distinct = sorted(set(paths.values()))
-    read = spark.read.schema(held).parquet(*(f"{store}/{path}" for path in distinct))
+    files = [f"{store}/{path}" for path in sorted(set(paths.values()))]
+    read = spark.read.schema(held).parquet(*files)
     origins = spark.createDataFrame(_origins(paths, manifests, name))
     return with_required(with_snapshot(read, origins), schema)
 
@@ -342,9 +333,8 @@ def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
 
     def required(name: str) -> Any:
         path = F.substring_index(F.col("path"), "/history/", -1)
-        text = F.concat(
-            F.lit("history file "), path, F.lit(f" lacks the column {name} or a value in it")
-        )
+        what = F.lit(f" lacks the column {name} or a value in it")
+        text = F.concat(F.lit("history file "), path, what)
         return F.coalesce(F.col(name), F.raise_error(text)).alias(name)
 
     columns = [F.col(field.name) if field.nullable else required(field.name) for field in schema]
@@ -360,9 +350,7 @@ def _origins(
     """
     files = {number: path.rpartition("/")[2] for number, path in paths.items()}
     if len(set(files.values())) < len(set(paths.values())):
-        raise JobInputError(
-            f"two files of the table {table!r} have the same name in different folders"
-        )
+        raise JobInputError(f"two files of table {table!r} have one name in different folders")
     sharing = Counter(files.values())
     rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
     rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
@@ -381,9 +369,8 @@ def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
             return str(file["path"])
     if manifest["schema_version"] < TABLES_SINCE.get(table, 1):
         return None
-    raise JobInputError(
-        f"the manifest of snapshot {manifest['snapshot_id']} names no file for the table {table!r}"
-    )
+    snapshot_id = manifest["snapshot_id"]
+    raise JobInputError(f"manifest of snapshot {snapshot_id} names no file for the table {table!r}")
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

@@ -1,4 +1,4 @@
-"""What every suite shares: tests that a session leaves out are noted, for the end of `make test`."""
+"""What every suite shares: tests that a session leaves out are noted for the end of `make test`."""
 
 import pytest
 

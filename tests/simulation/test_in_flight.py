@@ -4,6 +4,7 @@ settings freed.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     Reassignment,
 )
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -143,7 +144,7 @@ def test_the_fleet_cap_counts_what_moves_in_other_clusters(tmp_path: Path) -> No
     first.driver().step()  # its progress shows what is in flight
     (tmp_path / "second").mkdir()
     second = SimulatedRun.make(tmp_path / "second")
-    plan = second.plan.__class__(**{**_fields(second.plan), "cluster": "another"})
+    plan = replace(second.plan, cluster="another")
     second.ledger.close()
     second.ledger, second.plan = first.ledger, plan
     second.run_id = first.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
@@ -158,10 +159,6 @@ def test_the_fleet_cap_counts_what_moves_in_other_clusters(tmp_path: Path) -> No
     for _ in range(3):
         second.cluster.advance(driver.step() or 0)
     assert len(second.cluster.list_reassignments()) > 2, "the first one has ended"
-
-
-def _fields(plan: RebalancePlan) -> dict[str, object]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
 
 
 def driver_in_a_fleet(run: SimulatedRun, ledger: Ledger, most: int) -> Driver:

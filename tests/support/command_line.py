@@ -1,4 +1,4 @@
-"""The command line as a person types it: in this process, with its exit code and what it printed."""
+"""The command line as a person types it: in this process, with exit code and output."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Commands that need no cluster, and one clear message for everything that a person can get wrong."""
+"""Commands that need no cluster, and one clear message for all that a person can get wrong."""
 
 import io
 import json
@@ -102,7 +102,9 @@ def test_a_wish_goes_into_the_plan_and_is_shown(shell: CommandLine) -> None:
         "show", plan(shell, "--topics", "orders*,o?ders", "--bytes-tolerance", "20")
     ).out
     assert "only topics orders*, o?ders" in shown
-    assert "warning: made for a bytes tolerance of 20 %, as requested; the policy says 10 %" in shown
+    assert (
+        "warning: made for a bytes tolerance of 20 %, as requested; the policy says 10 %" in shown
+    )
     assert json.loads((shell.folder / "plan.json").read_text())["scope"]["topics"] == [
         "orders*",
         "o?ders",
@@ -144,8 +146,8 @@ def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
 
 
 COMMANDS = (
-    "snapshot plan show export import preflight approve reject execute verify status pause resume rate cancel freeze "
-    "unfreeze undo settle stop watch report"
+    "snapshot plan show export import preflight approve reject execute verify status pause resume "
+    "rate cancel freeze unfreeze undo settle stop watch report"
 )
 
 
@@ -390,10 +392,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning_and_no_refusal(shell: Comma
     shell.configure("127.0.0.1:1")
     typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
     assert typed.code == 0
-    assert (
-        "the operator's permissions are unknown: no bootstrap address answered"
-        in typed.out
-    )
+    assert "the operator's permissions are unknown: no bootstrap address answered" in typed.out
 
 
 def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:

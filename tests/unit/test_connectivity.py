@@ -1,4 +1,4 @@
-"""What a walk means, at addresses made up and at sockets that are no Kafka.
+"""What a connectivity check finds, with made-up values and with servers that are no Kafka.
 
 Real brokers: the integration tests.
 """
@@ -45,7 +45,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLAINTEXT = ConnectionSettings.parse({"bootstrap.servers": "a:9092"})
 
 
-# -- values to look at
+# -- values
 
 
 def broker(broker_id: int, *, is_fenced: bool = False) -> BrokerDescription:
@@ -69,7 +69,8 @@ def answered(
     address: str, answer: MetadataResponse, *, certificate: Certificate | None = None
 ) -> EndpointCheck:
     stages = tuple(
-        StageResult(name, True, "", 1) for name in (ConnectionStage.RESOLVE, ConnectionStage.TCP, ConnectionStage.METADATA)
+        StageResult(name, True, "", 1)
+        for name in (ConnectionStage.RESOLVE, ConnectionStage.TCP, ConnectionStage.METADATA)
     )
     return EndpointCheck(
         address, stages, certificate=certificate, metadata=answer, is_expected_broker=True
@@ -100,7 +101,10 @@ def cluster_metadata(
 
 
 def found(
-    connectivity: ConnectivityCheck, seen: ClusterMetadata | None = None, *topics: str, pinned: str | None = None
+    connectivity: ConnectivityCheck,
+    seen: ClusterMetadata | None = None,
+    *topics: str,
+    pinned: str | None = None,
 ) -> tuple[Finding, ...]:
     return diagnose(connectivity, seen, topics=topics, now=NOW, pinned_cluster_id=pinned)
 
@@ -119,11 +123,13 @@ def test_a_name_that_does_not_resolve_and_the_partitions_that_fail() -> None:
             3: failed("kafka3.internal:9092", ConnectionStage.RESOLVE, "it does not resolve"),
         },
     )
-    seen = cluster_metadata(*map(broker, (1, 2, 3)), leaders={"orders": (1, 3, 2, 1, 3), "clicks": (3,)})
+    seen = cluster_metadata(
+        *map(broker, (1, 2, 3)), leaders={"orders": (1, 3, 2, 1, 3), "clicks": (3,)}
+    )
     (finding,) = found(connectivity, seen, "orders")
     assert finding.summary == (
-        "bootstrap answers, but broker 3 advertises kafka3.internal:9092, which does not resolve from here: "
-        "producing to orders-1, orders-4 will fail"
+        "bootstrap answers, but broker 3 advertises kafka3.internal:9092, "
+        "which does not resolve from here: producing to orders-1, orders-4 will fail"
     )
     assert finding.fix == ("fix advertised.listeners on 3",)
     (finding,) = found(connectivity, seen)
@@ -165,14 +171,18 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
 )
 def test_certificates_are_findings_when_they_end(days: int, rule: str | None) -> None:
     certificate = Certificate("CN=kafka", "CN=authority", ("a",), NOW + timedelta(days=days), True)
-    connectivity = ConnectivityCheck("SSL", (answered("a:9092", metadata(1), certificate=certificate),), {})
+    connectivity = ConnectivityCheck(
+        "SSL", (answered("a:9092", metadata(1), certificate=certificate),), {}
+    )
     assert [(one.rule, one.subject) for one in found(connectivity)] == (
         [(rule, "certificate CN=kafka")] if rule else []
     )
 
 
 def test_fenced_brokers_missing_leaders_and_unknown_topics() -> None:
-    connectivity = ConnectivityCheck("PLAINTEXT", (answered("a:9092", metadata(1)),), {1: answered("b:9092", metadata(1))})
+    connectivity = ConnectivityCheck(
+        "PLAINTEXT", (answered("a:9092", metadata(1)),), {1: answered("b:9092", metadata(1))}
+    )
     seen = cluster_metadata(
         broker(1), broker(2, is_fenced=True), leaders={"orders": (1, None), "clicks": (None,)}
     )
@@ -187,24 +197,33 @@ def test_fenced_brokers_missing_leaders_and_unknown_topics() -> None:
 
 def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -> None:
     dead = failed("a:9092", ConnectionStage.TCP, "Connection refused")
-    assert [one.severity for one in found(ConnectivityCheck("PLAINTEXT", (dead,)))] == [Severity.CRITICAL]
-    half = ConnectivityCheck("PLAINTEXT", (dead, answered("b:9092", metadata(1))), {1: answered("b:9092", metadata(1))})
+    assert [one.severity for one in found(ConnectivityCheck("PLAINTEXT", (dead,)))] == [
+        Severity.CRITICAL
+    ]
+    half = ConnectivityCheck(
+        "PLAINTEXT", (dead, answered("b:9092", metadata(1))), {1: answered("b:9092", metadata(1))}
+    )
     assert [one.severity for one in found(half)] == [Severity.WARNING]
 
 
-# -- what a walk tells by itself
+# -- the check itself
 
 
-def test_a_failure_is_the_step_and_what_it_said() -> None:
-    assert failed("a:9092", ConnectionStage.TCP, "Connection refused").failure == "tcp: Connection refused"
+def test_a_failure_is_the_stage_and_its_reason() -> None:
+    assert (
+        failed("a:9092", ConnectionStage.TCP, "Connection refused").failure
+        == "tcp: Connection refused"
+    )
     assert answered("a:9092", metadata(1)).failure == ""
 
 
-def test_what_the_ends_of_one_cluster_told_the_others_left_out() -> None:
+def test_metadata_of_one_cluster_leaves_out_the_others() -> None:
     this, newer, other = metadata(1), metadata(1, 2), metadata(1, cluster_id="other")
     dead = failed("dead:9092", ConnectionStage.TCP, "Connection refused")
     bootstrap = (dead, answered("a:9092", this), answered("b:9092", other))
-    connectivity = ConnectivityCheck("PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead})
+    connectivity = ConnectivityCheck(
+        "PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead}
+    )
     assert connectivity.cluster_id == "this"
     assert [one.address for one in connectivity.endpoints] == [
         "dead:9092",
@@ -218,7 +237,7 @@ def test_what_the_ends_of_one_cluster_told_the_others_left_out() -> None:
     assert ConnectivityCheck("PLAINTEXT", (dead,)).cluster_id is None
 
 
-def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
+def test_a_certificate_is_listed_once_with_every_address_that_presents_it() -> None:
     one, other = (
         Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other")
     )
@@ -237,19 +256,19 @@ def test_a_certificate_is_told_once_with_every_address_that_shows_it() -> None:
     assert one.expires_in_words == "2026-03-01 00:00 UTC"
 
 
-# -- looking again
+# -- checking again
 
 
-def test_what_brokers_tell_differently_for_a_moment_is_asked_again(
+def test_metadata_that_differs_for_a_moment_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks: list[str] = []
+    checked: list[str] = []
 
     def check(self: EndpointChecker, host: str, port: int, **_: object) -> EndpointCheck:
-        looks.append(host)
+        checked.append(host)
         if host == "dead":
             return failed("dead:9092", ConnectionStage.TCP, "Connection refused")
-        knows_it = host != "kafka2.internal" or looks.count(host) > 1
+        knows_it = host != "kafka2.internal" or checked.count(host) > 1
         return answered(
             f"{host}:{port}", metadata(1, 2, leaders={"orders-0": (2, 5) if knows_it else (1, 4)})
         )
@@ -257,9 +276,9 @@ def test_what_brokers_tell_differently_for_a_moment_is_asked_again(
     monkeypatch.setattr(EndpointChecker, "check", check)
     monkeypatch.setattr(kafka_admin_connectivity, "STALE_AFTER_SECONDS", 0.0)
     settings = ConnectionSettings.parse({"bootstrap.servers": "dead:9092,a:9092"})
-    walked = check_connectivity(settings, topics=("orders",))
-    assert [finding.rule for finding in found(walked)] == ["bootstrap-silent"]
-    assert (looks.count("kafka2.internal"), looks.count("dead")) == (2, 1)
+    connectivity = check_connectivity(settings, topics=("orders",))
+    assert [finding.rule for finding in found(connectivity)] == ["bootstrap-silent"]
+    assert (checked.count("kafka2.internal"), checked.count("dead")) == (2, 1)
 
 
 def test_leaders_are_followed_and_old_metadata_is_not_believed(
@@ -274,18 +293,18 @@ def test_leaders_are_followed_and_old_metadata_is_not_believed(
             ),
         )
 
-    looks = iter(
+    observations = iter(
         [
             topic("x", 1, 4, 1, 2),
             topic("x", 2, 5, 2),
-            topic("x", 1, 4, 1, 2),  # told by a broker that is behind
+            topic("x", 1, 4, 1, 2),  # from a broker that is behind
             topic("x", None, 6),
             topic("x", 3, 7, 3),
             topic("y", 1, 0, 1, 2, 3),  # deleted, and made anew
             topic("y", 1, 0, 1, 2, 3),
         ]
     )
-    monkeypatch.setattr(LeaderWatch, "_describe", lambda _: next(looks))
+    monkeypatch.setattr(LeaderWatch, "_describe", lambda _: next(observations))
     with closing(LeaderWatch(PLAINTEXT, ConnectivityCheck("PLAINTEXT", ()))) as watch:
         changes = [[(c.before, c.after, c.was_in_sync) for c in watch.observe()] for _ in range(7)]
     assert changes == [
@@ -321,7 +340,7 @@ def test_host_names_are_compared_as_clients_do(
     assert is_valid_for(host, names, ips) is matches
 
 
-def test_a_walk_takes_mechanisms_that_the_calls_do_not() -> None:
+def test_a_check_supports_mechanisms_that_calls_do_not() -> None:
     extra = {
         "bootstrap.servers": "a:9092",
         "security.protocol": "sasl_ssl",
@@ -346,7 +365,10 @@ def test_a_walk_takes_mechanisms_that_the_calls_do_not() -> None:
     [
         (respond_with(HTTP_RESPONSE), "does not answer as a Kafka broker does"),
         (respond_with(b""), "does not answer as a Kafka broker does"),
-        (respond_with(b"\x00\x00\x00\x04\x00\x00\x00\x01"), "does not answer as a Kafka broker does"),
+        (
+            respond_with(b"\x00\x00\x00\x04\x00\x00\x00\x01"),
+            "does not answer as a Kafka broker does",
+        ),
         (respond_with(TLS_ALERT), 'it speaks TLS, but "security.protocol" is PLAINTEXT'),
         (never_respond, "no response within 0.2 s"),
     ],
@@ -361,10 +383,14 @@ def test_servers_that_are_no_kafka_are_named(behave: Behaviour, said: str) -> No
     assert said in stage.detail
 
 
-def test_a_walk_that_leads_nowhere_is_a_value() -> None:
+def test_a_check_without_a_reachable_address_is_a_value() -> None:
     settings = ConnectionSettings.parse({"bootstrap.servers": "no-such-host.invalid:9092"})
     connectivity = check_connectivity(settings, topics=("orders",))
-    assert (connectivity.answered_by, len(connectivity.unreachable), dict(connectivity.advertised)) == (None, 1, {})
+    assert (
+        connectivity.answered_by,
+        len(connectivity.unreachable),
+        dict(connectivity.advertised),
+    ) == (None, 1, {})
     assert read_cluster_metadata(settings, connectivity) is None
 
 
@@ -375,8 +401,10 @@ def test_a_walk_that_leads_nowhere_is_a_value() -> None:
 @example("1\x00.invalid", 9092)  # the resolver stops at the null, and finds an address
 @example("a" * 64 + ".invalid", 9092)
 @example("kafka.invalid", 0)
-def test_whatever_a_broker_advertises_is_a_failed_step(host: str, port: int) -> None:
+def test_whatever_a_broker_advertises_is_a_failed_stage(host: str, port: int) -> None:
     """None of these names exists: none may lead to a traceback."""
-    connectivity = EndpointChecker(PLAINTEXT).check(host if host.endswith(".invalid") else f"{host}\n", port)
+    connectivity = EndpointChecker(PLAINTEXT).check(
+        host if host.endswith(".invalid") else f"{host}\n", port
+    )
     assert connectivity.failed_stage is not None
     assert connectivity.failed_stage.stage is ConnectionStage.RESOLVE

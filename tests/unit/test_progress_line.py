@@ -29,7 +29,8 @@ PROGRESS = RunProgress(
 def test_a_pulse_tells_speed_rate_time_left_and_the_busiest_links() -> None:
     assert progress_line(PROGRESS) == (
         f"{FIGURES}; 18.0 MB/s in all, at most 20.0 MB/s per broker, 12 min left; "
-        "busiest: broker 4 receiving 9.0 MB/s, 61.0 MB left; broker 2 sending 9.0 MB/s, 30.0 MB left; "
+        "busiest: broker 4 receiving 9.0 MB/s, 61.0 MB left; "
+        "broker 2 sending 9.0 MB/s, 30.0 MB left; "
         "broker 5 receiving 9.0 MB/s, 9 B left"
     )
 

@@ -142,7 +142,8 @@ def test_everything_about_movement_is_read() -> None:
         ("windows: {starts: 0 22 * * *, lasts: 1h}", 1, "windows must be a list"),
         ("windows: [nightly]", 1, "an entry of windows must be a mapping"),
         (
-            'windows:\n        - {starts: "0 22 * * *", lasts: 6h}\n        - {starts: soon, lasts: 6h}',
+            'windows:\n        - {starts: "0 22 * * *", lasts: 6h}\n'
+            "        - {starts: soon, lasts: 6h}",
             3,
             "five fields",
         ),
@@ -218,7 +219,8 @@ def test_each_wrong_value_of_history_is_one_complaint_with_its_line(
 
 
 def test_the_history_is_kept_as_it_is_written() -> None:
-    text = "clusters:\n  a:\n    connection: x\n    policy: {history: {keep_all: 1d, keep_hourly: 1d, grace: 2h}}\n"
+    history = "{keep_all: 1d, keep_hourly: 1d, grace: 2h}"
+    text = f"clusters:\n  a:\n    connection: x\n    policy: {{history: {history}}}\n"
     policy = parse_settings(text, where="x").cluster("a").policy.history
     day = timedelta(days=1)
     assert policy == HistoryPolicy(

@@ -138,59 +138,65 @@ def disk_alerts(disk: DiskForecast) -> bool:
 
 def load_markdown(load: ClusterLoad) -> str:
     """Return the same figures as tables, with names escaped."""
-    parts = [
-        "## Load",
-        table(
-            ("Figure", "Value", ""),
-            ((tile.title, tile.value, tile.note) for tile in load_tiles(load)),
-        ),
-        table(
-            (
-                "Broker",
-                "Bytes in, as leader",
-                "95 % of the time ≤",
-                "As follower",
-                "95 % of the time ≤",
-            ),
-            (
-                (str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower))
-                for b in load.brokers
-            ),
-        ),
-    ]
+    tiles = ((tile.title, tile.value, tile.note) for tile in load_tiles(load))
+    parts = ["## Load", table(("Figure", "Value", ""), tiles), _brokers_table(load)]
     if load.hot_topics:
-        rows = (
-            (
-                hot.topic,
-                known_rate(hot.bytes_in.now),
-                known_rate(hot.bytes_in.p95),
-                f"{hot.share * 100:.1f} %",
-            )
-            for hot in load.hot_topics
-        )
-        parts += [
-            "### Hottest topics",
-            table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows),
-        ]
+        parts += ["### Hottest topics", _hot_topics_table(load)]
     if load.hot_partitions:
-        hottest = (
-            (
-                f"{hot.topic}-{hot.partition}",
-                _leader(hot.leader),
-                _at_least(hot.bytes_in_per_second, hot.is_at_least),
-            )
-            for hot in load.hot_partitions
-        )
-        parts += ["### Hottest partitions", table(("Partition", "Leader", "Bytes in"), hottest)]
+        parts += ["### Hottest partitions", _hot_partitions_table(load)]
     if load.growing_topics:
-        growing = (
-            (t.topic, format_bytes(t.size_bytes), format_bytes(t.bytes_per_day))
-            for t in load.growing_topics
-        )
-        parts += ["### Fastest growing topics", table(("Topic", "One copy", "Per day"), growing)]
+        parts += ["### Fastest growing topics", _growing_topics_table(load)]
     if load.disks:
         parts += ["### Disks", _disks_table(load.disks)]
     return "\n\n".join(parts) + "\n"
+
+
+def _brokers_table(load: ClusterLoad) -> str:
+    heads = (
+        "Broker",
+        "Bytes in, as leader",
+        "95 % of the time ≤",
+        "As follower",
+        "95 % of the time ≤",
+    )
+    rows = (
+        (str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower))
+        for b in load.brokers
+    )
+    return table(heads, rows)
+
+
+def _hot_topics_table(load: ClusterLoad) -> str:
+    rows = (
+        (
+            hot.topic,
+            known_rate(hot.bytes_in.now),
+            known_rate(hot.bytes_in.p95),
+            f"{hot.share * 100:.1f} %",
+        )
+        for hot in load.hot_topics
+    )
+    return table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows)
+
+
+def _hot_partitions_table(load: ClusterLoad) -> str:
+    rows = (
+        (
+            f"{hot.topic}-{hot.partition}",
+            _leader(hot.leader),
+            _at_least(hot.bytes_in_per_second, hot.is_at_least),
+        )
+        for hot in load.hot_partitions
+    )
+    return table(("Partition", "Leader", "Bytes in"), rows)
+
+
+def _growing_topics_table(load: ClusterLoad) -> str:
+    rows = (
+        (topic.topic, format_bytes(topic.size_bytes), format_bytes(topic.bytes_per_day))
+        for topic in load.growing_topics
+    )
+    return table(("Topic", "One copy", "Per day"), rows)
 
 
 def load_document(load: ClusterLoad) -> dict[str, Any]:

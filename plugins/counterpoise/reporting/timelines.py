@@ -28,6 +28,7 @@ _HEAT_TITLES: Final = {
     "bytes_in": "Bytes in of each broker over time",
 }
 _STYLES: Final = ("-", "--", ":", "-.")
+_BLUE, _ORANGE, _GREEN, _MAGENTA, _VIOLET = (rack_colour(index) for index in range(5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,64 +53,50 @@ class HeatSection:
 
 
 def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
-    """None with a single snapshot. The first one has the events."""
-    if len(balance.series) < 2:
-        return ()
+    """Return the charts over time; none with a single snapshot. The first one has the events."""
     series = balance.series
-    blue, orange, green, magenta, violet = (rack_colour(index) for index in (0, 1, 2, 3, 4))
-    spreads = [
-        Line("leaders", [point.leaders.max_minus_min for point in series], blue),
-        Line(
-            "preferred leaders",
-            [point.preferred_leaders.max_minus_min for point in series],
-            orange,
-            "--",
-        ),
-        Line("replicas", [point.replicas.max_minus_min for point in series], green, ":"),
-    ]
-    shares = [
-        Line("leaders", [100 * point.leaders.coefficient_of_variation for point in series], blue),
-        Line(
-            "replicas",
-            [100 * point.replicas.coefficient_of_variation for point in series],
-            green,
-            ":",
-        ),
-        Line(
-            "bytes", [100 * point.bytes.coefficient_of_variation for point in series], magenta, "-."
-        ),
-        Line(
-            "not led by preferred leader",
-            [100 * point.share_not_preferred for point in series],
-            orange,
-            "--",
-        ),
-    ]
-    if any(point.bytes_in for point in series):
-        shares.append(Line("bytes in", [_inflow_variation(point) for point in series], violet))
+    if len(series) < 2:
+        return ()
+    spread_title = "Max − min over the live brokers"
+    share_title = "Variation between brokers, and partitions not led by their preferred leader"
+    rack_title = "Leaders per broker of each rack, in % of the fair share"
+    spreads, shares = _spread_lines(series), _share_lines(series)
     drawn = [
-        _timeline(
-            balance, spreads, "spread", "Max − min over the live brokers", count, balance.events
-        ),
-        _timeline(
-            balance,
-            shares,
-            "variation",
-            "Variation between brokers, and partitions not led by their preferred leader",
-            hundredths,
-        ),
+        _timeline(balance, spreads, "spread", spread_title, count, balance.events),
+        _timeline(balance, shares, "variation", share_title, hundredths),
     ]
     if racks := _rack_lines(series):
-        drawn.append(
-            _timeline(
-                balance,
-                racks,
-                "racks",
-                "Leaders per broker of each rack, in % of the fair share",
-                hundredths,
-            )
-        )
+        drawn.append(_timeline(balance, racks, "racks", rack_title, hundredths))
     return tuple(drawn)
+
+
+def _spread_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    """Return max − min per snapshot: of leaders, preferred leaders and replicas."""
+    leaders = [point.leaders.max_minus_min for point in series]
+    preferred_leaders = [point.preferred_leaders.max_minus_min for point in series]
+    replicas = [point.replicas.max_minus_min for point in series]
+    return [
+        Line("leaders", leaders, _BLUE),
+        Line("preferred leaders", preferred_leaders, _ORANGE, "--"),
+        Line("replicas", replicas, _GREEN, ":"),
+    ]
+
+
+def _share_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    """Return the variation between brokers per snapshot, in percent, and what is not preferred."""
+    leaders = [100 * point.leaders.coefficient_of_variation for point in series]
+    replicas = [100 * point.replicas.coefficient_of_variation for point in series]
+    size_bytes = [100 * point.bytes.coefficient_of_variation for point in series]
+    not_preferred = [100 * point.share_not_preferred for point in series]
+    lines = [
+        Line("leaders", leaders, _BLUE),
+        Line("replicas", replicas, _GREEN, ":"),
+        Line("bytes", size_bytes, _MAGENTA, "-."),
+        Line("not led by preferred leader", not_preferred, _ORANGE, "--"),
+    ]
+    if any(point.bytes_in for point in series):
+        lines.append(Line("bytes in", [_inflow_variation(point) for point in series], _VIOLET))
+    return lines
 
 
 def churn_timeline(balance: LeaderBalance) -> Timeline | None:
