@@ -3,6 +3,7 @@ the stop by hand.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,7 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
         SettingBefore(resource.type, resource.name, key, value)
         for (resource, key), value in sorted(theirs.items())
     )
-    fields = {name: getattr(run.plan, name) for name in run.plan.__dataclass_fields__}
-    plan = type(run.plan)(**{**fields, "settings_before": settings})
+    plan = replace(run.plan, settings_before=settings)
     run.until_moving(run.driver())
     assert own_configs(run.cluster) != before
     monkeypatch.setattr(time, "sleep", run.cluster.advance)
