@@ -67,7 +67,9 @@ def granted_approval(
         )
 
     def counts(approval: Approval) -> bool:
-        """Rejections always do; an approval does for this plan, and until it expires."""
+        """Return whether a decision counts: a rejection always does, an approval for this plan
+        only, and until it expires.
+        """
         if approval.decision is not Decision.GRANTED:
             return True
         has_expired = approval.expires_at is None or now >= approval.expires_at

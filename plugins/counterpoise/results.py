@@ -48,7 +48,7 @@ class Results:
 
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
-        """By snapshot id."""
+        """Return the previous snapshot id of each analysed snapshot, by snapshot id."""
         rounds = sorted(
             self._rounds(),
             key=lambda document: (document.get("finished_at") or "", document["round"]),

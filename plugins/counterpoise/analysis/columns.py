@@ -66,7 +66,7 @@ class SeriesColumns:
 def read_series(
     series: pa.Table, *, cluster: str, since: datetime | None, until: datetime | None
 ) -> SeriesColumns:
-    """The rows of `cluster` with since <= observed_at < until, None for without limit."""
+    """Return the rows of `cluster` with since <= observed_at < until, None for without limit."""
     table = _in_order(_wanted(series, cluster, since, until).combine_chunks())
     racks, rack_names = _racks(table["rack"])
     leaders = _ints(table["leaders"])
@@ -117,7 +117,9 @@ def _instant(at: datetime) -> pa.Scalar:
 
 
 def _in_order(table: pa.Table) -> pa.Table:
-    """By time, snapshot id and broker id; of several rows for the same three the last one stays."""
+    """Sort by time, snapshot id and broker id; of several rows for the same three the last one
+    stays.
+    """
     times = np.array(table["observed_at"].cast(pa.int64()).to_numpy())
     names = table["snapshot_id"].combine_chunks().dictionary_encode()
     rank = np.argsort(np.argsort(np.array(names.dictionary.to_pylist(), dtype=object)))
@@ -132,7 +134,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 
 def _snapshots(table: pa.Table) -> tuple[tuple[str, ...], Ints]:
-    """Their ids, and the first row of each."""
+    """Return the snapshot ids, and the first row of each."""
     names = table["snapshot_id"].combine_chunks().dictionary_encode()
     codes = np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -149,7 +151,7 @@ def _racks(column: pa.ChunkedArray) -> tuple[Ints, tuple[str, ...]]:
 
 
 def _changes(firsts: pa.Table) -> tuple[SnapshotChanges | None, ...]:
-    """None where the counts are null: nobody compared that snapshot."""
+    """Return the changes, None where the counts are null: nobody compared that snapshot."""
     return tuple(
         SnapshotChanges(**row) if row["partitions"] is not None else None
         for row in rows_for(SnapshotChanges, firsts)

@@ -45,7 +45,7 @@ class Breaks:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where lines break."""
+        """Return where lines break."""
         return tuple(sorted({*self.after_gap, *self.rebuilt} - {0}))
 
 

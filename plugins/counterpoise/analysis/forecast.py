@@ -65,8 +65,8 @@ class HeldBytes:
 
     @property
     def total(self) -> Floats:
-        """Bytes over all dirs per snapshot; NaN where a dir is missing that was there before and
-        came back later.
+        """Return bytes over all dirs per snapshot; NaN where a dir is missing that was there before
+        and came back later.
 
         [[5, 1], [6, NaN], [7, 2], [8, NaN]] gives [6, NaN, 9, 8]: the second dir is missing in the
         second snapshot; it left for good after the third.

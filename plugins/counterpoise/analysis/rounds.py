@@ -32,7 +32,7 @@ class Round:
 
     @property
     def row_count(self) -> int:
-        """Number of rows to read, over all tables."""
+        """Return the number of rows to read, over all tables."""
         return sum(file["row_count"] for row in self.rows for file in row["files"])
 
     def to_json(self) -> str:

@@ -103,5 +103,5 @@ def _console() -> Console:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(main(sys.argv[1:]))

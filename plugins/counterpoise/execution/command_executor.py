@@ -65,7 +65,10 @@ class CommandExecutor:
         *,
         may_resize: bool,
     ) -> None:
-        """`may_resize` lifts the cluster's guard over the number of replicas (KIP-860)."""
+        """Prepare for one run.
+
+        `may_resize` lifts the cluster's guard over the number of replicas (KIP-860).
+        """
         self._admin, self._journal, self._log, self._may_resize = admin, journal, log, may_resize
 
     def apply(

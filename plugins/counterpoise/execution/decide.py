@@ -81,7 +81,9 @@ class DecisionInputs:
 
     @cached_property
     def unknown_outcomes(self) -> list[Move]:
-        """Moves that do not seem to be under way, but a call about them may still be applied."""
+        """Return the moves that do not seem to be under way, but a call about them may still be
+        applied.
+        """
         return [move for move in self.pending if self.has_unknown_outcome(move)]
 
     def has_unknown_outcome(self, move: Move) -> bool:

@@ -62,7 +62,7 @@ def manifest_of(snapshot: ClusterSnapshot) -> tuple[str, pa.Table]:
 
 
 def files_of(manifest_row: Mapping[str, Any]) -> dict[str, str]:
-    """Path by table that a manifest row names; the paths to hand to the store, then to
+    """Return the path by table that a manifest row names; the paths to hand to the store, then to
     `from_tables`.
     """
     check_version(manifest_row)
@@ -70,7 +70,7 @@ def files_of(manifest_row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_version(manifest_row: Mapping[str, Any]) -> None:
-    """Raises HistoryError for a snapshot that a newer Counterpoise wrote."""
+    """Raise HistoryError for a snapshot that a newer Counterpoise wrote."""
     version = manifest_row["schema_version"]
     if not 1 <= version <= SCHEMA_VERSION:
         raise HistoryError(
@@ -81,7 +81,7 @@ def check_version(manifest_row: Mapping[str, Any]) -> None:
 
 
 def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a manifest file.
+    """Return the rows of a manifest file.
 
     Raises HistoryError, naming it, for a table that is no manifest.
     """

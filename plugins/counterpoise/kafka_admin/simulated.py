@@ -224,7 +224,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return {r: shown.describe(r, keys) for r in resources if self._is_available(r)}
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     # -- ClusterAdmin
 

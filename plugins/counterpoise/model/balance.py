@@ -29,7 +29,9 @@ class BrokerBalance:
 
     @property
     def is_idle(self) -> bool:
-        """Live, but without replicas: Kafka gives a new broker none of the existing partitions."""
+        """Return whether a broker is idle: live, but without replicas: Kafka gives a new broker
+        none of the existing partitions.
+        """
         return not self.is_fenced and self.replicas == 0
 
 

@@ -28,7 +28,7 @@ def numbers_of(column: pa.ChunkedArray, *, missing: int = NOBODY) -> Ints:
 
 
 def matrix_of(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """A list column as a matrix filled up with NOBODY, and the length of each row."""
+    """Return a list column as a matrix filled up with NOBODY, and the length of each row."""
     lists = one_chunk(column)
     counts = (
         pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -40,8 +40,8 @@ def matrix_of(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
 
 
 def missing_from(others: Ints, replicas: Ints) -> Flags:
-    """Which of `replicas` are on no broker of the same row of `others`: the new ones, if those are
-    the rows before.
+    """Return which of `replicas` are on no broker of the same row of `others`: the new ones, if
+    those are the rows before.
     """
     missing = replicas != NOBODY
     for position in range(others.shape[1]):

@@ -114,8 +114,8 @@ class ByteBand:
 
     @property
     def inner(self) -> "ByteBand":
-        """A slightly narrower band to aim at: whole replicas do not add up exactly to a target, and
-        a near miss of this band still ends inside the full one.
+        """Return a slightly narrower band to aim at: whole replicas do not add up exactly to a
+        target, and a near miss of this band still ends inside the full one.
         """
         margin = (self.highest - self.lowest) >> _INNER_MARGIN_SHIFT
         return ByteBand(self.fair, self.lowest + margin, self.highest - margin)

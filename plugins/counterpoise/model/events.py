@@ -73,7 +73,7 @@ class SnapshotChanges:
 
     @property
     def epochs_unseen(self) -> int:
-        """Elections that no snapshot saw: epochs that passed, less one for each leader that
+        """Return elections that no snapshot saw: epochs that passed, less one for each leader that
         changed.
         """
         return max(0, self.leader_epochs - self.leaders_changed)

@@ -99,14 +99,14 @@ class DiskForecast:
 
     @property
     def used_share(self) -> float | None:
-        """0.0 to 1.0, with what others than Kafka wrote there."""
+        """Return 0.0 to 1.0, files of other programs included."""
         if not self.total_bytes or self.usable_bytes is None:
             return None
         return min(1.0, max(0.0, 1 - self.usable_bytes / self.total_bytes))
 
     @property
     def in_words(self) -> str:
-        """`full in 12 days`, `not within a year`, `shrinking`, `not known`."""
+        """Return `full in 12 days`, `not within a year`, `shrinking`, `not known`."""
         if self.days_left is None:
             return {
                 Outlook.NOT_WITHIN_A_YEAR: "not within a year",
@@ -158,5 +158,5 @@ class ClusterLoad:
 
     @property
     def first_full(self) -> DiskForecast | None:
-        """The disk that is full first, if any fills within a year."""
+        """Return the disk that is full first, if any fills within a year."""
         return self.disks[0] if self.disks and self.disks[0].outlook is Outlook.FILLS else None

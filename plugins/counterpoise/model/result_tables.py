@@ -198,7 +198,7 @@ RESULT_TABLES: Final[Mapping[str, pa.Schema]] = {
 
 
 def _joined(*schemas: pa.Schema) -> pa.Schema:
-    """The columns of the first, and those that the others add, which may be null."""
+    """Return the columns of the first, and those that the others add, which may be null."""
     fields = list(schemas[0])
     for schema in schemas[1:]:
         names = {field.name for field in fields}

@@ -75,22 +75,24 @@ class ClusterArrays:
 
     @property
     def may_reorder(self) -> Flags:
-        """Partitions that a plan may touch: each may get another order and leader."""
+        """Return partitions that a plan may touch: each may get another order and leader."""
         return ~(self.is_moving | self.is_excluded | self.is_leaderless)
 
     @property
     def may_change(self) -> Flags:
-        """Of these, the ones that may get other replicas as well."""
+        """Return those of them that may get other replicas as well."""
         return self.may_reorder & ~self.is_left_to_repair
 
     @property
     def may_drain(self) -> Flags:
-        """Partitions whose replicas may leave a broker that is to be emptied."""
+        """Return partitions whose replicas may leave a broker that is to be emptied."""
         return ~(self.is_moving | self.is_excluded)
 
     @property
     def leaders_now(self) -> Ints:
-        """The leaders; where the snapshot has none at all, each partition's preferred leader."""
+        """Return the leaders; where the snapshot has none at all, each partition's preferred
+        leader.
+        """
         return self.leaders if (self.leaders >= 0).any() else self.replicas[:, 0]
 
     def positions(self, broker_ids: tuple[int, ...]) -> Ints:

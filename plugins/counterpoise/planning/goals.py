@@ -160,10 +160,10 @@ class DemoteBrokers:
         )
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Nothing to do: the replica sets stay."""
+        """Do nothing: the replica sets stay."""
 
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
-        """Only where a named broker leads or is named first."""
+        """Return where a named broker leads, or is the preferred leader."""
         leads, is_first = cluster.leaders, cluster.replicas[:, 0]
         is_concerned = roles.is_demoted[leads] | roles.is_demoted[is_first]
         return np.asarray(cluster.may_reorder & is_concerned)

@@ -64,7 +64,7 @@ class Placement:
 
     @property
     def original(self) -> Ints:
-        """The rows of before, as wide as `replicas`."""
+        """Return the replicas before, as wide as `replicas`."""
         missing = self.replicas.shape[1] - self.cluster.replicas.shape[1]
         if missing <= 0:
             return self.cluster.replicas
@@ -72,12 +72,12 @@ class Placement:
 
     @property
     def replica_counts(self) -> Ints:
-        """Replicas per partition."""
+        """Return replicas per partition."""
         return np.asarray((self.replicas >= 0).sum(axis=1))
 
     @property
     def room(self) -> Ints:
-        """Bytes per broker that may still arrive before a log dir may be too full."""
+        """Return the bytes per broker that may still arrive before a log dir is past its limit."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)
 
     def give(self, partition: int, position: int, destination: int) -> None:
@@ -183,7 +183,7 @@ class Placement:
 
     @property
     def holds_back(self) -> bool:
-        """Is there a partition that `keeps_one` lets give no further old replica?"""
+        """Return whether `keeps_one` forbids a partition to give another old replica."""
         counts = self.replica_counts
         return bool(((counts > 1) & (self.new_replicas >= counts - 1)).any())
 

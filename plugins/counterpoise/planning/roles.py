@@ -23,7 +23,9 @@ class Roles:
 
     @property
     def unrestricted(self) -> "Roles":
-        """As if every broker that shares could give and receive: no goal can do better."""
+        """Return the roles as if every broker that shares could give and receive: no goal does
+        better.
+        """
         return Roles(
             destinations=self.sharing,
             sources=self.sharing,
@@ -35,5 +37,5 @@ class Roles:
 
     @property
     def is_demoted(self) -> Flags:
-        """Per broker, and False at the end for NOBODY: shares, but may not lead."""
+        """Return flags per broker, and False at the end for NOBODY: shares, but may not lead."""
         return np.append(self.sharing & ~self.leading, False)

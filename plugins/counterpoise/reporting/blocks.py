@@ -30,7 +30,7 @@ _BARS_LEGEND: Final = f"{STAYS} stays  {COMES} comes  {GOES} goes  {BEST} best p
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:
-    """Each broker before and after against the best possible, in lines of at most `width`
+    """Draw each broker before and after against the best possible, in lines of at most `width`
     characters (60 or more).
 
     Measures that the plan changes nowhere are left out, unless it changes none.
@@ -78,7 +78,7 @@ def _bar(before: int, after: int, best: int, top: int, length: int) -> str:
 
 
 def _cells(value: int, top: int, length: int) -> int:
-    """Any value but 0 can be seen."""
+    """Return the cells of a bar: at least one for any value but 0."""
     return max(1, (2 * value * length + top) // (2 * top)) if value else 0
 
 
@@ -101,7 +101,7 @@ def _columns(figures: Sequence[BrokerFigure], shown: Sequence[str], width: int) 
 
 
 def _means(group: Sequence[BrokerFigure], name: str) -> tuple[float, ...]:
-    """Before, after and best."""
+    """Return the means before, after and at best."""
     rows = [values_of(figure, name) for figure in group]
     return tuple(sum(row[at] for row in rows) / len(group) for at in range(3))
 

@@ -191,8 +191,8 @@ def _row(row: FleetRow) -> _Row:
 
 
 def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
-    """Brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the page
-    prints them.
+    """Return brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the
+    page prints them.
     """
     balance, load = state.balance, state.load
     dash = "–"

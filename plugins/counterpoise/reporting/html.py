@@ -13,7 +13,7 @@ from counterpoise.units import format_bytes, format_rate, format_seconds
 
 
 def render(template: str, **values: object) -> str:
-    """One page from `templates/`. Everything in `values` is escaped, but for pictures."""
+    """Render one page from `templates/`. Everything in `values` is escaped, but for pictures."""
     return _environment().get_template(template).render(**values)
 
 
@@ -41,21 +41,21 @@ def _environment() -> Environment:
 
 
 def percent(share: float) -> str:
-    """`4.2 %` of 0.042."""
+    """Return `4.2 %` of 0.042."""
     return f"{share * 100:.1f} %"
 
 
 def count(number: float) -> str:
-    """`12 500` of 12500, with narrow no-break spaces; one decimal where it is not whole."""
+    """Return `12 500` of 12500, with narrow no-break spaces; one decimal where it is not whole."""
     text = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
     return text.replace(",", "\u202f")
 
 
 def times(ratio: float) -> str:
-    """`1.25 ×` of 1.25."""
+    """Return `1.25 ×` of 1.25."""
     return f"{ratio:.2f} ×"
 
 
 def when(at: datetime) -> str:
-    """`2026-11-21 15:00:09 UTC`."""
+    """Return `2026-11-21 15:00:09 UTC`."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

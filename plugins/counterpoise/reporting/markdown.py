@@ -11,5 +11,5 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Markdown's and HTML's own characters lose their meaning; a line break becomes a blank."""
+    """Escape the characters that mean something in Markdown or HTML; a line break is a blank."""
     return re.sub(r"([\\`*_\[\]<>|#&~!])", r"\\\1", " ".join(text.split()))

@@ -123,13 +123,13 @@ def evenness_rows(seen: Overview) -> list[tuple[str, str, str, str]]:
 
 
 def broker_cell(figure: BrokerFigure, name: str) -> str:
-    """`12 → 14 (14)`: before, after, best possible."""
+    """Return `12 → 14 (14)`: before, after, best possible."""
     before, after, best = (UNITS[name](value) for value in values_of(figure, name))
     return f"{before} → {after} ({best})"
 
 
 def fullest(figure: BrokerFigure) -> str:
-    """The most on its disks while the new copies arrive: `1.2 TB, 61 %`."""
+    """Return what is on its disks at most, while new copies arrive: `1.2 TB, 61 %`."""
     share = peak_share(figure)
     return format_bytes(peak_used_bytes(figure)) + (
         f", {share * 100:.0f} %" if share is not None else ""
@@ -174,7 +174,7 @@ def _pictures(figures: Sequence[BrokerFigure]) -> tuple[Comparison, ...]:
 
 
 def _disks(figures: Sequence[BrokerFigure]) -> Comparison:
-    """In percent of each broker's disks, before and when it holds most."""
+    """Return the percent used of each broker's disks, before and at their fullest."""
     pairs = []
     for figure in figures:
         total = figure.disk_total_bytes or 1

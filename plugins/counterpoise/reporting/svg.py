@@ -76,19 +76,19 @@ _SETTINGS: Final[Any] = {
 
 
 def rack_colour(index: int | None) -> str:
-    """The stand-in of a rack's colour; None is "no rack"."""
+    """Return the stand-in of a rack's colour; None is "no rack"."""
     return NO_RACK if index is None else f"#0b000{index % RACK_COLOURS}"
 
 
 def heat_colour(level: int) -> str:
-    """The stand-in of a heat map's colour."""
+    """Return the stand-in of a heat map's colour."""
     return f"#0c000{level}"
 
 
 def inline_svg(
     draw: "Callable[[Figure], None]", *, name: str, label: str, width: float, height: float
 ) -> Markup:
-    """What `draw` puts on a figure of `width` x `height` units, as markup.
+    """Return what `draw` puts on a figure of `width` x `height` units, as markup.
 
     `name` keeps its ids apart from others'.
     """
@@ -106,7 +106,7 @@ def inline_svg(
 
 
 def plain_axes(figure: "Figure", *, grid: str = "x") -> "Axes":
-    """Axes with a light grid across `grid` and no frame."""
+    """Return axes with a light grid across `grid` and no frame."""
     axes = figure.add_subplot()
     calm(axes, grid=grid)
     return axes
@@ -137,7 +137,7 @@ def _for_page(svg: str, name: str, label: str) -> str:
 
 
 def _short_shape(found: re.Match[str]) -> str:
-    """The same shape in fewer characters: two decimals, rectangles by their corners."""
+    """Return the same shape in fewer characters: two decimals, rectangles by their corners."""
     shape = " ".join(found[0].split())
     shape = _LONG_NUMBER.sub(
         lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), shape

@@ -40,8 +40,8 @@ PICTURE_WIDTH: Final = 72
 def plan_markdown(
     plan: RebalancePlan, *, rate_bytes_per_second: int, at_once: int | None = None
 ) -> str:
-    """A plan in short, for the one who approves it: warnings, picture, cost, brokers, what moves
-    and why.
+    """Return a plan in short, for the one who approves it: warnings, picture, cost, brokers, what
+    moves and why.
     """
     seen = Overview.of(plan)
     named = f", brokers {join_ids(plan.broker_ids)}" if plan.broker_ids else ""
@@ -106,7 +106,7 @@ def _leader_rows(plan: RebalancePlan, seen: Overview) -> list[tuple[str, str, st
 
 
 def _broker_parts(figures: Sequence[BrokerFigure]) -> list[str]:
-    """A table of the brokers that matter most, and a line for the others."""
+    """Return a table of the brokers that change most, and a line for the others."""
     shown, others = brokers_to_show(figures)
     if not shown:
         return []

@@ -100,7 +100,9 @@ def _share_lines(series: Sequence[BalancePoint]) -> list[Line]:
 
 
 def churn_timeline(balance: LeaderBalance) -> Timeline | None:
-    """Leaders that changed, snapshot by snapshot; None where fewer than two snapshots tell it."""
+    """Return the chart of leaders that changed, per snapshot; None where fewer than two snapshots
+    tell it.
+    """
     if sum(point.changes is not None for point in balance.series) < 2:
         return None
     changes = [point.changes for point in balance.series]
@@ -199,7 +201,7 @@ def _kinds(events: Iterable[ClusterEvent]) -> list[EventKind]:
 
 
 def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
-    """A line for each rack, where there are a few of them."""
+    """Return a line for each rack, where there are a few of them."""
     names = sorted({rack.rack for point in series for rack in point.racks if rack.rack is not None})
     if not 2 <= len(names) <= RACK_COLOURS:
         return []
@@ -219,7 +221,7 @@ def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
 
 
 def _share_of(point: BalancePoint, rack: RackPoint | None) -> float:
-    """Hundredths of the fair share; NaN without one, or without the rack."""
+    """Return hundredths of the fair share; NaN without one, or without the rack."""
     if rack is None or not point.leaders.total:
         return math.nan
     return (

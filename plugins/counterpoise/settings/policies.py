@@ -126,7 +126,9 @@ def _reader(type_: Any, marks: tuple[Any, ...]) -> Reader:
 
 
 def _check_order(part: Section, values: Mapping[str, timedelta]) -> None:
-    """Each time must reach as far as the one before it, also where one of the two is a default."""
+    """Check that each time reaches as far as the one before it, also where one of the two is
+    a default.
+    """
     for before, after in pairwise(_KEPT):
         shorter, longer = values[before], values[after]
         if longer < shorter:

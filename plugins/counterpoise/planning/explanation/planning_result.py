@@ -74,7 +74,7 @@ class FinalAssignment:
 
     @property
     def leaders(self) -> Ints:
-        """Who leads once the plan is executed.
+        """Return the leaders once the plan is executed.
 
         NOBODY where a partition without a leader is left alone.
         """
@@ -82,12 +82,12 @@ class FinalAssignment:
 
     @property
     def is_added(self) -> Flags:
-        """Which of `replicas` are new."""
+        """Return which of `replicas` are new."""
         return missing_from(self.before, self.replicas)
 
     @property
     def is_removed(self) -> Flags:
-        """Which of the replicas before are gone."""
+        """Return which of the replicas before are gone."""
         return missing_from(self.replicas, self.before)
 
 
@@ -103,7 +103,9 @@ class PlanningResult:
 
     @cached_property
     def best_counts(self) -> Ints:
-        """Replicas per broker if all that share could give and receive: as even as racks allow."""
+        """Return replicas per broker if all that share could give and receive: as even as racks
+        allow.
+        """
         return count_targets(self.after, self.roles.unrestricted)
 
     @cached_property
@@ -112,13 +114,13 @@ class PlanningResult:
 
     @cached_property
     def out_of_band(self) -> Ints:
-        """Positions of the brokers whose bytes are outside the tolerated band in the end."""
+        """Return positions of the brokers whose bytes are outside the tolerated band in the end."""
         is_outside = self.band.bytes_outside(self.after.bytes_held) > 0
         return np.flatnonzero(self.roles.sharing & is_outside)
 
     @cached_property
     def leader_counts(self) -> Ints:
-        """Partitions that each broker leads in the end."""
+        """Return partitions that each broker leads in the end."""
         return self.cluster.leader_load(self.assignment.leaders)
 
     @property

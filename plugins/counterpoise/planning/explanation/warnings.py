@@ -179,7 +179,7 @@ def _bytes_outside_band(result: PlanningResult) -> str | None:
 
 
 def _full_disks(result: PlanningResult) -> str | None:
-    """Brokers that would have got more if their fullest log dir allowed it."""
+    """Name the brokers that would have got more if their fullest log dir allowed it."""
     after = result.after
     has_few_replicas = after.counts < result.best_counts
     has_few_bytes = after.bytes_held < result.band.lowest
@@ -215,7 +215,7 @@ def _leaders_uneven(result: PlanningResult) -> str | None:
 
 
 def _still_leading(result: PlanningResult) -> str | None:
-    """What a demoted broker still leads."""
+    """Count what demoted brokers still lead."""
     if result.request.goal is not Goal.DEMOTE_BROKERS:
         return None
     is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]

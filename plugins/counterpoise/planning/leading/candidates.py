@@ -73,7 +73,7 @@ class Candidates:
 
     @cached_property
     def is_free(self) -> Flags:
-        """Per partition: can its leader be chosen?"""
+        """Return whether each partition has a choice of leaders."""
         return np.asarray((self.replicas >= 0).any(axis=1))
 
     @cached_property
@@ -99,7 +99,7 @@ class Candidates:
 
     @cached_property
     def _by_pair(self) -> Ints:
-        """One number for each partition and pair of its candidates, in order.
+        """Return one number for each partition and pair of its candidates, in order.
 
         The number is pair x partition count + partition, so the partitions of a pair are a slice.
         One million partitions with three replicas need 24 MB for it.

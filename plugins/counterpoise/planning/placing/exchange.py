@@ -58,7 +58,7 @@ class FreeReplicas:
     """
 
     def __init__(self, placement: Placement, is_destination: Flags, is_free: Flags) -> None:
-        """`is_free` has the shape of `placement.replicas`."""
+        """Prepare the exchanges. `is_free` has the shape of `placement.replicas`."""
         self._placement = placement
         self._is_destination = is_destination
         partitions, positions = np.nonzero(is_free)

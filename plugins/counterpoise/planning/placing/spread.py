@@ -77,7 +77,7 @@ class _ByteGoal:
 
     @property
     def max_required_bytes(self) -> int:
-        """What may be given for the sake of topics alone."""
+        """Return the bytes that may be given for the sake of topics alone."""
         return self.wanted + (self.highest - self.wanted) // _REQUIRED_SHARE_OF_TOLERANCE
 
     def is_met(self, given_bytes: int) -> bool:

@@ -59,7 +59,7 @@ def refuse_unplaced(placement: Placement, roles: Roles, request: PlanRequest) ->
 
 
 def _refuse_stuck_replicas(cluster: ClusterArrays, roles: Roles, request: PlanRequest) -> None:
-    """What the request itself leaves out may stay; that is no surprise."""
+    """Refuse replicas that cannot leave; those that the request itself leaves out may stay."""
     is_on_leaving = np.append(roles.leaving, False)[cluster.replicas].any(axis=1)
     is_concerned = is_on_leaving & cluster.is_requested
     is_free = is_concerned & ~cluster.is_excluded

@@ -88,7 +88,10 @@ def _check_brokers_given(request: PlanRequest) -> None:
 
 
 def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    """Brokers that are gone for good, and only in replica lists still, can only be repaired."""
+    """Check that brokers are registered.
+
+    Those that only stand in replica lists can only be repaired.
+    """
     unknown = sorted(set(request.broker_ids) - set(snapshot.registered_broker_ids))
     if not unknown:
         return

@@ -24,7 +24,7 @@ Unit = Callable[[float], str]
 
 
 def value_axis(axis: Any, unit: Unit) -> None:
-    """Few, round ticks; whole numbers only, since brokers, replicas and bytes are."""
+    """Set few, round ticks; whole numbers only, since brokers, replicas and bytes are."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
@@ -32,7 +32,7 @@ def value_axis(axis: Any, unit: Unit) -> None:
 
 
 def day_numbers(times: Iterable[datetime]) -> list[float]:
-    """As an axis of dates counts them."""
+    """Return the days as an axis of dates counts them."""
     from matplotlib.dates import date2num
 
     numbers: list[float] = date2num([at.replace(tzinfo=None) for at in times]).tolist()  # type: ignore[no-untyped-call]

@@ -46,7 +46,7 @@ Rectangle = tuple[float, float, int]  # from, until, row
 
 
 def heat_picture(heat: HeatMap, *, name: str, label: str, wide: bool) -> Markup:
-    """The heat map, for a whole row of the page or a phone."""
+    """Return the heat map, for a whole row of the page or a phone."""
     rows = len(heat.broker_ids)
     each = 15.0 if rows <= MAX_BAR_ROWS else 10.0 if rows <= 3 * MAX_BAR_ROWS else 8.0
     width = WIDE if wide else CARD
@@ -79,7 +79,7 @@ def _draw(figure: "Figure", heat: HeatMap, each: float) -> None:
 
 
 def _by_level(heat: HeatMap, edges: Sequence[tuple[float, float]]) -> list[list[Rectangle]]:
-    """The rectangles of each colour; cells that touch and have one colour are one."""
+    """Return the rectangles of each colour; cells that touch and have one colour are one."""
     found: list[list[Rectangle]] = [[] for _ in HEAT_LEVELS]
     for row, values in enumerate(heat.values):
         last: tuple[int, float] | None = None  # the colour and the end of the rectangle before

@@ -40,8 +40,8 @@ class Pair:
 def before_after(
     pairs: Sequence[Pair], *, name: str, label: str, unit: Unit, wide: bool = False
 ) -> Markup:
-    """Each broker before and after: two bars for few brokers, a bar with a mark where it was for
-    many.
+    """Draw each broker before and after: two bars for few brokers, a bar with a mark where it was
+    for many.
 
     A dark line is the best possible, where the pairs tell it.
     """
@@ -105,7 +105,7 @@ def _pair_columns(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
 
 
 def _pair_steps(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
-    """Two outlines instead of bars: one path each, also for a thousand brokers."""
+    """Draw two outlines instead of bars: one path each, also for a thousand brokers."""
     axes = plain_axes(figure, grid="y")
     edges = [at - 0.5 for at in range(len(pairs) + 1)]
     before, after = [pair.before for pair in pairs], [pair.after for pair in pairs]

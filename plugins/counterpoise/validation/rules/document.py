@@ -7,7 +7,7 @@ from counterpoise.validation.violation import Case, Violation
 
 
 def of_this_snapshot(case: Case) -> Iterator[Violation]:
-    """The plan was made of this cluster and this snapshot, with this policy."""
+    """Require that the plan was made of this cluster and this snapshot, with this policy."""
     plan, snapshot = case.plan, case.snapshot
     pairs = (
         ("cluster", plan.cluster, snapshot.cluster),
@@ -38,7 +38,7 @@ def known_partition(case: Case) -> Iterator[Violation]:
 
 
 def same_topic(case: Case) -> Iterator[Violation]:
-    """A topic that was deleted and made anew has another id (KIP-516)."""
+    """Require the same topic id: one that was deleted and made anew has another (KIP-516)."""
     for move, _ in case.known_moves:
         present = case.snapshot.topic_ids.get(move.topic) or ""
         if move.topic_id != present:

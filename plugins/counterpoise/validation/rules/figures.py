@@ -69,7 +69,7 @@ class _Loads:
 
 
 def figures_agree(case: Case) -> Iterator[Violation]:
-    """What the plan says of every broker is what its moves come to, counted anew."""
+    """Require that what the plan says of every broker is what its moves come to, counted anew."""
     expected = expected_figures(case)
     stated_ids = [figure.broker_id for figure in case.plan.figures]
     if stated_ids != [figure.broker_id for figure in expected]:

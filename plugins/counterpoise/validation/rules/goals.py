@@ -20,7 +20,7 @@ def old_brokers_receive_nothing(case: Case) -> Iterator[Violation]:
 
 
 def removed_brokers_end_empty(case: Case) -> Iterator[Violation]:
-    """No replica stays but those that the request, or a budget, leaves out."""
+    """Require that no replica stays but those that the request, or a budget, leaves out."""
     if case.plan.goal is not Goal.REMOVE_BROKERS or case.plan.deferred.partitions:
         return
     for move in case.plan.moves:
@@ -53,7 +53,7 @@ def only_dead_replicas_move(case: Case) -> Iterator[Violation]:
 
 
 def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
-    """Goals that are about leaders reorder replicas, and leave their sets as they are."""
+    """Require that goals about leaders reorder replicas, and leave their sets as they are."""
     if case.plan.goal not in (Goal.LEADERS, Goal.DEMOTE_BROKERS):
         return
     for move in case.plan.moves:
@@ -63,7 +63,7 @@ def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
 
 
 def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
-    """They lead only what no other replica can lead.
+    """Require that they lead only what no other replica can lead.
 
     Nor are they the first replica: Kafka's own leader rebalance would make them leaders again.
     """

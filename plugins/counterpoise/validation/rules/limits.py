@@ -18,8 +18,8 @@ def excluded_topics_untouched(case: Case) -> Iterator[Violation]:
 
 
 def scope_respected(case: Case) -> Iterator[Violation]:
-    """Topics outside the request's scope stay as they are; brokers outside of it gain, lose and
-    begin to lead nothing.
+    """Require that topics outside the request's scope stay as they are; brokers outside of it gain,
+    lose and begin to lead nothing.
     """
     for move, row in case.known_moves:
         if move.topic in case.topics_out_of_scope:
@@ -42,7 +42,10 @@ def _touched_outside(case: Case, move: Move, row: PartitionRow) -> list[int]:
 
 
 def budget_respected(case: Case) -> Iterator[Violation]:
-    """Bytes count what is copied, partitions all that the plan names."""
+    """Require that the budget is kept.
+
+    Bytes count what is copied, partitions all that the plan names.
+    """
     plan, budget = case.plan, case.plan.budget
     if budget.max_bytes is not None and plan.copied_bytes > budget.max_bytes:
         message = (
@@ -58,8 +61,8 @@ def budget_respected(case: Case) -> Iterator[Violation]:
 
 
 def disks_not_overfilled(case: Case) -> Iterator[Violation]:
-    """All that a broker receives fits on its fullest disk below the policy's limit, with nothing
-    removed from it yet.
+    """Require that all that a broker receives fits on its fullest disk below the policy's limit,
+    with nothing removed from it yet.
 
     A broker chooses the log dir of a new replica by the number of replicas there, not by room
     (KIP-113).

@@ -18,7 +18,7 @@ def no_broker_twice(case: Case) -> Iterator[Violation]:
 
 
 def replication_factor_kept(case: Case) -> Iterator[Violation]:
-    """As many replicas as before, or as the goal asks for; there, none moves."""
+    """Require as many replicas as before, or as the goal asks for; there, none moves."""
     is_goal = case.plan.goal is Goal.REPLICATION_FACTOR
     for move, row in case.known_moves:
         number, held = len(move.replicas_after), len(row.replicas)
@@ -57,7 +57,9 @@ def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
 
 
 def targets_are_live(case: Case) -> Iterator[Violation]:
-    """KRaft accepts fenced targets (it only checks that they are registered), so we check."""
+    """Require live targets: KRaft accepts fenced targets (it only checks that they are registered),
+    so we check.
+    """
     registered = set(case.snapshot.registered_broker_ids)
     for move in case.plan.moves:
         for broker_id in move.adding:
@@ -69,7 +71,7 @@ def targets_are_live(case: Case) -> Iterator[Violation]:
 
 
 def leaders_are_live(case: Case) -> Iterator[Violation]:
-    """The first replica is elected in the end, which needs a live broker."""
+    """Require a live first replica: it is elected in the end, which needs a live broker."""
     for move in case.plan.moves:
         if move.replicas_after and move.replicas_after[0] not in case.live:
             what = f"would be led by broker {move.replicas_after[0]}, which is not live"
@@ -77,8 +79,8 @@ def leaders_are_live(case: Case) -> Iterator[Violation]:
 
 
 def racks_not_worse(case: Case) -> Iterator[Violation]:
-    """Never on fewer racks than before, unless there are fewer replicas or no broker of a rack can
-    receive one.
+    """Require that no partition is on fewer racks than before, unless there are fewer replicas or
+    no broker of a rack can receive one.
     """
     for move, row in case.known_moves:
         before, after = _rack_count(case, row.replicas), _rack_count(case, move.replicas_after)
@@ -105,7 +107,7 @@ def _able_to_hold(case: Case, move: Move, row: PartitionRow) -> list[int]:
 
 
 def nothing_under_reassignment(case: Case) -> Iterator[Violation]:
-    """A second request would replace the first one (KIP-455)."""
+    """Require that nothing is moving: a second request would replace the first one (KIP-455)."""
     for move, row in case.known_moves:
         if row.is_moving:
             yield Violation.of_move(
@@ -114,7 +116,7 @@ def nothing_under_reassignment(case: Case) -> Iterator[Violation]:
 
 
 def led_by_somebody(case: Case) -> Iterator[Violation]:
-    """New replicas copy from the leader: where there is none, a move never ends."""
+    """Require a leader: new replicas copy from it; without one a move never ends."""
     for move, row in case.known_moves:
         if case.leader_of(row) is None:
             yield Violation.of_move(
@@ -123,7 +125,8 @@ def led_by_somebody(case: Case) -> Iterator[Violation]:
 
 
 def min_isr_reachable(case: Case) -> Iterator[Violation]:
-    """With fewer replicas than min.insync.replicas, producers with acks=all are refused.
+    """Require enough replicas: with fewer replicas than min.insync.replicas, producers with
+    acks=all are refused.
 
     Kafka lowers a replication factor below it without a warning. A partition that has too few
     already may move.
@@ -141,7 +144,9 @@ def min_isr_reachable(case: Case) -> Iterator[Violation]:
 
 
 def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
-    """Where replicas are removed, in-sync ones are kept: as many as fit the smaller number."""
+    """Require that, where replicas are removed, in-sync ones are kept: as many as fit the smaller
+    number.
+    """
     for move, row in case.known_moves:
         in_sync, number = _in_sync(case, row), len(move.replicas_after)
         kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
