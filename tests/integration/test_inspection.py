@@ -13,7 +13,7 @@ from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
 from counterpoise.inspection import inspect
-from counterpoise.kafka_admin import connect, eligible
+from counterpoise.kafka_admin import connect, kraft
 from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -258,7 +258,7 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     assert "needed: broker 4" in next(
         one.summary for one in found if one.key == ("partitions-offline", "topic lonely")
     )
-    monkeypatch.setattr(eligible, "PARTITIONS_PER_PAGE", 1)
+    monkeypatch.setattr(kraft, "PARTITIONS_PER_PAGE", 1)
     every = [topic.topic for topic in reader.describe_topics()]
     assert reader.list_eligible_leaders([*every, "no-such-topic"]) == inspection.eligible_leaders
     assert sorted(inspection.broker_configs) == [1, 2, 3]
