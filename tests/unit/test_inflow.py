@@ -102,7 +102,7 @@ def test_another_cluster_another_topic_of_the_name_and_no_time_between_tell_noth
 
 
 def test_inflow_fills_what_is_not_known_and_nothing_else() -> None:
-    snapshot = cluster("orders-0: 1 2 rate=7\norders-1: 2 1\nstock-0: 1", racks="1 2")
+    snapshot = cluster("orders-0: 1 2 rate=7\norders-1: 2 1\npayments-0: 1", racks="1 2")
     filled = with_inflow(snapshot, pa.array([1, 2, None], pa.int64()))
     assert filled.partitions["bytes_in_per_second"].to_pylist() == [7, 2, None]
     assert filled.partitions.drop_columns(

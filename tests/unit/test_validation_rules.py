@@ -201,7 +201,7 @@ def test_a_removed_broker_may_take_the_last_broker_of_its_rack_with_it() -> None
 
 
 def test_a_removed_broker_keeps_only_what_the_request_leaves_out_or_for_later() -> None:
-    snapshot = cluster("orders-0: 1 2\norders-1: 2 1\nstock-0: 2 1", racks="1 2 3")
+    snapshot = cluster("orders-0: 1 2\norders-1: 2 1\ninventory-0: 2 1", racks="1 2 3")
     first = move("orders-0", "1 2", "1 3")
     assert broken_of(snapshot, Goal.REMOVE_BROKERS, first, brokers=(2,)) == {
         "removed_brokers_end_empty"
@@ -267,7 +267,7 @@ def resized(snapshot: ClusterSnapshot, factor: int, *moves: Move) -> set[str]:
 
 
 def test_a_replication_factor_ends_as_wanted_and_no_replica_moves_for_it() -> None:
-    snapshot = cluster("orders-0: 1 2 3\nstock-0: 1", racks="1=a 2=b 3=c 4=c")
+    snapshot = cluster("orders-0: 1 2 3\ninventory-0: 1", racks="1=a 2=b 3=c 4=c")
     down, up = move("orders-0", "1 2 3", "1 2"), move("inventory-0", "1", "1 2")
     assert resized(snapshot, 2, down, up) == set()
     assert resized(snapshot, 3, down, up) == {"replication_factor_kept"}
@@ -279,7 +279,9 @@ def test_a_replication_factor_ends_as_wanted_and_no_replica_moves_for_it() -> No
 
 
 def test_a_replication_factor_may_fall_short_only_where_no_broker_can_take_or_give_more() -> None:
-    snapshot = cluster("orders-0: 1 2 3\nstock-0: 1 size=100", racks="1 2 3 4", disks="4=800/1000")
+    snapshot = cluster(
+        "orders-0: 1 2 3\ninventory-0: 1 size=100", racks="1 2 3 4", disks="4=800/1000"
+    )
     up, down = move("inventory-0", "1", "1 2 3", size=100), move("orders-0", "1 2 3", "1 2")
     assert resized(snapshot, 4, up) == set(), "broker 4 is too full"
     assert resized(snapshot, 4, replace(up, replicas_after=(1, 2))) == {"replication_factor_kept"}

@@ -47,7 +47,7 @@ def subjects(rule: str, found: AuditFacts) -> list[tuple[str, Severity]]:
         ("replication-factor-low", "orders-0: 1", []),  # a finding of its own
         ("replication-factor-low", "orders-0: 1 2 3", []),
         ("replication-factor-mixed", "orders-0: 1 2 3\norders-1: 1 2", ["topic orders"]),
-        ("replication-factor-mixed", "orders-0: 1 2 3\nstock-0: 1 2", []),
+        ("replication-factor-mixed", "orders-0: 1 2 3\ninventory-0: 1 2", []),
         (
             "replication-factor-mixed",
             "orders-0: 1 2 3\norders-1: 4 2 3 1 +4 -1",
