@@ -117,7 +117,7 @@ def test_a_broker_without_a_rack_where_others_have_one(
     assert subjects(document) == ALWAYS
     assert subjects(document, ("unknown",)) == {("quorum-one-rack", "quorum")}
     (rack,) = [row for row in document["findings"] if row["rule"] == "racks-missing"]
-    assert rack["seen"] == "broker 3 names no rack, 2 others do"
+    assert rack["seen"] == "broker 3 has no rack, 2 others have one"
     assert rack["evidence"]["rows"] == [["1", "a"], ["2", "b"], ["3", "none"]]
 
 
