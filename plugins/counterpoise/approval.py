@@ -45,7 +45,8 @@ def granted_approval(
     """
     if not approvals:
         raise NotApprovedError(
-            f"plan {fingerprint} was not approved; approve it first (`counterpoise approve PLAN`)"
+            f"plan {fingerprint} was not approved; approve it first "
+            "(`counterpoise approve PLAN --rate RATE --reason TEXT`)"
         )
     last = approvals[-1]
     if last.decision is not Decision.GRANTED:
@@ -80,7 +81,7 @@ def granted_approval(
         raise NotApprovedError(
             f"plan {fingerprint} lowers a replication factor, so {people} different people have to "
             f"approve it; until now {' and '.join(approvers)} did. Somebody else has to approve it "
-            "too (`counterpoise approve PLAN --by USER`)"
+            "too (`counterpoise approve PLAN --by USER --rate RATE --reason TEXT`)"
         )
     return last
 

@@ -112,7 +112,7 @@ WORDS = (
 
 
 def files() -> Iterator[Path]:
-    yield ROOT / "README.md"
+    yield from (ROOT / "README.md", ROOT / "CHANGELOG.md")
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             name = path.relative_to(ROOT).as_posix()

@@ -89,7 +89,8 @@ def find_run(installation: Installation, run_or_plan: str) -> Run:
     run = queries.latest_run_of(installation, plan.fingerprint)
     if run is None:
         raise InputError(
-            f"{path}: no run of this plan is in the ledger; `counterpoise approve {path}` opens one"
+            f"{path}: no run of this plan is in the ledger; "
+            f"`counterpoise approve {path} --rate RATE --reason TEXT` opens one"
         )
     return run
 

@@ -218,8 +218,8 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         run = queries.latest_run_of(installation, plan.fingerprint)
         if run is None:
             raise NotApprovedError(
-                f"plan {plan.fingerprint} was not approved; approve it first (`counterpoise "
-                "approve PLAN`)"
+                f"plan {plan.fingerprint} was not approved; approve it first "
+                f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"
             )
         if run.state in _CLOSED_STATES:
             raise RefusedError(

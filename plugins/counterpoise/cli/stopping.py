@@ -74,8 +74,9 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     plans.print_plan(console, undo_plan, written_to=arguments.out)
     if undo_plan.is_empty:
         return 1
+    approve = f"counterpoise approve {arguments.out} --rate RATE --reason TEXT"
     console.print(
-        f"approve it (`counterpoise approve {arguments.out}`), then execute it", markup=False
+        f"approve it (`{approve}`), then `counterpoise execute {arguments.out}`", markup=False
     )
     return 0
 
@@ -159,7 +160,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
     log(
         f"nothing of the plan is in flight; {len(keys) - len(pending)} of {len(keys)} config keys "
-        "are as before the plan"
+        "hold nothing of the plan any more"
     )
     return 1 if pending else 0
 

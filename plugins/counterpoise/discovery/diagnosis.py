@@ -83,7 +83,7 @@ def _other_clusters(case: _Case) -> Iterator[Finding]:
             "the cluster",
             f"the brokers that answered belong to cluster id {case.cluster_id}, but the "
             f"configuration pins {case.pinned_cluster_id}",
-            "correct bootstrap.servers, or pinned_cluster_id",
+            "correct bootstrap.servers, or cluster_id of this cluster in clusters.yaml",
         )
     for endpoint in case.connectivity.bootstrap:
         if endpoint.cluster_id not in (None, case.cluster_id):

@@ -98,7 +98,7 @@ def busiest_inflow(plan: RebalancePlan, max_moves: int | None = None) -> Inflow 
 
 
 def min_rate_bytes_per_second(inflow_bytes_per_second: int) -> int:
-    """Return a rate clearly above an inflow, in two digits: 10 MB/s for 7.7 MB/s."""
+    """Return a rate clearly above an inflow, in two digits: 9.7 MB/s for 7.7 MB/s."""
     wanted = inflow_bytes_per_second * RATE_HEADROOM
     step = _step_of_two_digits(wanted)
     return math.ceil(wanted / step) * step

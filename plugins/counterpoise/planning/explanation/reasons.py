@@ -1,7 +1,7 @@
 """Reasons: why an empty plan is empty, and what a goal had to leave undone.
 
     reason_for_empty_plan(result)    # "already balanced: leaders 4 to 5 and replicas 12 to 13 ..."
-    not_repaired(result).sentence    # "2 partitions (a-0, a-1) are without a leader to copy from"
+    not_repaired(result).sentence    # "2 partitions (a-0, a-1) are without a leader to copy ..."
 
 An empty plan is an answer, not an error: already done, already balanced, or that the goal cannot be
 reached, why, and what would help. What a goal leaves undone is a shortfall: the partitions and why;
