@@ -81,7 +81,7 @@ def _analyse(installation: Installation) -> None:
 def _add_compact(commands: Commands) -> None:
     parser = commands.add_parser(
         "compact",
-        help="keep of old snapshots what the policy says, in few files",
+        help="delete and merge old snapshots and results as the policy says",
         description="Deletes old snapshots as the policy of each cluster says, puts each day's "
         "snapshots into one file per table, and old results into fewer rounds. Harmless beside "
         "snapshots and analyses; after an interruption the next one goes on. Exit code 3 when "

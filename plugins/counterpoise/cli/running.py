@@ -62,7 +62,7 @@ def _add_preflight(commands: Commands) -> None:
         commands,
         "preflight",
         _preflight,
-        "may the operator do here what a plan needs?",
+        "check that the operator connection has the permissions for a plan",
         "Asks the cluster whether the operator connection may set throttles, reassign and elect, "
         "for this plan. Changes nothing; exit code 1 names what is refused.",
     )
@@ -89,7 +89,7 @@ def _add_approve(commands: Commands) -> None:
         commands,
         "approve",
         _approve,
-        "say yes to exactly this plan",
+        "approve a plan: who, why, rate",
         "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the "
         "operator connection may do what the plan needs.",
     )
@@ -175,7 +175,11 @@ def _print_refused(console: Console, refused: Mapping[str, str]) -> None:
 
 def _add_reject(commands: Commands) -> None:
     parser = _plan_command(
-        commands, "reject", _reject, "say no to a plan", "Records a no; the plan cannot run then."
+        commands,
+        "reject",
+        _reject,
+        "reject a plan",
+        "Records a rejection; the plan cannot run then.",
     )
     add_person_arguments(parser, "--reason")
 

@@ -25,7 +25,7 @@ _MAX_REQUESTS_SHOWN = 10
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "status",
-        help="what runs, ran, or waits",
+        help="list runs and freezes, or show one run",
         description="Shows the runs in the ledger, newest first, and freezes; or one run: how far "
         "it is, what it waits for, what people requested.",
     )

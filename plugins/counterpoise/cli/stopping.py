@@ -41,14 +41,14 @@ def add_commands(commands: Commands) -> None:
 def _add_undo(commands: Commands) -> None:
     parser = commands.add_parser(
         "undo",
-        help="a plan back from what a run moved",
+        help="make a plan that moves back what a run moved",
         description="Writes the plan that takes back what a run moved; approve and execute it like "
         "any other. A run under way is cancelled first; run the same command again when it has "
         "halted.",
     )
     add_run_arguments(parser)
     parser.add_argument(
-        "--rebase", action="store_true", help="leave alone what later plans have moved since"
+        "--rebase", action="store_true", help="leave out partitions that later runs moved again"
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here"

@@ -114,7 +114,7 @@ def _complaints(error: "ValidationError") -> list[str]:
     complaints = []
     for found in error.errors(include_url=False):
         context = found.get("ctx", {})
-        told = _MUST.get(found["type"], "is not right").format(**context)
+        requirement = _MUST.get(found["type"], "is not right").format(**context)
         is_shown = found["type"] not in (
             "missing",
             "extra_forbidden",
@@ -122,7 +122,7 @@ def _complaints(error: "ValidationError") -> list[str]:
             "json_invalid",
         )
         shown = f", not {found['input']!r:.{_SHOWN}}" if is_shown else ""
-        complaints.append(f"{_place(found['loc'])} {told}{shown}".strip())
+        complaints.append(f"{_place(found['loc'])} {requirement}{shown}".strip())
     return complaints
 
 
