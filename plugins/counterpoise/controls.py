@@ -219,7 +219,7 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
             "(`counterpoise approve`)"
         )
     else:
-        instead = "it has moved nothing yet; `counterpoise reject PLAN` says no to it"
+        instead = "it has moved nothing yet; `counterpoise reject PLAN --reason TEXT` says no to it"
     raise RefusedError(f"run {run_id} is {run.state}, so {control} has no meaning: {instead}")
 
 

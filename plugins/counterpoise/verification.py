@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.words import pluralize
 
 
 def find_problems(
@@ -65,9 +66,10 @@ def _find_problem(placement: _Placement) -> str | None:
     if placement.is_moving:
         return f"{name} is still moving"
     if replicas != move.replicas_after:
-        return f"{name} is on {list(replicas)}, the plan wants {list(move.replicas_after)}"
+        planned = list(move.replicas_after)
+        return f"{name} has the replicas {list(replicas)}, planned are {planned}"
     if leader != move.replicas_after[0]:
-        return f"{name} is led by {leader}, the plan wants {move.replicas_after[0]}"
+        return f"{name} is led by {leader}, planned is {move.replicas_after[0]}"
     return None
 
 
@@ -88,7 +90,8 @@ class RemovalVerdict:
         ids = ", ".join(map(str, self.broker_ids))
         brokers = f"broker {ids}" if len(self.broker_ids) == 1 else f"brokers {ids}"
         evidence = (
-            f"{len(self.partitions_left)} replicas, {len(self.voters)} voters, in two observations"
+            f"{pluralize(len(self.partitions_left), 'replica')}, "
+            f"{pluralize(len(self.voters), 'voter')}, in two observations"
         )
         if self.is_safe:
             unregister = "kafka-cluster.sh unregister --bootstrap-server $BOOTSTRAP --id"
@@ -99,13 +102,21 @@ class RemovalVerdict:
         lines = [f"{brokers}: NOT safe to stop ({evidence})"]
         if self.partitions_left:
             shown = ", ".join(self.partitions_left[:5])
+            still_have = pluralize(
+                len(self.partitions_left), "partition still has", "partitions still have"
+            )
             lines.append(
-                f"  partitions have replicas there that the plan did not move ({shown}): make the "
-                "next remove-brokers plan"
+                f"  {still_have} replicas there ({shown}): make another plan with "
+                "--goal remove-brokers"
             )
         if self.voters:
             voters = ", ".join(map(str, self.voters))
-            lines.append(f"  controller voters: {voters}; take them out of the quorum first")
+            is_one = len(self.voters) == 1
+            vote = f"broker {voters} votes" if is_one else f"brokers {voters} vote"
+            lines.append(
+                f"  {vote} in the metadata quorum: remove {'it' if is_one else 'them'} there first "
+                "(kafka-metadata-quorum.sh remove-controller)"
+            )
         return tuple(lines)
 
 

@@ -219,7 +219,7 @@ def test_a_plan_that_went_stale_by_one_partition_is_refused(
     assert shell.type("approve", old, "--rate", "1MB/s", "--reason", "x").code == 0
     refused = shell.type("execute", old)
     assert refused.code == 1
-    assert f"1 partitions changed since the plan was made ({name})" in refused.err
+    assert f"1 partition changed since the plan was made ({name})" in refused.err
     assert placement(kafka)[name][0] == tuple(turned["replicas"])  # type: ignore[arg-type]
 
 

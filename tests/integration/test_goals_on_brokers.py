@@ -295,4 +295,6 @@ def test_a_broker_is_removed_but_no_controller(
     assert made.copied_replicas == made.lower_bound.replicas
     assert replicas_per_broker(kafka)[4] == 0
     verdict = pipeline.removal_verdict(installation, made)
-    assert verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two looks)"
+    assert (
+        verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two observations)"
+    )

@@ -142,7 +142,7 @@ def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_com
     run.cluster.partitions[OTHER].leader = 1
     driver.step()
     run.cluster.partitions[OTHER].leader = None
-    with pytest.raises(HaltedError, match="1 partitions outside the plan take no writes: other-0"):
+    with pytest.raises(HaltedError, match="1 partition outside the plan takes no writes: other-0"):
         run.repeat(driver.step)
     assert run.end(driver) is RunState.HALTED
     assert own_configs(run.cluster) == {}
@@ -151,7 +151,7 @@ def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_com
 def test_partitions_that_take_no_writes_before_the_start_refuse_to_open(tmp_path: Path) -> None:
     run = beside_another_topic(tmp_path)
     run.cluster.partitions[OTHER].leader = None
-    with pytest.raises(RefusedError, match=r"take no writes \(other-0\)"):
+    with pytest.raises(RefusedError, match=r"takes no writes \(other-0\)"):
         run.driver().open()
     assert run.run.state is RunState.APPROVED
 

@@ -192,7 +192,7 @@ def test_somebody_elses_reassignment_is_never_touched(tmp_path: Path) -> None:
     foreign = TopicPartition("foreign", 0)
     run.cluster.alter_reassignments({foreign: (1, 2, 4)})
     calls_before = len(run.cluster.calls)
-    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partitions: foreign-0"):
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: foreign-0"):
         driver.step()
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.HALTED

@@ -196,7 +196,7 @@ def test_partitions_whose_kept_replicas_stay_behind_are_skipped_and_named(tmp_pa
     run.cluster.partitions[ORDERS_0].isr.discard(3)
     driver = run.driver()
     driver.open()
-    with pytest.raises(HaltedError, match=r"1 partitions skipped.*orders-0 \(brokers \[3\]\)"):
+    with pytest.raises(HaltedError, match=r"1 partition skipped.*orders-0 \(brokers \[3\]\)"):
         run.repeat(driver.step)
     assert run.end(driver) is RunState.HALTED
     assert run.cluster.partitions[ORDERS_0].replicas == (1, 2, 3)

@@ -122,14 +122,17 @@ class CommandExecutor:
             tp.topic: partition.topic_id for tp, partition in observation.partitions.items()
         }
         if removed := removed_by_others(changes, observation.touched_keys, configs):
+            they_are = "it is" if len(removed) == 1 else "they are"
             self._journal.event(
                 "throttle gap",
-                f"somebody else changed {len(removed)} of our throttle keys; they are set again",
+                f"somebody else changed {pluralize(len(removed), 'throttle key')} of this run; "
+                f"{they_are} set again once: find out who does it, or the run halts the next time",
             )
         touched_keys = keys_touched_by(changes, configs, topic_ids)
         self._journal.touching(touched_keys)
         self.record_event(
-            "throttling", f"{len(changes)} config keys, {format_rate(rate)} per broker"
+            "throttling",
+            f"{pluralize(len(changes), 'config key')}, {format_rate(rate)} per broker",
         )
         self._alter_configs(changes, touched_keys, lock)
         try:
@@ -201,7 +204,8 @@ class CommandExecutor:
     def _elect(self, moves: tuple[Move, ...], lock: "StepLock") -> None:
         partitions = [move.topic_partition for move in moves]
         self._journal.electing(partitions)
-        self.record_event("electing", _count(moves))
+        leaders = "leader" if len(moves) == 1 else "leaders"
+        self.record_event("electing", f"the preferred {leaders} of {_count(moves)}")
         lock.check()
         try:
             self._record_errors("election", self._admin.elect_preferred_leaders(partitions))
@@ -209,7 +213,7 @@ class CommandExecutor:
             self._log(str(error))
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], lock: "StepLock") -> float:
-        self.record_event("restoring", f"{len(keys)} config keys")
+        self.record_event("restoring", pluralize(len(keys), "config key"))
         touched_keys = [touched for touched, _ in keys]
         self._alter_configs([change for _, change in keys], touched_keys, lock)
         return READ_BACK_SECONDS
@@ -255,7 +259,7 @@ class CommandExecutor:
             subject, reason = errors[0]
             raise ClusterError(
                 f"{what}: the cluster refused all {len(errors)}, for example {_name(subject)}: "
-                f"{reason}"
+                f"{reason}; correct the cause, then execute the plan again"
             )
 
 

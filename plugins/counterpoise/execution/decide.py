@@ -52,12 +52,19 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_ids, join_names
+from counterpoise.model.words import join_ids, join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
+_CANCELS_ALL: Final = (
+    "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
+)
+_CANNOT_FINISH: Final = (
+    "a target replica is on a dead broker, the partition has no leader to copy from, its broker "
+    "makes no progress, or the same replica is added and removed"
+)
 
 
 @dataclass(frozen=True)
@@ -112,8 +119,7 @@ def next_command(inputs: DecisionInputs) -> Command:
     if command := inputs.missing_changes(throttles) or _restore_idle_keys(inputs, throttles):
         return command
     if hold := pause or reason_to_hold(observation, inputs.run_progress):
-        moving = len(inputs.moving)
-        return Wait(f"{moving} partitions are moving; {hold}" if moving else hold)
+        return Wait(f"{_are_moving(inputs)}; {hold}" if inputs.moving else hold)
     batch = next_batch(
         _may_be_submitted(inputs),
         inputs.moving,
@@ -145,20 +151,23 @@ def settle_command(inputs: DecisionInputs) -> Command:
     """
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if hopeless := _moves_to_cancel(inputs):
-        return _cancel(hopeless, "they cannot, or must not, finish")
+        return _cancel(hopeless, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
     throttles = inputs.throttles_for([*moving, *unknown_outcomes])
     if moving and (throttle := inputs.missing_changes(throttles)):
         return throttle
     if (moving or unknown_outcomes) and (command := _restore_idle_keys(inputs, throttles)):
         return command
     if moving:
-        return Wait(f"{len(moving)} partitions are moving and finish under the throttle")
+        finish = "finishes" if len(moving) == 1 else "finish"
+        return Wait(f"{_are_moving(inputs)} and {finish} under the throttle")
     if cancelled := inputs.by_state[MoveState.CANCELLED]:
         return RestoreOrder(tuple(cancelled[:MAX_PARTITIONS_PER_CALL]))
     if unknown_outcomes:
+        were_sent = pluralize(len(unknown_outcomes), "move was sent", "moves were sent")
+        they = "it" if len(unknown_outcomes) == 1 else "they"
         return Wait(
-            f"{len(unknown_outcomes)} moves were sent, no answer came, and they may still be "
-            f"applied: waiting until {QUIET_SECONDS:.0f} s have passed and their brokers respond"
+            f"{were_sent}, no answer came, and {they} may still be applied: waiting until "
+            f"{QUIET_SECONDS:.0f} s have passed and the brokers respond"
         )
     return _restore_all_keys(inputs.observation)
 
@@ -176,11 +185,14 @@ def _restore_all_keys(observation: Observation) -> Command:
         if touched.resource.is_broker and touched.resource not in observation.configs
     }
     if unresponsive:
-        return Wait(
-            f"brokers {', '.join(sorted(unresponsive))} do not respond: their throttle keys are "
-            "restored as soon as they do",
-            is_brief=True,
+        names = ", ".join(sorted(unresponsive))
+        reason = (
+            f"broker {names} does not respond: its throttle keys are restored as soon as it does"
+            if len(unresponsive) == 1
+            else f"brokers {names} do not respond: their throttle keys are restored as soon as "
+            "they do"
         )
+        return Wait(reason, is_brief=True)
     return Finish(of_dead_brokers)
 
 
@@ -224,12 +236,7 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
     """
     observation, moving = inputs.observation, inputs.moving
     stuck = inputs.by_state[MoveState.STUCK]
-    cancels_all = (
-        inputs.run_progress.is_cancelling
-        or inputs.limits.on_halt is InFlight.CANCEL
-        or observation.active_requests.cancelled is not None
-    )
-    if cancels_all:
+    if _cancels_all(inputs):
         return [*stuck, *moving]
     stalled_links_now = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
     stalled_brokers = {link.broker_id for link in stalled_links_now}
@@ -246,6 +253,18 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
     return [*stuck, *(move for move in moving if cannot_finish(move))]
 
 
+def _cancels_all(inputs: DecisionInputs) -> bool:
+    return (
+        inputs.run_progress.is_cancelling
+        or inputs.limits.on_halt is InFlight.CANCEL
+        or inputs.observation.active_requests.cancelled is not None
+    )
+
+
+def _are_moving(inputs: DecisionInputs) -> str:
+    return pluralize(len(inputs.moving), "partition is moving", "partitions are moving")
+
+
 def _cancel(moves: Sequence[Move], reason: str) -> Cancel:
     return Cancel(tuple(moves[:MAX_PARTITIONS_PER_CALL]), reason)
 
@@ -254,7 +273,7 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     """Return the wait, or the halt, of a run with moves of which none may be submitted now."""
     observation = inputs.observation
     if inputs.moving:
-        return Wait(f"{len(inputs.moving)} partitions are moving")
+        return Wait(_are_moving(inputs))
     if not inputs.pending:
         return None
     halt = halt_for_out_of_sync_replicas(
@@ -263,14 +282,19 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     if halt:
         return halt
     if names := out_of_sync_names(inputs.pending, observation):
-        return Wait(
-            f"{len(names)} partitions wait until the replicas that they keep are in sync: "
-            f"{join_names(names)}"
+        waiting = pluralize(
+            len(names),
+            "partition waits until the replicas that it keeps",
+            "partitions wait until the replicas that they keep",
         )
-    waiting = f"{len(inputs.pending)} partitions wait"
+        return Wait(f"{waiting} are in sync: {join_names(names)}")
+    waiting = pluralize(len(inputs.pending), "partition waits", "partitions wait")
     if unresponsive := sorted(observation.unresponsive_broker_ids):
         return Wait(f"{waiting} for brokers that do not respond: {join_ids(unresponsive)}")
-    return Wait(f"{waiting}: the caps of the policy, or of the fleet, let nothing more start now")
+    return Wait(
+        f"{waiting}: as many moves are in flight as max_moves_in_flight and the other caps of the "
+        "policy, or of the fleet, allow"
+    )
 
 
 def _next_election(inputs: DecisionInputs) -> Command:
@@ -286,8 +310,9 @@ def _next_election(inputs: DecisionInputs) -> Command:
     if given_up:
         names = [f"{m.topic_partition} (to broker {m.replicas_after[0]})" for m in given_up]
         return Halt(
-            f"{len(given_up)} preferred leaders could not be elected in {MAX_ELECTION_ATTEMPTS} "
-            f"attempts: {join_names(names)}; read the controller's log, then {EXECUTE_AGAIN}"
+            f"{pluralize(len(given_up), 'preferred leader')} could not be elected in "
+            f"{MAX_ELECTION_ATTEMPTS} attempts: {join_names(names)}; read the controller's log, "
+            f"then {EXECUTE_AGAIN}"
         )
 
     def is_electable(move: Move) -> bool:
@@ -296,6 +321,7 @@ def _next_election(inputs: DecisionInputs) -> Command:
 
     electable = tuple(move for move in to_elect if is_electable(move))
     if not electable:
-        return Wait(f"{len(to_elect)} preferred leaders are not in sync yet")
+        leaders = pluralize(len(to_elect), "preferred leader is", "preferred leaders are")
+        return Wait(f"{leaders} not in sync yet")
     max_elections = inputs.limits.max_elections_per_look
     return Elect(electable[:max_elections], is_last=len(electable) <= max_elections)

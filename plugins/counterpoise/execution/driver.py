@@ -287,8 +287,8 @@ class Driver:
         if drifted:
             names = join_names([str(move.topic_partition) for move in drifted])
             raise StalePlanError(
-                f"{len(drifted)} partitions changed since the plan was made ({names}); "
-                "make a new plan"
+                f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
+                f"({names}); make a new plan"
             )
 
     def _drifted_since_start(self, observation: Observation) -> tuple[Move, ...]:
@@ -313,10 +313,15 @@ class Driver:
             )
         unavailable = observation.conditions.unavailable_partitions
         if unavailable and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
+            affected = pluralize(
+                len(unavailable),
+                "partition outside the plan takes",
+                "partitions outside the plan take",
+            )
+            them = "it" if len(unavailable) == 1 else "them"
             raise RefusedError(
-                f"{len(unavailable)} partitions outside the plan take no writes "
-                f"({join_names(unavailable)}): repair them first, for example with a plan of the "
-                "goal repair"
+                f"{affected} no writes ({join_names(unavailable)}): repair {them} first, for "
+                "example with a plan of the goal repair"
             )
 
     # -- closing
@@ -336,8 +341,9 @@ class Driver:
         concerned = throttled_brokers(*self._plan.moves) & responding
         touched_keys, configs = observation.touched_keys, observation.configs
         if stale := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
-            names = join_ids(stale)
-            self._log(f"waiting: brokers {names} do not report the restored configs yet")
+            ids = join_ids(stale)
+            brokers = f"broker {ids} does" if len(stale) == 1 else f"brokers {ids} do"
+            self._log(f"waiting: {brokers} not report the restored configs yet")
             return READ_BACK_SECONDS
         lock.check()
         restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
@@ -364,12 +370,22 @@ class Driver:
         pending = ""
         if pending_restores:
             keys = pluralize(len(pending_restores), "config key")
-            pending = f"{keys} of dead brokers to restore: `counterpoise watch` does it later"
+            pending = (
+                f"{keys} of dead brokers to restore: restored by `counterpoise watch --cluster "
+                f"{self._plan.cluster}`, or by kafka_throttle_watch, when they return"
+            )
         if len(unfinished) == len(gone):
-            skipped = f"{len(gone)} partitions skipped: their topic is gone" if gone else ""
+            whose = "its" if len(gone) == 1 else "their"
+            skipped = (
+                f"{pluralize(len(gone), 'partition')} skipped: {whose} topic is gone"
+                if gone
+                else ""
+            )
             return RunState.DONE, "; ".join(filter(None, (skipped, pending)))
         reason = self._ledger.run(self._options.run_id).reason or "interrupted"
-        undone = f"{len(unfinished)} of {len(self._plan.moves)} partitions not as planned"
+        undone = (
+            f"{len(unfinished)} of {pluralize(len(self._plan.moves), 'partition')} not as planned"
+        )
         return RunState.HALTED, "; ".join(filter(None, (reason, undone, pending)))
 
 

@@ -103,9 +103,13 @@ def halt_for_out_of_sync_replicas(
         return None
     waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
     names = out_of_sync_names(waiting, observation)
+    skipped = pluralize(
+        len(names),
+        "partition skipped: replicas that it keeps",
+        "partitions skipped: replicas that they keep",
+    )
     return Halt(
-        f"{len(names)} partitions skipped: replicas that they keep are not in sync: "
-        f"{join_names(names)}; check these brokers, then {EXECUTE_AGAIN}"
+        f"{skipped} are not in sync: {join_names(names)}; check these brokers, then {EXECUTE_AGAIN}"
     )
 
 
@@ -125,12 +129,12 @@ def _foreign_changes(
     foreign += [str(tp) for tp in observation.conditions.foreign_reassignments]
     if foreign:
         return Halt(
-            f"somebody else is reassigning {len(foreign)} partitions: {join_names(foreign)}; wait "
-            f"for their end, then {EXECUTE_AGAIN}"
+            f"somebody else is reassigning {pluralize(len(foreign), 'partition')}: "
+            f"{join_names(foreign)}; wait for the end, then {EXECUTE_AGAIN}"
         )
     if drifted := by_state[MoveState.DRIFTED]:
         return Halt(
-            f"somebody else moved {len(drifted)} partitions of the plan: "
+            f"somebody else moved {pluralize(len(drifted), 'partition')} of the plan: "
             f"{join_names(_names(drifted))}; make a new plan"
         )
     if run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
@@ -174,9 +178,15 @@ def _unavailable_partitions(
         return None
     unavailable_now = set(observation.conditions.unavailable_partitions)
     names = sorted(unavailable_now - set(run_progress.unavailable_at_start))
+    affected = pluralize(
+        len(names),
+        "partition outside the plan takes no writes",
+        "partitions outside the plan take no writes",
+    )
+    they_are = "it is" if len(names) == 1 else "they are"
     return Halt(
-        f"{len(names)} partitions outside the plan take no writes: {join_names(names)}; they are "
-        f"offline or under min.insync.replicas: check their brokers, then {EXECUTE_AGAIN}"
+        f"{affected}: {join_names(names)}; {they_are} "
+        f"offline or under min.insync.replicas: check the brokers, then {EXECUTE_AGAIN}"
     )
 
 
@@ -205,7 +215,7 @@ def _stalled_links(run_progress: RunProgress, limits: MovementPolicy) -> Halt | 
     return Halt(
         f"{names}: check network and disk of these brokers. Or producers write faster than "
         f"{format_rate(run_progress.rate_bytes_per_second)} lets through: approve a higher rate "
-        f"(`counterpoise approve PLAN --rate RATE`), then {EXECUTE_AGAIN}"
+        f"(`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
     )
 
 
@@ -251,9 +261,12 @@ def _leaderless_partitions(
         for move in by_state[state]
     ]
     leaderless = [m for m in unfinished if m.adding and observation.leader_of(m) is None]
+    affected = pluralize(
+        len(leaderless), "partition of the plan has", "partitions of the plan have"
+    )
     return Halt(
-        f"{len(leaderless)} partitions of the plan have no leader to copy from: "
-        f"{join_names(_names(leaderless))}; bring their brokers back, then {EXECUTE_AGAIN}"
+        f"{affected} no leader to copy from: "
+        f"{join_names(_names(leaderless))}; bring the brokers back, then {EXECUTE_AGAIN}"
     )
 
 
@@ -266,10 +279,14 @@ def _below_min_isr(by_state: MovesByState, observation: Observation) -> Halt | N
     too_few = [move for move in waiting if falls_below_min_isr(move)]
     if not too_few:
         return None
-    names = [f"{m.topic_partition} (to {len(m.replicas_after)} replicas)" for m in too_few]
+    names = [
+        f"{move.topic_partition} (to {pluralize(len(move.replicas_after), 'replica')})"
+        for move in too_few
+    ]
     return Halt(
-        f"{len(too_few)} partitions would have fewer replicas than min.insync.replicas: "
-        f"{join_names(names)}; lower min.insync.replicas of these topics first, or make a new plan"
+        f"{pluralize(len(too_few), 'partition')} would have fewer replicas than "
+        f"min.insync.replicas: {join_names(names)}; lower min.insync.replicas of the topics first, "
+        "or make a new plan"
     )
 
 

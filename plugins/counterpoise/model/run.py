@@ -13,6 +13,7 @@ from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes
 
 
@@ -84,7 +85,8 @@ class Progress:
     @property
     def in_words(self) -> str:
         """Return for example `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight`."""
-        elections = f", {self.elections_left} leaders to elect" if self.elections_left else ""
+        to_elect = pluralize(self.elections_left, "leader to elect", "leaders to elect")
+        elections = f", {to_elect}" if self.elections_left else ""
         return (
             f"{self.share * 100:.0f} %: {format_bytes(self.copied_bytes)} of "
             f"{format_bytes(self.total_bytes)}, {self.moves_done} of {self.moves_total} "

@@ -18,6 +18,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import fresh_snapshot
 from counterpoise.verification import RemovalVerdict, judge_removal
 
@@ -109,7 +110,7 @@ def next_removal(installation: Installation, run_id: str) -> dict[str, Any] | No
         "goal": str(plan.goal),
         "broker_ids": list(plan.broker_ids),
         "reason": (
-            f"{len(new_partitions)} partitions came while they were emptied, first "
+            f"{pluralize(len(new_partitions), 'partition')} came while they were emptied, first "
             f"{new_partitions[0]}"
         ),
         "requested_by": f"run {run_id}",
