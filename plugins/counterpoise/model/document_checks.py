@@ -149,7 +149,7 @@ def _complaints_of_broker(broker: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(broker.get("fenced", False), bool):
         yield "fenced must be true or false"
     yield from _wrong_values(broker, _BROKER_COLUMNS)
-    log_dirs = broker.get("log_dirs") or []
+    log_dirs = [] if broker.get("log_dirs") is None else broker["log_dirs"]
     if not isinstance(log_dirs, list) or not all(isinstance(entry, dict) for entry in log_dirs):
         yield 'log_dirs must be a list of {"path", "total_bytes", "usable_bytes"}'
         return

@@ -240,7 +240,7 @@ def _ago(age: timedelta | None) -> str:
 
 
 def _all_words(row: FleetRow) -> str:
-    return "; ".join(found.words for found in row.concerns) or "no concern"
+    return "; ".join(found.words for found in row.concerns) or "all is well"
 
 
 def _document(row: FleetRow) -> dict[str, Any]:

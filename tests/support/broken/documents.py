@@ -162,6 +162,9 @@ def brokers() -> Iterator[Broken]:
         "with a disk of 2**63", {"id": 9, "disk_total_bytes": 2**63}, "disk_total_bytes must be"
     )
     yield _broker("with log_dirs as text", {"id": 9, "log_dirs": "/a"}, "log_dirs must be a list")
+    yield _broker(
+        "with log_dirs as an object", {"id": 9, "log_dirs": {}}, "log_dirs must be a list"
+    )
     yield _broker("with a log dir without a path", {"id": 9, "log_dirs": [{}]}, "needs a path")
     yield _broker(
         "with a log dir twice", {"id": 9, "log_dirs": [{"path": "/a"}] * 2}, "listed twice"
