@@ -292,8 +292,8 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     if unresponsive := sorted(observation.unresponsive_broker_ids):
         return Wait(f"{waiting} for brokers that do not respond: {join_ids(unresponsive)}")
     return Wait(
-        f"{waiting}: as many moves are in flight as max_moves_in_flight and the other caps of the "
-        "policy, or of the fleet, allow"
+        f"{waiting}: the moves of other clusters use up the fleet's max_moves_in_flight, or a call "
+        "without a response may still be applied"
     )
 
 
