@@ -119,6 +119,20 @@ def relative(fair_shares: Ints) -> Weights | None:
     return np.maximum(fair_shares / largest, _MIN_WEIGHT)
 
 
+def highest_level(total_at: Callable[[int], int], total: int, low: int, high: int) -> int:
+    """Return the highest level from `low` to `high` whose total is at most `total`, by bisection.
+
+    `total_at` must not fall as the level rises, and is taken to be at most `total` at `low`.
+    """
+    while low < high:
+        middle = (low + high + 1) // 2
+        if total_at(middle) <= total:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _leftover_per_rack(receiving_racks: Ints, rack_rise: Ints, leftover: int) -> Ints:
     """Return the units of the leftover that each rack gets, no more than it may rise."""
     units = np.zeros_like(rack_rise)
@@ -159,18 +173,12 @@ def _exact_sum(values: Ints) -> int:
 def _max_level(
     total_at: Callable[[int], int], total: int, lower: Ints, weights: Weights | None
 ) -> int:
-    """Return the highest level whose total is at most `total`, by bisection."""
+    """Return the highest level whose total is at most `total`, for shares within bounds."""
     smallest_weight = 1.0 if weights is None else float(weights.min(initial=1.0))
     largest_need = max(total, int(lower.max(initial=0)))
     low = int(lower.min(initial=0))
     high = int(largest_need / smallest_weight) + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if total_at(middle) <= total:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return highest_level(total_at, total, low, high)
 
 
 def _largest_first(brokers: Ints, current: Ints) -> Ints:

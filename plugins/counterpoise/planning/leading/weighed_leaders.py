@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.water_filling import highest_level
 
 _Floats: TypeAlias = NDArray[np.float64]
 _LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
@@ -85,14 +86,7 @@ def _water_level(total: int, lower: Ints, upper: Ints, rates: Ints) -> int:
         excess = int(sums_from[first_above]) - count_above * level
         return int(np.clip(level, lower, upper).sum()) + excess
 
-    low, high = 0, total + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if total_at(middle) <= total:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return highest_level(total_at, total, 0, total + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
