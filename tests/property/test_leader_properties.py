@@ -18,9 +18,8 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.leading.leader_flow import even_leaders
-from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
 from counterpoise.planning.placement import Placement
 
 PLENTY = settings(max_examples=150, deadline=None, derandomize=True)
@@ -86,8 +85,8 @@ def clusters(draw: st.DrawFn, *, max_partitions: int = 12) -> ClusterSnapshot:
 def chosen(snapshot: ClusterSnapshot, policy: BalancePolicy, *, elects: bool = True) -> Choice:
     arrays = read_cluster(snapshot, policy)
     placement = Placement.of(arrays)
-    is_free = free_to_lead(placement, arrays.is_live, arrays.may_change)
-    first = choose_leaders(placement, arrays.is_live, is_free, policy, elects=elects)
+    may_lead = Candidates.of(placement, arrays.is_live, arrays.may_change, elects=elects)
+    first, is_free = choose_leaders(may_lead, policy), may_lead.is_free
     live = set(arrays.is_live.nonzero()[0].tolist())
     candidates = []
     for at, row in enumerate(arrays.replicas.tolist()):
@@ -171,8 +170,8 @@ def test_the_flow_is_exact_in_evenness_then_changes_then_reorders(
 ) -> None:
     arrays = read_cluster(snapshot, BY_COUNT)
     placement = Placement.of(arrays)
-    is_free = free_to_lead(placement, arrays.is_live, arrays.may_change)
-    candidates = Candidates.of(placement, arrays.is_live, is_free, elects=elects)
+    candidates = Candidates.of(placement, arrays.is_live, arrays.may_change, elects=elects)
+    is_free = candidates.is_free
     if not is_free.any():
         return
     present, first = candidates.leaders_now.tolist(), candidates.preferred.tolist()

@@ -13,7 +13,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement
 from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster
@@ -30,8 +30,8 @@ def chosen(
     policy = policy or BalancePolicy()
     arrays = read_cluster(snapshot, policy)
     placement, eligible = Placement.of(arrays), arrays.is_live & ~arrays.flags(demoted)
-    is_free = free_to_lead(placement, eligible, arrays.may_change)
-    first = choose_leaders(placement, eligible, is_free, policy, elects=True)
+    candidates = Candidates.of(placement, eligible, arrays.may_change, elects=True)
+    first = choose_leaders(candidates, policy)
     return {arrays.name(at): int(arrays.broker_ids[broker]) for at, broker in enumerate(first)}
 
 

@@ -24,7 +24,7 @@ from counterpoise.planning.explanation.planning_result import FinalAssignment, P
 from counterpoise.planning.explanation.reasons import reason_for_empty_plan
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import PlanningGoal, goal_named, is_left_to_repair
-from counterpoise.planning.leading.leaders import choose_leaders, free_to_lead
+from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.requests.refusals import refuse_impossible, refuse_unplaced
 from counterpoise.planning.requests.request_checks import check_request
@@ -86,7 +86,8 @@ def _with_leaders(
 ) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
     may_change = goal.may_change_leader(placement.cluster, roles)
-    is_free = free_to_lead(placement, roles.leading, may_change)
-    first = choose_leaders(placement, roles.leading, is_free, request.policy, elects=goal.elects)
+    candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
+    leaders = choose_leaders(candidates, request.policy)
     demoted = roles.sharing & ~roles.leading
-    return FinalAssignment.of(placement, first, is_free=is_free, elects=goal.elects, last=demoted)
+    is_free = candidates.is_free
+    return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)

@@ -1,6 +1,6 @@
 """Candidates: which replicas may lead which partition, and who leads it now.
 
-    candidates = Candidates.of(placement, is_eligible, is_free, elects=True)
+    candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
     candidates.replicas[7]            # the brokers that may lead partition 7; -1 for the others
 
 A replica may lead when its broker is eligible and it is in sync, or leads already, or is new: a new
@@ -35,20 +35,23 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, placement: Placement, is_eligible: Flags, is_free: Flags, *, elects: bool
+        cls, placement: Placement, is_eligible: Flags, may_change: Flags, *, elects: bool
     ) -> "Candidates":
-        """Return the candidates of all partitions; those that are not free have none.
+        """Return the candidates of all partitions; there are none where no leader can be chosen.
 
-        `elects` says whether the plan has leaders elected in partitions whose replicas stay as they
-        are. If not, such a partition counts as led by its preferred leader: Kafka will elect it
-        without the plan's help.
+        That is where the partition may not change, or where a broker outside the scope of the
+        request leads. `elects` says whether the plan has leaders elected in partitions whose
+        replicas stay as they are. If not, such a partition counts as led by its preferred leader:
+        Kafka will elect it without the plan's help.
         """
         cluster = placement.cluster
-        may_be_chosen = may_lead(placement, is_eligible) & is_free[:, None]
+        leaders_now = cluster.leaders_now
+        is_led_in_scope = np.append(cluster.is_in_scope, True)[leaders_now]
+        may_change_leader = may_change & is_led_in_scope
+        may_be_chosen = _may_lead(placement, is_eligible) & may_change_leader[:, None]
         replicas = np.where(may_be_chosen, placement.replicas, NOBODY)
         preferred = placement.replicas[:, 0]
         is_in_plan = (placement.replicas != placement.original).any(axis=1)
-        leaders_now = cluster.leaders_now
         if not elects:
             is_elected_by_kafka = ~is_in_plan & (replicas[:, 0] >= 0)
             leaders_now = np.where(is_elected_by_kafka, preferred, leaders_now)
@@ -128,7 +131,7 @@ class Candidates:
         return np.asarray(4 * is_change + 2 * joins_plan + is_reorder)
 
 
-def may_lead(placement: Placement, is_eligible: Flags) -> Flags:
+def _may_lead(placement: Placement, is_eligible: Flags) -> Flags:
     """Return, in the shape of `placement.replicas`, which replicas may be chosen as leader."""
     cluster, replicas = placement.cluster, placement.replicas
     may_be_chosen = np.append(is_eligible, False)[replicas]
@@ -138,15 +141,3 @@ def may_lead(placement: Placement, is_eligible: Flags) -> Flags:
     same_broker = replicas[concerned][:, :, None] == lagging[concerned][:, None, :]
     may_be_chosen[concerned] &= ~same_broker.any(axis=2)
     return np.asarray(may_be_chosen)
-
-
-def free_to_lead(placement: Placement, is_eligible: Flags, may_change: Flags) -> Flags:
-    """Return, per partition, whether its leader can be chosen.
-
-    It cannot where the partition may not change, where no replica may lead, or where a broker
-    outside the scope of the request leads.
-    """
-    cluster = placement.cluster
-    has_candidate = may_lead(placement, is_eligible).any(axis=1)
-    is_led_in_scope = np.append(cluster.is_in_scope, True)[cluster.leaders_now]
-    return np.asarray(may_change & has_candidate & is_led_in_scope)
