@@ -198,7 +198,7 @@ class AirflowApi:
             errors = self._request("GET", "/api/v2/importErrors")["import_errors"]
             if errors:
                 traces = [f"{error['filename']}:\n{error['stack_trace']}" for error in errors]
-                message = f"Airflow cannot import {len(errors)} Dag file(s):"
+                message = "Airflow cannot import these Dag files:"
                 raise AirflowApiError("\n".join([message, *traces]))
             rows = self._request("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
             known_ids = {row["dag_id"] for row in rows}

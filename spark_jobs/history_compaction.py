@@ -31,6 +31,7 @@ from rounds import FAILED, UNUSABLE, JobInputError, spark_schema, store_root, un
 
 from counterpoise.model.result_tables import PARTITION_LOAD_DAILY, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.model.words import pluralize
 
 _JOB: Final = "history_compaction"
 _TABLES: Final[Mapping[str, pa.Schema]] = {**SNAPSHOT_TABLES, **RESULT_TABLES}
@@ -62,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"{_JOB}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED
     print(
-        f"{_JOB}: {len(plan['merges'])} file(s) merged, {len(plan['daily'])} day(s) of loads made"
+        f"{_JOB}: {pluralize(len(plan['merges']), 'file')} merged, "
+        f"loads of {pluralize(len(plan['daily']), 'day')} made"
     )
     return 0
 

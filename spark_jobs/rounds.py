@@ -42,6 +42,7 @@ from pyspark.sql import types as T  # noqa: N812
 from snapshots import Snapshots
 
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
+from counterpoise.model.words import pluralize
 
 Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
 
@@ -194,7 +195,7 @@ def run_job(
         print(f"{name}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED
     analysed = sum(not row["is_context"] for row in manifests)
-    print(f"{name}: round {arguments.round}: {analysed} snapshot(s) analysed")
+    print(f"{name}: round {arguments.round}: {pluralize(analysed, 'snapshot')} analysed")
     return 0
 
 

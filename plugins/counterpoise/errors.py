@@ -12,12 +12,16 @@ _MAX_COMPLAINTS: Final = 20
 
 
 def list_complaints(where: str, complaints: Sequence[str]) -> str:
-    """Return `x.json: 3 problem(s)` and the first 20 of them, one a line."""
-    lines = [f"{where}: {len(complaints)} problem(s)"]
+    """Return `x.json: 3 problems` and the first 20 of them, one a line."""
+    lines = [f"{where}: {_count_problems(complaints)}"]
     lines += [f"  {complaint}" for complaint in complaints[:_MAX_COMPLAINTS]]
     if len(complaints) > _MAX_COMPLAINTS:
         lines.append(f"  ... and {len(complaints) - _MAX_COMPLAINTS} more")
     return "\n".join(lines)
+
+
+def _count_problems(complaints: Sequence[str]) -> str:
+    return "1 problem" if len(complaints) == 1 else f"{len(complaints)} problems"
 
 
 class CounterpoiseError(Exception):
@@ -42,7 +46,7 @@ class ConfigurationError(InputError):
     def __init__(self, where: str, complaints: tuple[str, ...]) -> None:
         self.where = where
         self.complaints = complaints
-        lines = [f"{where}: {len(complaints)} problem(s)"]
+        lines = [f"{where}: {_count_problems(complaints)}"]
         lines += [f"  {complaint}" for complaint in complaints]
         super().__init__("\n".join(lines))
 

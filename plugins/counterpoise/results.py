@@ -149,7 +149,7 @@ class Results:
             missing = [field for field in schema if field.name not in table.column_names]
             if unfilled := [field.name for field in missing if not field.nullable]:
                 raise StoreError(
-                    f"{self._store.uri(path)} lacks the column(s) {', '.join(unfilled)}"
+                    f"{self._store.uri(path)} lacks required columns: {', '.join(unfilled)}"
                 )
             for field in missing:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))

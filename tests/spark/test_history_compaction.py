@@ -422,7 +422,7 @@ def test_through_spark_submit_for_a_store_that_spark_cannot_reach(tmp_path: Path
     report = compact(installation_of(store), lines.append)
 
     assert report.problems == ()
-    assert lines == ["history_compaction: 5 file(s) merged, 0 day(s) of loads made"]
+    assert lines == ["history_compaction: 5 files merged, loads of 0 days made"]
     assert len(store.list(history.manifests_folder("demo"))) == 1
     assert {one.snapshot_id: one for one in TAKEN[-6:-4]} == {
         one.snapshot_id: Archive(store).read_snapshot("demo", one.snapshot_id)

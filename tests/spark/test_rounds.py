@@ -189,7 +189,7 @@ def test_through_spark_submit_end_to_end(tmp_path: Path, capfd: pytest.CaptureFi
     conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     run_job(JOBS / "analysis_round.py", words, conf=conf, log=lines.append)
 
-    assert lines == ["analysis_round: round r1: 3 snapshot(s) analysed"]
+    assert lines == ["analysis_round: round r1: 3 snapshots analysed"]
     for table, rows in tables_of(HISTORY).items():
         found = result_rows(store, table, "r1")
         assert {tuple(row.items()) for row in found} == {tuple(row.items()) for row in rows}, table

@@ -256,7 +256,7 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
             ["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"],
             "cut.json.gz: cannot be read",
         ),
-        (["plan", "--state", "bad.json", "--goal", "leaders", "--out", "p"], "2 problem(s)"),
+        (["plan", "--state", "bad.json", "--goal", "leaders", "--out", "p"], "2 problems"),
         (["show", "state.json"], "not a plan"),
         (["show", "edited.json"], "edited after it was made"),
         (["show", "good.json", "--rate", "10"], "10 B/s or 10 MB/s"),
@@ -295,7 +295,7 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
         (["snapshot", "--bootstrap", "localhost"], "has no port"),
         (["snapshot"], "one of the arguments --cluster --bootstrap is required"),
         (["import", "state.json", "--state", "state.json", "--out", "p"], "version is missing"),
-        (["import", "unknown.json", "--state", "state.json", "--out", "p"], "2 problem(s)"),
+        (["import", "unknown.json", "--state", "state.json", "--out", "p"], "2 problems"),
     ],
 )
 def test_what_a_person_can_get_wrong(
@@ -348,7 +348,7 @@ def test_configuration_complaints_come_all_at_once(shell: CommandLine) -> None:
     (shell.folder / "clusters.yaml").write_text("clusters:\n  demo:\n    conection: x\n")
     typed = shell.type("snapshot", "--cluster", "demo")
     assert typed.code == 2
-    assert "2 problem(s)" in typed.err
+    assert "2 problems" in typed.err
 
 
 def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:

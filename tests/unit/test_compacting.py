@@ -53,8 +53,8 @@ def test_the_command_drops_what_is_too_old_and_says_so(
     assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
 
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == "demo: 1 day(s) compacted, 1 snapshot(s) dropped, 0 file(s) deleted"
-    assert told[1].startswith("results: 0 round(s) merged")
+    assert told[0] == "demo: 1 day compacted, 1 snapshot dropped, 0 files deleted"
+    assert told[1].startswith("results: 0 rounds merged")
     assert Archive(store).manifests(["demo"]).num_rows == 1
     assert main(["compact", "--cluster", "nowhere"]) == 2
 
@@ -99,7 +99,7 @@ def test_audits_go_as_snapshots_do_and_the_newest_stays(
     assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
 
     assert capsys.readouterr().out.startswith(
-        "demo: 0 day(s) compacted, 0 snapshot(s) dropped, 5 file(s) deleted\n"
+        "demo: 0 days compacted, 0 snapshots dropped, 5 files deleted\n"
     )
     assert sorted(Archive(store).audits("demo")) == [
         history.snapshot_id_for("demo", at) for at in (month, now)

@@ -133,7 +133,7 @@ def test_a_name_that_does_not_resolve_and_the_partitions_that_fail() -> None:
     )
     assert finding.fix == ("fix advertised.listeners on 3",)
     (finding,) = found(connectivity, seen)
-    assert "clients of the 3 partition(s) of 2 topic(s) that it leads will fail" in finding.summary
+    assert "clients of 3 partitions of 2 topics that it leads will fail" in finding.summary
 
 
 def test_other_clusters_are_named_wherever_they_answer() -> None:
@@ -162,7 +162,7 @@ def test_a_broker_that_does_not_see_another_and_one_with_old_leaders_are_named()
         },
     )
     blind, stale = found(connectivity)
-    assert "kafka1.internal:9092 does not see broker(s) 2" in blind.summary
+    assert "kafka1.internal:9092 does not see broker 2" in blind.summary
     assert "kafka1.internal:9092 reports older leaders of orders-0 than" in stale.summary
 
 
@@ -191,8 +191,8 @@ def test_fenced_brokers_missing_leaders_and_unknown_topics() -> None:
         "broker-fenced",
         "topic-unknown",
     ]
-    assert "1 partition(s) have no leader" in found(connectivity, seen, "orders")[0].summary
-    assert "2 partition(s) have no leader" in found(connectivity, seen)[0].summary
+    assert "1 partition has no leader" in found(connectivity, seen, "orders")[0].summary
+    assert "2 partitions have no leader" in found(connectivity, seen)[0].summary
 
 
 def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -> None:

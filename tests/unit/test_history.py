@@ -101,7 +101,7 @@ def test_a_column_that_came_later_reads_as_nulls_and_a_lost_one_is_named() -> No
     assert older.brokers["disk_usable_bytes"].to_pylist() == [None, None]
 
     with pytest.raises(
-        HistoryError, match=r"history/replicas/.*\.parquet lacks the column\(s\) position"
+        HistoryError, match=r"history/replicas/.*\.parquet lacks required columns: position"
     ):
         from_tables(row, {**one.tables, "replicas": one.replicas.drop_columns(["position"])})
 

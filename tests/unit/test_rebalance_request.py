@@ -102,5 +102,5 @@ def test_all_complaints_come_at_once() -> None:
     with pytest.raises(InputError) as caught:
         read_rebalance_request({"broker_ids": "x", "max_bytes": "5"})
     message = str(caught.value)
-    assert message.startswith("3 problem(s)")
+    assert message.startswith("3 problems")
     assert all(word in message for word in ("broker_ids 'x'", "5 B or 5 GB?", "goal is missing"))

@@ -88,7 +88,7 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, 
     assert typed.code == 1, "nothing is left to report"
     what = {
         "a newer schema": "schema version 99",
-        "a column is missing": "lacks the column(s) replicas",
+        "a column is missing": "lacks required columns: replicas",
     }
     assert f"snapshot {snapshot.snapshot_id} is left out" in typed.err.replace("\n", " ")
     assert what.get(harm, path.name) in typed.err.replace("\n", " ")

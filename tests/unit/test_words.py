@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterpoise.model.words import join_ids, join_names, pluralize
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,9 @@ from counterpoise.model.words import join_ids, join_names, pluralize
         (pluralize(2_000, "partition"), "2,000 partitions"),
         (pluralize(1, "address", "addresses"), "1 address"),
         (pluralize(2, "address", "addresses"), "2 addresses"),
+        (verb(0, "has", "have"), "have"),
+        (verb(1, "has", "have"), "has"),
+        (verb(2, "has", "have"), "have"),
     ],
 )
 def test_lists_are_cut_and_counts_have_their_noun(said: str, expected: str) -> None:

@@ -24,7 +24,7 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 
 EXPIRES_SOON: Final = timedelta(days=30)
 
@@ -157,8 +157,8 @@ def _consequence(case: _Case, broker_id: int) -> str:
         return "it leads no partition now, and will fail clients when it does"
     topic_count = len({partition.topic for partition in partitions})
     return (
-        f"clients of the {len(partitions)} partition(s) of {topic_count} topic(s) "
-        "that it leads will fail"
+        f"clients of {pluralize(len(partitions), 'partition')} of "
+        f"{pluralize(topic_count, 'topic')} that it leads will fail"
     )
 
 
@@ -190,9 +190,10 @@ def _missing_brokers(case: _Case) -> Iterator[Finding]:
         all_broker_ids |= response.broker_ids
     for address, response in case.responses.items():
         if missing := sorted(all_broker_ids - response.broker_ids):
+            brokers = f"{verb(len(missing), 'broker', 'brokers')} {join_ids(missing)}"
             yield _old_metadata(
                 f"address {address}",
-                f"{address} does not see broker(s) {join_ids(missing)}, which others see: "
+                f"{address} does not see {brokers}, which others see: "
                 "its metadata is old, or it is cut off from the controllers",
                 address,
             )
@@ -232,7 +233,7 @@ def _certificates(case: _Case) -> Iterator[Finding]:
         if remaining > EXPIRES_SOON:
             continue
         is_expired = remaining <= timedelta(0)
-        when = f"expires on {certificate.expires_in_words}, in {remaining.days} day(s)"
+        when = f"expires on {certificate.expires_in_words}, in {pluralize(remaining.days, 'day')}"
         if is_expired:
             when = f"expired on {certificate.expires_in_words}"
         yield Finding(
@@ -284,12 +285,12 @@ def _partitions_without_leader(case: _Case) -> Iterator[Finding]:
         if partition.leader is None
     ]
     if leaderless:
+        have = pluralize(len(leaderless), "partition has", "partitions have")
         yield Finding(
             "no-leader",
             Severity.CRITICAL,
             "partitions without a leader",
-            f"{len(leaderless)} partition(s) have no leader, and can be neither written nor read: "
-            f"{join_names(leaderless)}",
+            f"{have} no leader, and can be neither written nor read: {join_names(leaderless)}",
             fix=("start the brokers that hold them",),
         )
 

@@ -86,13 +86,13 @@ def manifest_rows(path: str, table: pa.Table) -> list[dict[str, Any]]:
     Raises HistoryError, naming it, for a table that is no manifest.
     """
     if missing := [field.name for field in SNAPSHOTS if field.name not in table.column_names]:
-        raise HistoryError(f"{path} is no manifest: it lacks the column(s) {', '.join(missing)}")
+        raise HistoryError(
+            f"{path} is no manifest: it lacks required columns: {', '.join(missing)}"
+        )
     if empty := [
         field.name for field in SNAPSHOTS if not field.nullable and table[field.name].null_count
     ]:
-        raise HistoryError(
-            f"{path} is no manifest: it holds nulls in the column(s) {', '.join(empty)}"
-        )
+        raise HistoryError(f"{path} is no manifest: these columns hold nulls: {', '.join(empty)}")
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

@@ -54,7 +54,7 @@ def check_shape(file: Mapping[str, Any], row_count: int, columns: pa.Schema) -> 
         raise HistoryError(f"{path} has {row_count} rows, its manifest says {file['row_count']}")
     there = [field for field in schema if field.name in columns.names]
     if missing := [field.name for field in schema if field not in there and not field.nullable]:
-        raise HistoryError(f"{path} lacks the column(s) {', '.join(missing)}")
+        raise HistoryError(f"{path} lacks required columns: {', '.join(missing)}")
     if wrong := [field for field in there if columns.field(field.name).type.id != field.type.id]:
         found = columns.field(wrong[0].name).type
         raise HistoryError(
@@ -81,7 +81,7 @@ def _conformed(
         )
     missing = [f.name for f in schema if f.name not in table.column_names and not f.nullable]
     if missing:
-        raise HistoryError(f"{path} lacks the column(s) {', '.join(missing)}")
+        raise HistoryError(f"{path} lacks required columns: {', '.join(missing)}")
     columns = [
         table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
         for f in schema

@@ -34,6 +34,7 @@ from counterpoise.kafka_admin.liveness_probe import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.reading import describe_topics, list_reassignments
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults
+from counterpoise.model.words import pluralize
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -190,7 +191,7 @@ def _write(
         if error_code != _NOT_CONTROLLER:
             raise ClusterError(f"{what}: {reason}")
         if time.monotonic() >= deadline - MAX_SELECTION_SECONDS:
-            raise BrokerUnresponsiveError(f"{what}: {reason}")
+            raise BrokerUnresponsiveError(f"{what}: {reason}; try again in a minute")
         broker_client.pause(attempt)
         broker_id = broker_client.forwarding_broker_id()
     raise BrokerUnresponsiveError(
@@ -208,7 +209,9 @@ def _failure_error(
             "they may be applied, now or later. Check the cluster."
         )
         return UnknownOutcomeError(message, broker_id=broker_id)
-    return BrokerUnresponsiveError(f"{what}: nothing was sent to {broker}: {failure.reason}")
+    return BrokerUnresponsiveError(
+        f"{what}: nothing was sent to {broker}: {failure.reason}; try again when it responds"
+    )
 
 
 def _accepted_and_errors(
@@ -233,8 +236,9 @@ def _accepted_and_errors(
             unknown.append(f"{key}: {errors[key]}")
     if unknown:
         message = (
-            f"{what}: the cluster does not know the outcome for {len(unknown)} partition(s), "
-            f"first {unknown[0]}"
+            f"{what}: the cluster does not know the outcome for "
+            f"{pluralize(len(unknown), 'partition')}, first {unknown[0]}: they may be applied, now "
+            "or later. Check the cluster."
         )
         raise UnknownOutcomeError(message, broker_id=broker_id)
     return tuple(accepted), errors

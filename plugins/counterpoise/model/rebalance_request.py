@@ -87,7 +87,7 @@ def read_rebalance_request(
     if given.get("goal") is None:
         complaints.append(f"{word('goal')} is missing; there are: {', '.join(PLANNED_GOALS)}")
     if complaints:
-        lines = [f"{len(complaints)} problem(s)", *(f"  {complaint}" for complaint in complaints)]
+        lines = [f"{len(complaints)} problems", *(f"  {complaint}" for complaint in complaints)]
         raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(lines))
     return RebalanceRequest(
         goal=read["goal"],

@@ -4,6 +4,7 @@
     join_names(["orders-0", "orders-1"])       # names are longer: the first five
     pluralize(2000, "partition")               # "2,000 partitions"
     pluralize(2, "address", "addresses")
+    f"{count} of 8 brokers {verb(count, 'is', 'are')} fenced"
 
 Pure; what comes from clusters is escaped where it is shown.
 """
@@ -31,6 +32,11 @@ def join_names(names: Sequence[object], count: int | None = None) -> str:
 def pluralize(count: int, singular: str, plural: str = "") -> str:
     """Return `1 partition` or `2,000 partitions`; `plural` is needed where an s does not do."""
     return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def verb(count: int, one: str, more: str) -> str:
+    """Return the form of a verb (`has` or `have`) that follows `count` things."""
+    return one if count == 1 else more
 
 
 def _first(values: Sequence[object], max_shown: int, count: int) -> str:

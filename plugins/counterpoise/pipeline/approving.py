@@ -20,6 +20,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 from counterpoise.validation import DataCheck, Violation, find_violations, validate_data
 
@@ -70,7 +71,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
         shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
         docs_uri = installation.archive.store.uri(f"{docs_folder}/index.html")
         raise RefusedError(
-            f"plan {fingerprint} must not run, {len(problems)} problem(s):\n{shown}\n"
+            f"plan {fingerprint} must not run, {pluralize(len(problems), 'problem')}:\n{shown}\n"
             f"Data Docs of the snapshot and the plan: {docs_uri}"
         )
 

@@ -26,6 +26,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.history import DayPlan
 from counterpoise.installation import Installation
 from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.model.words import pluralize
 from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
 from counterpoise.pipeline.spark_compaction import WORK, make_files
 
@@ -57,15 +58,15 @@ class CompactionReport:
     def in_words(self) -> tuple[str, ...]:
         """Return what was done, a line for each cluster and one for the results."""
         clusters = (
-            f"{cluster.cluster}: {cluster.days_compacted} day(s) compacted, "
-            f"{cluster.snapshots_dropped} snapshot(s) dropped, "
-            f"{cluster.files_deleted} file(s) deleted"
+            f"{cluster.cluster}: {pluralize(cluster.days_compacted, 'day')} compacted, "
+            f"{pluralize(cluster.snapshots_dropped, 'snapshot')} dropped, "
+            f"{pluralize(cluster.files_deleted, 'file')} deleted"
             for cluster in self.clusters
         )
         results = (
-            f"results: {self.results.rounds_merged} round(s) merged, "
-            f"{self.results.days_of_loads} day(s) of loads made, "
-            f"{self.results.files_deleted} file(s) deleted"
+            f"results: {pluralize(self.results.rounds_merged, 'round')} merged, "
+            f"loads of {pluralize(self.results.days_of_loads, 'day')} made, "
+            f"{pluralize(self.results.files_deleted, 'file')} deleted"
         )
         return (*clusters, results)
 

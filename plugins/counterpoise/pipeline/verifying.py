@@ -46,7 +46,7 @@ def verify(
     if problems:
         shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
         raise RefusedError(
-            f"{plan.cluster} is not as planned, {len(problems)} problem(s):\n{shown}"
+            f"{plan.cluster} is not as planned, {pluralize(len(problems), 'problem')}:\n{shown}"
         )
     for line in removal.lines() if removal else ():
         log(line)

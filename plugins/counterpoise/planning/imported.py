@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from counterpoise.errors import InputError
+from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.evenness import best_max_minus_min
@@ -26,8 +26,6 @@ from counterpoise.planning.roles import Roles
 from counterpoise.planning.settings_before import settings_before
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
-
-_MAX_COMPLAINTS = 20
 
 
 def plan_to_reach(
@@ -71,12 +69,11 @@ def _rows(cluster: ClusterArrays, wanted: Wanted) -> dict[int, tuple[int, ...]]:
         row = row_of.get(partition)
         complaint = _complaint(cluster, row, replicas, live_broker_ids)
         if complaint:
-            complaints.append(f"  {partition}{complaint}")
+            complaints.append(f"{partition}{complaint}")
         elif row is not None:
             rows[row] = replicas
     if complaints:
-        title = f"reassignment: {len(complaints)} problem(s)"
-        raise InputError("\n".join([title, *complaints[:_MAX_COMPLAINTS]]))
+        raise InputError(list_complaints("reassignment", complaints))
     return rows
 
 

@@ -124,7 +124,7 @@ STORES: Final = (
         BrokenStore(
             f"{t} without {c}",
             _table(t, lambda table, c=c: table.drop_columns([c])),
-            f"lacks the column(s) {c}",
+            f"lacks required columns: {c}",
         )
         for t, c in (("brokers", "broker_id"), ("partitions", "replicas"), ("topics", "topic"))
     ),

@@ -62,7 +62,7 @@ def test_an_offline_partition_names_the_broker_it_needs() -> None:
     cluster.kill_broker(2)
     finding = findings_of("partitions-offline", facts(cluster))[0]
     assert (finding.subject, finding.severity) == ("topic lonely", Severity.CRITICAL)
-    assert finding.summary == "1 of 2 partitions have no leader; needed: broker 2"
+    assert finding.summary == "1 of 2 partitions has no leader; needed: broker 2"
     # With KIP-966 the ISR of such a partition is empty: its next leader is an eligible one.
     cluster.partitions[TopicPartition("lonely", 0)].isr = set()
     cluster.eligible_leaders = {TopicPartition("lonely", 0): (2,)}

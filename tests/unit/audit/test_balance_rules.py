@@ -285,7 +285,7 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     given = _topic_rates(of(two), ("clicks", 2, 30_000_000), ("orders", 6, 9_000_000))
     finding = the_only("hot-topic-few-partitions", given)
     assert finding.subject == "topic clicks"
-    assert "(77 % of the cluster) on 2 partitions; brokers 3 lead none" in finding.summary
+    assert "(77 % of the cluster) on 2 partitions; broker 3 leads none" in finding.summary
     warning, command = finding.fix
     assert warning.startswith("# adding partitions changes which partition a key maps to")
     assert command.endswith("--alter --topic clicks --partitions 3")

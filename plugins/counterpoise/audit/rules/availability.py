@@ -37,7 +37,7 @@ from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 from counterpoise.units import format_moment
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -73,9 +73,10 @@ def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
         brokers = f"broker {join_ids(needed)}" if needed else "the brokers of the ISR"
         needed_text = f"; needed: {brokers}" if needed else ""
         total = int(partition_counts[partitions.topic_of[rows[0]]])
+        have = verb(len(rows), "has", "have")
         yield CheckResult(
             subjects.topic(topic),
-            f"{len(rows):,} of {pluralize(total, 'partition')} have no leader{needed_text}",
+            f"{len(rows):,} of {pluralize(total, 'partition')} {have} no leader{needed_text}",
             _partition_table(partitions, rows),
             fix=(
                 f"# start {brokers} again",
@@ -148,9 +149,10 @@ def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     has_leader = partitions.leaders != NOBODY
     for topic, rows in partitions.by_topic(is_below & has_leader):
         min_insync = partitions.min_insync[partitions.topic_of[rows[0]]]
+        have = verb(len(rows), "has", "have")
         yield CheckResult(
             subjects.topic(topic),
-            f"{pluralize(len(rows), 'partition')} of topic {topic} have fewer than {min_insync} "
+            f"{pluralize(len(rows), 'partition')} of topic {topic} {have} fewer than {min_insync} "
             "in-sync replicas: producers with acks=all are refused",
             _partition_table(partitions, rows),
             fix=(kafka(*_DESCRIBE, "--topic", topic, "--under-min-isr-partitions"),),
@@ -176,10 +178,11 @@ def partitions_at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     lacks_replica = partitions.in_sync < partitions.wanted
     rows = np.flatnonzero(is_at_min & lacks_replica)
     if len(rows):
+        lost = verb(len(rows), "has lost a replica and is", "have lost a replica and are")
         yield CheckResult(
             subjects.CLUSTER,
-            f"{_partitions_in_topics(partitions, rows)} have lost a replica and are at their "
-            "min.insync.replicas: if they lose one more, producers with acks=all are refused",
+            f"{_partitions_in_topics(partitions, rows)} {lost} at min.insync.replicas: when one "
+            "more is out of sync, producers with acks=all are refused",
             _topic_partition_table(partitions, rows),
             fix=(kafka(*_DESCRIBE, "--at-min-isr-partitions"),),
         )
@@ -229,10 +232,10 @@ def log_dir_offline(facts: AuditFacts) -> Iterator[CheckResult]:
             row = (log_dir["log_dir"], log_dir["error"])
             errors_by_broker.setdefault(log_dir["broker_id"], []).append(row)
     for broker_id, rows in sorted(errors_by_broker.items()):
-        verb = "is" if len(rows) == 1 else "are"
+        are = verb(len(rows), "is", "are")
         yield CheckResult(
             subjects.broker(broker_id),
-            f"{pluralize(len(rows), 'log dir')} of broker {broker_id} {verb} offline",
+            f"{pluralize(len(rows), 'log dir')} of broker {broker_id} {are} offline",
             evidence(("log dir", "error"), rows),
             fix=(f"# repair or replace the disk of broker {broker_id}, then restart the broker",),
         )
@@ -307,10 +310,11 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
     since = format_moment(_oldest_moment(earlier, facts.now))
     for broker_id in sorted(out_of_sync["broker_id"].unique().to_pylist()):
         replicas = out_of_sync.filter(pc.equal(out_of_sync["broker_id"], broker_id))
+        have = verb(len(replicas), "has", "have")
         yield CheckResult(
             subjects.broker(broker_id),
-            f"{pluralize(len(replicas), 'replica')} on broker {broker_id} have been out of sync in "
-            f"each of {snapshots} snapshots, since {since} at the latest",
+            f"{pluralize(len(replicas), 'replica')} on broker {broker_id} {have} been out of sync "
+            f"in each of {snapshots} snapshots, since {since} at the latest",
             evidence(
                 ("topic", "partition", "copied", "leader's size"),
                 _size_rows(facts.snapshot, replicas),

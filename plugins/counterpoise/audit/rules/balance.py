@@ -36,7 +36,7 @@ from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, 
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -187,10 +187,11 @@ def topic_leaders_uneven(facts: AuditFacts, *, least_above_best: int) -> Iterato
         if above_best[row] >= least_above_best and leaders.topics[row] not in excluded_topics
     ]
     if rows:
+        have = verb(len(rows), "has", "have")
         columns = ("topic", "partitions", "most leaders", "fewest leaders", "above the best")
         yield CheckResult(
             subjects.CLUSTER,
-            f"{pluralize(len(rows), 'topic')} of {len(leaders.topics):,} have uneven leaders: "
+            f"{pluralize(len(rows), 'topic')} of {len(leaders.topics):,} {have} uneven leaders: "
             f"most and fewest leaders on a broker are {least_above_best} or more farther apart "
             "than whole partitions require",
             evidence(columns, rows),
@@ -234,7 +235,7 @@ def topic_fewer_partitions_than_brokers(facts: AuditFacts) -> Iterator[CheckResu
     yield CheckResult(
         subjects.CLUSTER,
         f"{pluralize(small.num_rows, 'topic')} with fewer partitions than the "
-        f"{len(live_broker_ids)} live brokers: for each of them some brokers lead nothing",
+        f"{len(live_broker_ids)} live brokers: some brokers lead nothing of such a topic",
         evidence(columns, rows, small.num_rows),
     )
 

@@ -35,7 +35,7 @@ from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize
+from counterpoise.model.words import join_ids, join_names, pluralize, verb
 from counterpoise.units import format_bytes
 
 _TOPICS_IN_FIX: Final = 3
@@ -91,11 +91,12 @@ def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Itera
     columns = ("log dirs", "used", "usable", "growth a day", "full in days")
     for broker_id, filling in filling_by_broker.items():
         first = filling[0]
+        are = verb(len(first.log_dirs), "is", "are")
         growth = format_bytes(first.bytes_per_day or 0)
         is_critical = (first.days_left or 0.0) <= critical_days
         yield CheckResult(
             subjects.broker(broker_id),
-            f"broker {broker_id}: {join_ids(first.log_dirs)} is {first.in_words} at {growth} a "
+            f"broker {broker_id}: {join_ids(first.log_dirs)} {are} {first.in_words} at {growth} a "
             "day, as in the last two weeks",
             evidence(columns, [_forecast_row(forecast) for forecast in filling]),
             fix=_shorten_largest_topics(facts, broker_id),

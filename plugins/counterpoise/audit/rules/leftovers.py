@@ -25,7 +25,7 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_seconds
 
 _CORDONED: Final = "cordoned.log.dirs"
@@ -68,11 +68,11 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
     for (kind, name), entries in sorted(keys_by_resource.items()):
         keys = [key for key, _ in entries]
         is_empty = not any(value for _, value in entries)
-        verb = "is" if len(keys) == 1 else "are"
+        are = verb(len(keys), "is", "are")
         value_text = " to an empty value" if is_empty else ""
         yield CheckResult(
             subjects.resource(kind, name),
-            f"{kind} {name}: {' and '.join(keys)} {verb} set{value_text}, "
+            f"{kind} {name}: {' and '.join(keys)} {are} set{value_text}, "
             "and no reassignment concerns it",
             evidence(("key", "value"), entries),
             fix=(delete_config(f"{kind}s", name, keys),),
@@ -112,8 +112,8 @@ def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
         brokers = {broker_id for broker_id, _, _ in rows}
         yield CheckResult(
             subjects.SERVER_PROPERTIES,
-            f"{pluralize(len(brokers), 'broker')} set throttle rates in server.properties, "
-            "where they have no effect",
+            f"{pluralize(len(brokers), 'broker sets', 'brokers set')} throttle rates in "
+            "server.properties, where they have no effect",
             evidence(("broker", "key", "value"), rows),
         )
     yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
@@ -138,8 +138,8 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
         return
     moving_since = facts.past.moving_since if facts.past else {}
     if not moving_since:
-        count = pluralize(reassignments.num_rows, "partition")
-        yield unknown(subjects.CLUSTER, f"{count} move, and no snapshot shows since when they have")
+        count = pluralize(reassignments.num_rows, "partition moves", "partitions move")
+        yield unknown(subjects.CLUSTER, f"{count}, and no snapshot shows since when")
         return
     old_by_topic: dict[str, list[tuple[dict[str, Any], datetime]]] = {}
     for row in reassignments.to_pylist():

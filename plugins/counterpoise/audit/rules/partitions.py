@@ -21,7 +21,7 @@ from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unk
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
 
 _STABLE: Final = "stable"
@@ -69,6 +69,10 @@ def _hot_topic(facts: AuditFacts, load: dict[str, Any], cluster_rate: int) -> Ch
     partitions = all_partitions.filter(pc.equal(all_partitions["topic"], topic)).to_pylist()
     leader_ids = {partition["leader"] for partition in partitions}
     not_leading = [broker_id for broker_id in live_broker_ids if broker_id not in leader_ids]
+    lead_none = (
+        f"{verb(len(not_leading), 'broker', 'brokers')} {join_ids(not_leading)} "
+        f"{verb(len(not_leading), 'leads', 'lead')} none"
+    )
     percent = rate / cluster_rate * 100
     rows = [
         (partition["partition"], partition["leader"], join_ids(partition["replicas"]))
@@ -77,8 +81,7 @@ def _hot_topic(facts: AuditFacts, load: dict[str, Any], cluster_rate: int) -> Ch
     return CheckResult(
         subjects.topic(topic),
         f"topic {topic} takes in {format_rate(rate)} ({percent:.0f} % of the cluster) on "
-        f"{pluralize(load['partition_count'], 'partition')}; "
-        f"brokers {join_ids(not_leading)} lead none",
+        f"{pluralize(load['partition_count'], 'partition')}; {lead_none}",
         evidence(("partition", "leader", "replicas"), rows),
         fix=add_partitions(topic, len(live_broker_ids)),
     )
@@ -173,11 +176,12 @@ def group_idle_members(facts: AuditFacts) -> Iterator[CheckResult]:
         return
     describe = ("kafka-consumer-groups", "--describe", "--group")
     for group in groups:
+        have = verb(group.idle_member_count, "has", "have")
         if group.idle_member_count and group.state.lower() == _STABLE:
             yield CheckResult(
                 subjects.group(group.group),
                 f"{group.idle_member_count} of {group.member_count} members of group "
-                f"{group.group} have no partition",
+                f"{group.group} {have} no partition",
                 evidence(("topics of the group",), [(topic,) for topic in group.topics]),
                 fix=(kafka(*describe, group.group, "--members", "--verbose"),),
             )

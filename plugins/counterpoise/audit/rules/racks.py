@@ -20,7 +20,7 @@ from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#basic_ops_racks"
 _SET_RACK: Final = "broker.rack=RACK"
@@ -43,15 +43,18 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     if without_rack and len(without_rack) == len(racks):
         yield CheckResult(
             subjects.CLUSTER,
-            f"none of {pluralize(len(racks), 'broker')} has a rack",
+            "the broker has no rack"
+            if len(racks) == 1
+            else f"none of the {len(racks):,} brokers has a rack",
             fix=("# server.properties of each broker, then restart it:", _SET_RACK),
         )
         return
     rows = [(broker_id, rack or "none") for broker_id, rack in sorted(racks.items())]
+    others = pluralize(len(racks) - len(without_rack), "other broker has", "other brokers have")
     for broker_id in without_rack:
         yield CheckResult(
             subjects.broker(broker_id),
-            f"broker {broker_id} has no rack, {len(racks) - len(without_rack)} others have one",
+            f"broker {broker_id} has no rack, {others} one",
             evidence(("broker", "rack"), rows),
             fix=(f"# server.properties of broker {broker_id}, then restart it:", _SET_RACK),
         )
@@ -81,9 +84,10 @@ def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         ]
         total = int(partition_counts[partitions.topic_of[rows[0]]])
         racks = join_ids(sorted(set(rack_by_row.values())))
+        have = verb(len(rows), "has all its", "have all their")
         yield CheckResult(
             subjects.topic(topic),
-            f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} have all their "
+            f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} {have} "
             f"replicas in one rack ({racks})",
             evidence((*PARTITION_ROW, "rack"), shown, len(rows)),
             plan=WantedPlan(Goal.REBALANCE),
@@ -153,4 +157,4 @@ def racks_single(facts: AuditFacts) -> Iterator[CheckResult]:
     if len(rack_names) == 1 and broker_count > 1 and all(racks.values()):
         (rack,) = rack_names
         brokers = pluralize(broker_count, "broker")
-        yield CheckResult(subjects.CLUSTER, f"all of {brokers} are in rack {rack}")
+        yield CheckResult(subjects.CLUSTER, f"all {brokers} are in rack {rack}")

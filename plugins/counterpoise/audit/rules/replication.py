@@ -33,7 +33,7 @@ from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, pluralize, verb
 
 _MIN_ISR: Final = "min.insync.replicas"
 _USUAL_FACTOR: Final = 3
@@ -88,10 +88,11 @@ def _too_few_replicas(facts: AuditFacts, topic: str, rows: Ints, count: str) -> 
     live_count = len(facts.snapshot.live_broker_ids)
     has_few_brokers = live_count < _USUAL_FACTOR
     brokers = pluralize(live_count, "live broker")
+    have = verb(len(rows), "has", "have")
     short = f"; the cluster has only {brokers}" if has_few_brokers else ""
     return CheckResult(
         subjects.topic(topic),
-        f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} have {count}{short}",
+        f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} {have} {count}{short}",
         evidence(("partition", "leader", "replicas"), shown, len(rows)),
         plan=_plan_for_factor(facts, topic, _USUAL_FACTOR),
     )
@@ -162,11 +163,12 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
         needed = int(min_insync[rows[0]])
         factor = int(partitions.factors[rows].min())
         is_above_factor = needed > factor
+        have = pluralize(len(rows), "partition has", "partitions have")
         older = "; brokers that do not cap it at the factor refuse every write"
         yield CheckResult(
             subjects.topic(topic),
-            f"{_MIN_ISR} of topic {topic} is {needed}, and {pluralize(len(rows), 'partition')} "
-            f"have {pluralize(factor, 'replica')}: one replica down stops writes with "
+            f"{_MIN_ISR} of topic {topic} is {needed}, and {have} "
+            f"{pluralize(factor, 'replica')}: one replica down stops writes with "
             f"acks=all{older if is_above_factor else ''}",
             _min_isr_levels(facts, [topic]),
             fix=(add_config("topics", topic, {_MIN_ISR: factor - 1}),),
@@ -201,9 +203,10 @@ def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
         )
     other_topics = sorted(set(topics) - set(own_topics))
     if other_topics:
+        have = verb(len(other_topics), "has", "have")
         yield CheckResult(
             subjects.CLUSTER,
-            f"{pluralize(len(other_topics), 'topic')} with 3 replicas or more have the cluster's "
+            f"{pluralize(len(other_topics), 'topic')} with 3 replicas or more {have} the cluster's "
             f"{_MIN_ISR}=1",
             _min_isr_levels(facts, other_topics),
             fix=(add_config("brokers", None, {_MIN_ISR: 2}),),

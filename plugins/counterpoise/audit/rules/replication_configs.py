@@ -18,7 +18,7 @@ from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _AUTO_CREATE: Final = "auto.create.topics.enable"
@@ -133,10 +133,11 @@ def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
         row = (key.partition, join_ids(broker_ids))
         rows_by_topic.setdefault(key.topic, []).append(row)
     for topic, rows in rows_by_topic.items():
+        have = verb(len(rows), "has", "have")
         yield CheckResult(
             subjects.topic(topic),
-            f"{pluralize(len(rows), 'partition')} of topic {topic} have replicas that left the ISR "
-            f"below min.insync.replicas and have every acknowledged record (ELR)",
+            f"{pluralize(len(rows), 'partition')} of topic {topic} {have} replicas that left the "
+            "ISR below min.insync.replicas and have every acknowledged record (ELR)",
             evidence(("partition", "eligible leader replicas"), rows),
             fix=(kafka("kafka-topics", "--describe", "--topic", topic),),
         )

@@ -191,7 +191,9 @@ def _similar_topics(pattern: str, topics: list[str]) -> str:
     similar = get_close_matches(plain, topics, n=3)
     if not similar:
         similar = [topic for topic in topics if plain.lower() in topic.lower()][:3]
-    return f"near: {', '.join(similar)}" if similar else f"it has {len(topics)} topic(s)"
+    if similar:
+        return f"near: {', '.join(similar)}"
+    return f"it has {pluralize(len(topics), 'topic')}"
 
 
 def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
