@@ -24,11 +24,11 @@ from counterpoise.errors import (
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
-from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TRANSITIONS, RunState, TouchedKey
+from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
@@ -77,6 +77,43 @@ def test_the_same_plan_proposed_again_is_the_same_run(ledger: Ledger) -> None:
     )
 
 
+def test_a_dag_run_finds_the_run_that_it_opened_last(ledger: Ledger) -> None:
+    def propose(plan: RebalancePlan, dag_run_id: str) -> Run:
+        return ledger.propose(
+            plan,
+            "p",
+            requested_by="alice",
+            account="airflow:2",
+            dag_id="kafka_rebalance",
+            dag_run_id=dag_run_id,
+        )
+
+    first = propose(PLAN, "manual-1")
+    assert propose(PLAN, "manual-1") == first
+    second = propose(PLAN, "manual-2")
+    third = propose(replace(PLAN, cluster="other"), "manual-2")
+    assert ledger.run(first.run_id).state is RunState.SUPERSEDED
+    assert (third.requested_by, third.requester_account) == ("alice", "airflow:2")
+    assert ledger.run_of("kafka_rebalance", "manual-1") == ledger.run(first.run_id)
+    assert ledger.run_of("kafka_rebalance", "manual-2") == max(
+        second, third, key=lambda run: (run.opened_at, run.run_id)
+    )
+    assert ledger.run_of("kafka_rebalance", "manual-3") is None
+    assert ledger.run_of("other", "manual-1") is None
+
+
+def test_the_newest_question_of_a_task_counts(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p", requested_by="alice")
+    dag_run = ("kafka_rebalance", "manual-1")
+    assert ledger.last_question(*dag_run, "approve") is None
+    asked = Question(*dag_run, "approve", run.run_id, PLAN.fingerprint, NOW)
+    again = replace(asked, fingerprint="sha256:other")
+    for question in (asked, again, replace(asked, task_id="approve_second")):
+        ledger.record_question(question)
+    assert ledger.last_question(*dag_run, "approve") == again
+    assert ledger.last_question("kafka_rebalance", "manual-2", "approve") is None
+
+
 def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) -> None:
     run = ledger.propose(PLAN, "p1", requested_by="a")
     ledger.record_decision(approval(run.run_id))
@@ -97,9 +134,9 @@ def test_the_database_itself_allows_one_open_run_per_cluster(
     with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError):
         connection.execute(
             sa.text(
-                "INSERT INTO runs SELECT 'copy', cluster, fingerprint, state, reason, "
-                "requested_by, opened_at, closed_at, step_holder, step_until FROM runs "
-                "WHERE run_id = :run_id"
+                "INSERT INTO runs (run_id, cluster, fingerprint, state, reason, requested_by, "
+                "opened_at, step_until) SELECT 'copy', cluster, fingerprint, state, reason, "
+                "requested_by, opened_at, step_until FROM runs WHERE run_id = :run_id"
             ),
             {"run_id": run.run_id},
         )

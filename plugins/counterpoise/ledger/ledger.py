@@ -19,8 +19,17 @@ import sqlalchemy as sa
 from counterpoise.errors import InputError, LedgerError, RunConflictError, WrongClusterError
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.journal import Journal
-from counterpoise.ledger.schema import approvals, clusters, events, plans, pulses, requests, runs
-from counterpoise.model.approval import Approval, Decision
+from counterpoise.ledger.schema import (
+    approvals,
+    clusters,
+    events,
+    plans,
+    pulses,
+    questions,
+    requests,
+    runs,
+)
+from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
@@ -70,16 +79,28 @@ class Ledger:
             found: str | None = connection.scalar(query)
         return found
 
-    def propose(self, plan: RebalancePlan, plan_uri: str, *, requested_by: str) -> Run:
+    def propose(
+        self,
+        plan: RebalancePlan,
+        plan_uri: str,
+        *,
+        requested_by: str,
+        account: str | None = None,
+        dag_id: str | None = None,
+        dag_run_id: str | None = None,
+    ) -> Run:
         """Open a run for a plan; an earlier one that nobody has started is superseded.
 
-        The same plan proposed again while its run still waits is the same run. Raises
-        RunConflictError while another run is under way on this cluster.
+        The same plan proposed again while its run still waits is the same run, unless another Dag
+        run proposes it. Raises RunConflictError while another run is under way on this cluster.
         """
         now = self._clock()
         with self._transaction() as connection:
             for row in self._open_rows(connection, plan.cluster):
-                if row.fingerprint == plan.fingerprint:
+                is_same_dag_run = dag_run_id is None or (
+                    (row.dag_id, row.dag_run_id) == (dag_id, dag_run_id)
+                )
+                if row.fingerprint == plan.fingerprint and is_same_dag_run:
                     return _run(row)
                 if row.state in UNDER_WAY_STATES:
                     raise RunConflictError(
@@ -103,6 +124,9 @@ class Ledger:
                     state=RunState.PROPOSED,
                     reason="",
                     requested_by=requested_by,
+                    requester_account=account,
+                    dag_id=dag_id,
+                    dag_run_id=dag_run_id,
                     opened_at=now,
                 )
             )
@@ -133,6 +157,57 @@ class Ledger:
         with self._transaction() as connection:
             return tuple(_run(row) for row in connection.execute(query))
 
+    def run_of(self, dag_id: str, dag_run_id: str) -> Run | None:
+        """Return the run that a Dag run proposed, the newest of several; None without one."""
+        query = (
+            self._select_runs()
+            .where(runs.c.dag_id == dag_id, runs.c.dag_run_id == dag_run_id)
+            .order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
+            .limit(1)
+        )
+        with self._transaction() as connection:
+            row = connection.execute(query).first()
+        return _run(row) if row else None
+
+    def record_question(self, question: Question) -> None:
+        """Keep what a person is asked; the answer has to be for exactly this plan."""
+        with self._transaction() as connection:
+            connection.execute(
+                questions.insert().values(
+                    dag_id=question.dag_id,
+                    dag_run_id=question.dag_run_id,
+                    task_id=question.task_id,
+                    run_id=question.run_id,
+                    fingerprint=question.fingerprint,
+                    asked_at=question.asked_at,
+                )
+            )
+
+    def last_question(self, dag_id: str, dag_run_id: str, task_id: str) -> Question | None:
+        """Return the newest question of a task; None where nobody was asked."""
+        query = (
+            sa.select(questions)
+            .where(
+                questions.c.dag_id == dag_id,
+                questions.c.dag_run_id == dag_run_id,
+                questions.c.task_id == task_id,
+            )
+            .order_by(questions.c.id.desc())
+            .limit(1)
+        )
+        with self._transaction() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            return None
+        return Question(
+            dag_id=row.dag_id,
+            dag_run_id=row.dag_run_id,
+            task_id=row.task_id,
+            run_id=row.run_id,
+            fingerprint=row.fingerprint,
+            asked_at=row.asked_at,
+        )
+
     def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
         """Change a run's state and record the reason.
 
@@ -155,6 +230,7 @@ class Ledger:
                     at=approval.at,
                     rate_bytes_per_second=approval.rate_bytes_per_second,
                     expires_at=approval.expires_at,
+                    account=approval.account,
                 )
             )
             state = connection.scalar(
@@ -188,6 +264,7 @@ class Ledger:
                     at=row.at,
                     rate_bytes_per_second=row.rate_bytes_per_second,
                     expires_at=row.expires_at,
+                    account=row.account,
                 )
                 for row in connection.execute(query)
             )
@@ -205,6 +282,7 @@ class Ledger:
                     at=request.at,
                     rate_bytes_per_second=request.rate_bytes_per_second,
                     until=request.until,
+                    account=request.account,
                 )
             )
             if request.run_id is not None:
@@ -320,6 +398,9 @@ def _run(row: sa.Row[Any]) -> Run:
         opened_at=row.opened_at,
         closed_at=row.closed_at,
         requested_by=row.requested_by,
+        requester_account=row.requester_account,
+        dag_id=row.dag_id,
+        dag_run_id=row.dag_run_id,
     )
 
 
@@ -335,4 +416,5 @@ def _request(row: sa.Row[Any]) -> ControlRequest:
         until=row.until,
         done_at=row.obeyed_at,
         request_id=row.id,
+        account=row.account,
     )

@@ -65,6 +65,10 @@ runs = sa.Table(
     sa.Column("step_holder", sa.Text),
     # Seconds since 1970, by the database's clock.
     sa.Column("step_until", sa.BigInteger, nullable=False, default=0),
+    sa.Column("dag_id", sa.Text),  # null: not proposed by a Dag run
+    sa.Column("dag_run_id", sa.Text),
+    sa.Column("requester_account", sa.Text),
+    sa.Index("ix_runs_dag_run", "dag_id", "dag_run_id"),
     sa.Index(
         "one_open_run_per_cluster",
         "cluster",
@@ -86,6 +90,21 @@ approvals = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("rate_bytes_per_second", sa.BigInteger),
     sa.Column("expires_at", UtcDateTime),
+    sa.Column("account", sa.Text),  # verified, like airflow:2
+)
+
+# What a person was asked; the newest question of a task counts.
+questions = sa.Table(
+    "questions",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("dag_id", sa.Text, nullable=False),
+    sa.Column("dag_run_id", sa.Text, nullable=False),
+    sa.Column("task_id", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("asked_at", UtcDateTime, nullable=False),
+    sa.Index("ix_questions_dag_run", "dag_id", "dag_run_id"),
 )
 
 touched_keys = sa.Table(
@@ -141,6 +160,7 @@ requests = sa.Table(
     sa.Column("rate_bytes_per_second", sa.BigInteger),
     sa.Column("until", UtcDateTime),
     sa.Column("obeyed_at", UtcDateTime),
+    sa.Column("account", sa.Text),
     sa.Index("ix_requests_cluster", "cluster"),
 )
 
@@ -162,4 +182,19 @@ events = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Index("ix_events_run_id", "run_id"),
+)
+
+# One hash chain per cluster over rows that never change: `chain.py`.
+chain = sa.Table(
+    "chain",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("row_id", sa.Integer, nullable=False),
+    sa.Column("row_hash", sa.Text, nullable=False),
+    sa.Column("chained_at", UtcDateTime, nullable=False),
+    sa.Column("previous_hash", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Index("one_link_per_row", "cluster", "table_name", "row_id", unique=True),
 )

@@ -26,3 +26,16 @@ class Approval:
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # granted ones have it
     expires_at: datetime | None = None  # granted ones have it
+    account: str | None = None  # verified, like "airflow:2"; None where `by` is only claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person was asked: which run and plan, by which task of which Dag run."""
+
+    dag_id: str
+    dag_run_id: str
+    task_id: str
+    run_id: str
+    fingerprint: str
+    asked_at: datetime  # UTC

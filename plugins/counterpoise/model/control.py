@@ -39,6 +39,7 @@ class ControlRequest:
     until: datetime | None = None  # of FREEZE
     done_at: datetime | None = None
     request_id: int = 0  # assigned by the ledger
+    account: str | None = None  # verified, like "airflow:2"; None where `by` is only claimed
 
     def __str__(self) -> str:
         return f"{self.control} by {self.by}: {self.why}"

@@ -62,6 +62,9 @@ class Run:
     opened_at: datetime  # UTC
     closed_at: datetime | None
     requested_by: str = ""
+    requester_account: str | None = None  # verified; None where `requested_by` is only claimed
+    dag_id: str | None = None  # of the Dag run that proposed it
+    dag_run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
