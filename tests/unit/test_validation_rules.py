@@ -11,7 +11,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.validation import RULES, find_violations
 from counterpoise.validation.rules.figures import expected_figures
-from counterpoise.validation.violation import Case
+from counterpoise.validation.violation import CheckedPlan
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
@@ -107,7 +107,7 @@ def plan_of(
 def plan_for(snapshot: ClusterSnapshot, goal: Goal, *moves: Move, **more: Any) -> RebalancePlan:
     """A plan for another cluster, with the figures that its moves come to."""
     base = plan_by_hand(snapshot, goal, *moves, **more)
-    counted = expected_figures(Case.of(base, snapshot, BalancePolicy()))
+    counted = expected_figures(CheckedPlan.of(base, snapshot, BalancePolicy()))
     best = {"leaders_best": 0, "replicas_best": 0, "bytes_best": 0}
     return replace(
         base, figures=tuple(BrokerFigure(**asdict(figure), **best) for figure in counted)

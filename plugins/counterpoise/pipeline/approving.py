@@ -10,22 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
 from counterpoise import reporting
 from counterpoise.approval import approvers_in_force, default_rate, others_to_ask, people_needed
 from counterpoise.archive import plan_docs_folder, plan_report_name
-from counterpoise.errors import RefusedError
+from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 from counterpoise.validation import DataCheck, Violation, find_violations, validate_data
 
 _LOGGER = logging.getLogger(__name__)
-_MAX_PROBLEMS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +65,10 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
         ),
     ]
     if problems:
-        shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
         docs_uri = installation.archive.store.uri(f"{docs_folder}/index.html")
         raise RefusedError(
-            f"plan {fingerprint} must not run, {pluralize(len(problems), 'problem')}:\n{shown}\n"
+            f"{list_complaints(f'plan {fingerprint} must not run', problems)}\n"
+            "Make a new plan when this has been put right. "
             f"Data Docs of the snapshot and the plan: {docs_uri}"
         )
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from counterpoise import analysis, reporting, verification
 from counterpoise.archive import run_report_name
-from counterpoise.errors import RefusedError
+from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.plan import RebalancePlan
@@ -24,7 +24,6 @@ from counterpoise.verification import RemovalVerdict, judge_removal
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
-_MAX_PROBLEMS_SHOWN: Final = 20
 
 
 def verify(
@@ -44,10 +43,7 @@ def verify(
     if removal and not removal.is_safe:
         problems += removal.lines()
     if problems:
-        shown = "\n".join(f"  {problem}" for problem in problems[:_MAX_PROBLEMS_SHOWN])
-        raise RefusedError(
-            f"{plan.cluster} is not as planned, {pluralize(len(problems), 'problem')}:\n{shown}"
-        )
+        raise RefusedError(list_complaints(f"{plan.cluster} is not as planned", problems))
     for line in removal.lines() if removal else ():
         log(line)
 

@@ -14,6 +14,7 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
+from counterpoise.model.words import join_ids, verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckedPlan:
     """A plan with everything that rules compare it with.
 
     `rows` are those of the partitions that the plan names and the snapshot knows.
@@ -55,7 +56,9 @@ class Case:
     rows: Mapping[TopicPartition, PartitionRow]
 
     @classmethod
-    def of(cls, plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy) -> "Case":
+    def of(
+        cls, plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy
+    ) -> "CheckedPlan":
         return cls(plan, snapshot, policy, _rows_of(plan, snapshot.partitions))
 
     @cached_property
@@ -141,7 +144,9 @@ class Case:
 
 
 def listed(broker_ids: Iterable[int]) -> str:
-    return str(list(broker_ids))
+    """Return `broker 3` or `brokers 3, 4`."""
+    ids = list(broker_ids)
+    return f"{verb(len(ids), 'broker', 'brokers')} {join_ids(ids)}"
 
 
 def rows_at(partitions: pa.Table, indexes: "pa.Array") -> dict[TopicPartition, PartitionRow]:

@@ -47,9 +47,9 @@ from counterpoise.validation.rules.replicas import (
     replication_factor_kept,
     targets_are_live,
 )
-from counterpoise.validation.violation import Case, Violation
+from counterpoise.validation.violation import CheckedPlan, Violation
 
-Rule = Callable[[Case], Iterator[Violation]]
+Rule = Callable[[CheckedPlan], Iterator[Violation]]
 
 # A person may want these all the same, and writes a reassignment that breaks them: a warning then.
 OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable")
@@ -89,5 +89,5 @@ def find_violations(
     plan: RebalancePlan, snapshot: ClusterSnapshot, policy: BalancePolicy
 ) -> tuple[Violation, ...]:
     """Return every broken rule; `policy` is the one that the plan is made with."""
-    case = Case.of(plan, snapshot, policy)
-    return tuple(violation for rule in RULES for violation in rule(case))
+    checked = CheckedPlan.of(plan, snapshot, policy)
+    return tuple(violation for rule in RULES for violation in rule(checked))

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.validation.violation import Case, Violation
+from counterpoise.validation.violation import CheckedPlan, Violation
 
 
-def of_this_snapshot(case: Case) -> Iterator[Violation]:
+def of_this_snapshot(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that the plan was made of this cluster and this snapshot, with this policy."""
-    plan, snapshot = case.plan, case.snapshot
+    plan, snapshot = checked.plan, checked.snapshot
     pairs = (
         ("cluster", plan.cluster, snapshot.cluster),
         ("cluster id", plan.cluster_id, snapshot.cluster_id),
         ("snapshot", plan.snapshot_id, snapshot.snapshot_id),
-        ("policy", plan.policy_digest, case.policy.digest),
+        ("policy", plan.policy_digest, checked.policy.digest),
     )
     for what, planned, present in pairs:
         if planned != present:
@@ -21,33 +21,38 @@ def of_this_snapshot(case: Case) -> Iterator[Violation]:
             yield Violation("of_this_snapshot", "plan", message)
 
 
-def partition_named_once(case: Case) -> Iterator[Violation]:
+def partition_named_once(checked: CheckedPlan) -> Iterator[Violation]:
     named: set[TopicPartition] = set()
-    for move in case.plan.moves:
+    for move in checked.plan.moves:
         if move.topic_partition in named:
             yield Violation.of_move("partition_named_once", move, "is in the plan more than once")
         named.add(move.topic_partition)
 
 
-def known_partition(case: Case) -> Iterator[Violation]:
-    for move in case.plan.moves:
-        if move.topic_partition not in case.rows:
+def known_partition(checked: CheckedPlan) -> Iterator[Violation]:
+    for move in checked.plan.moves:
+        if move.topic_partition not in checked.rows:
             yield Violation.of_move(
-                "known_partition", move, "is not in the snapshot; was its topic deleted?"
+                "known_partition",
+                move,
+                "is not in the snapshot; was its topic deleted?",
             )
 
 
-def same_topic(case: Case) -> Iterator[Violation]:
+def same_topic(checked: CheckedPlan) -> Iterator[Violation]:
     """Require the same topic id: one that was deleted and made anew has another (KIP-516)."""
-    for move, _ in case.known_moves:
-        present = case.snapshot.topic_ids.get(move.topic) or ""
+    for move, _ in checked.known_moves:
+        present = checked.snapshot.topic_ids.get(move.topic) or ""
         if move.topic_id != present:
-            what = f"is of the topic with id {present!r}, the plan has {move.topic_id!r}"
+            what = (
+                f"is of the topic with id {present!r}, the plan has {move.topic_id!r}: the topic "
+                "was deleted and made anew"
+            )
             yield Violation.of_move("same_topic", move, what)
 
 
-def before_values_hold(case: Case) -> Iterator[Violation]:
-    for move, row in case.known_moves:
+def before_values_hold(checked: CheckedPlan) -> Iterator[Violation]:
+    for move, row in checked.known_moves:
         pairs = (
             ("replicas", list(move.replicas_before), list(row.replicas)),
             ("leader", move.leader_before, -1 if row.leader is None else row.leader),
@@ -56,17 +61,23 @@ def before_values_hold(case: Case) -> Iterator[Violation]:
         )
         for what, planned, present in pairs:
             if planned != present:
-                complaint = f"has {what} {present}, the plan has {planned}"
+                complaint = f"has {what} {present} in the snapshot, {planned} in the plan"
                 yield Violation.of_move("before_values_hold", move, complaint)
 
 
-def changes_something(case: Case) -> Iterator[Violation]:
-    for move, row in case.known_moves:
+def changes_something(checked: CheckedPlan) -> Iterator[Violation]:
+    for move, row in checked.known_moves:
         keeps_replicas = bool(move.replicas_after) and move.replicas_after == row.replicas
         if keeps_replicas and row.leader == move.replicas_after[0]:
-            yield Violation.of_move("changes_something", move, "would stay as it is")
+            yield Violation.of_move(
+                "changes_something", move, "would stay as it is, so the plan must not name it"
+            )
 
 
-def reason_when_empty(case: Case) -> Iterator[Violation]:
-    if case.plan.is_empty and not case.plan.reason:
-        yield Violation("reason_when_empty", "plan", "nothing moves and the plan does not say why")
+def reason_when_empty(checked: CheckedPlan) -> Iterator[Violation]:
+    if checked.plan.is_empty and not checked.plan.reason:
+        yield Violation(
+            "reason_when_empty",
+            "plan",
+            "the plan moves nothing and gives no reason",
+        )

@@ -1,6 +1,6 @@
 """The rule about a plan's figures: counts them anew, from the snapshot and the moves alone.
 
-    expected_figures(case)      # a CountedFigure per registered broker, by id
+    expected_figures(checked)      # a CountedFigure per registered broker, by id
 
 Example: broker 1 holds 3 replicas of 10 bytes each, broker 4 is empty, and one move takes a replica
 from 1 to 4. Expected are for broker 1 `replicas_after` 2 and `bytes_after` 20, for broker 4 1 and
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.plan import BrokerFigure
-from counterpoise.validation.violation import Case, Violation
+from counterpoise.validation.violation import CheckedPlan, Violation, listed
 
 Ints = NDArray[np.int64]
 
@@ -44,10 +44,10 @@ class CountedFigure:
         return cls(*(getattr(figure, name) for name in cls.__slots__))
 
     def difference(self, stated: "CountedFigure") -> str:
-        """Return what a plan states otherwise, like "leaders_after 4, counted 5"."""
+        """Return what a plan states otherwise, like "leaders_after 4 instead of 5"."""
         pairs = ((name, getattr(stated, name), getattr(self, name)) for name in self.__slots__)
         return "; ".join(
-            f"{name} {stated_value}, counted {counted_value}"
+            f"{name} {stated_value} instead of {counted_value}"
             for name, stated_value, counted_value in pairs
             if stated_value != counted_value
         )
@@ -68,34 +68,40 @@ class _Loads:
         )
 
 
-def figures_agree(case: Case) -> Iterator[Violation]:
+def figures_agree(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that what the plan says of every broker is what its moves come to, counted anew."""
-    expected = expected_figures(case)
-    stated_ids = [figure.broker_id for figure in case.plan.figures]
+    expected = expected_figures(checked)
+    stated_ids = [figure.broker_id for figure in checked.plan.figures]
     if stated_ids != [figure.broker_id for figure in expected]:
-        message = "the figures are not one per registered broker, by id"
+        message = (
+            "the plan must have figures for each registered broker, in the order of ids; it has "
+            f"them for {listed(stated_ids)}"
+        )
         yield Violation("figures_agree", "plan", message)
         return
-    for planned, counted in zip(case.plan.figures, expected, strict=True):
+    for planned, counted in zip(checked.plan.figures, expected, strict=True):
         stated = CountedFigure.of(planned)
         if stated != counted:
             subject = f"broker {planned.broker_id}"
-            message = f"the plan's figures of {subject} are wrong: {counted.difference(stated)}"
+            message = (
+                f"the plan's figures of {subject} are not what snapshot and moves come to: "
+                f"{counted.difference(stated)}"
+            )
             yield Violation("figures_agree", subject, message)
 
 
-def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
+def expected_figures(checked: CheckedPlan) -> tuple[CountedFigure, ...]:
     """Return what the plan's figures have to be, in the order of broker ids.
 
     Partitions that the plan does not name keep replicas and leader.
     """
-    before = _loads_before(case)
+    before = _loads_before(checked)
     after = before.copy()
     arriving_bytes: Counter[int] = Counter()
-    for move, row in case.known_moves:
+    for move, row in checked.known_moves:
         size_bytes = row.size_bytes or 0
         rate = row.bytes_in_per_second or 0
-        old_leader = case.leader_of(row)
+        old_leader = checked.leader_of(row)
         new_leader = move.replicas_after[0]
         if old_leader is not None:
             after.leaders[old_leader] -= 1
@@ -109,12 +115,12 @@ def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
         for broker_id in move.removing:
             after.replicas[broker_id] -= 1
             after.held_bytes[broker_id] -= size_bytes
-    rates = case.snapshot.partitions["bytes_in_per_second"]
+    rates = checked.snapshot.partitions["bytes_in_per_second"]
     knows_rates = rates.null_count < len(rates)
     return tuple(
         CountedFigure(
             broker_id=broker_id,
-            rack=case.snapshot.racks[broker_id],
+            rack=checked.snapshot.racks[broker_id],
             leaders_before=before.leaders[broker_id],
             leaders_after=after.leaders[broker_id],
             replicas_before=before.replicas[broker_id],
@@ -125,12 +131,12 @@ def expected_figures(case: Case) -> tuple[CountedFigure, ...]:
             bytes_in_before=before.bytes_in[broker_id] if knows_rates else None,
             bytes_in_after=after.bytes_in[broker_id] if knows_rates else None,
         )
-        for broker_id in case.snapshot.registered_broker_ids
+        for broker_id in checked.snapshot.registered_broker_ids
     )
 
 
-def _loads_before(case: Case) -> _Loads:
-    partitions = case.snapshot.partitions
+def _loads_before(checked: CheckedPlan) -> _Loads:
+    partitions = checked.snapshot.partitions
     replica_lists = partitions["replicas"].combine_chunks()
     list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
     replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
@@ -138,7 +144,7 @@ def _loads_before(case: Case) -> _Loads:
         np.asarray(partitions[column].combine_chunks().fill_null(0), dtype=np.int64)
         for column in ("size_bytes", "bytes_in_per_second")
     )
-    if case.has_leaders:
+    if checked.has_leaders:
         leader_ids = np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64)
     else:
         list_starts = np.cumsum(list_lengths) - list_lengths

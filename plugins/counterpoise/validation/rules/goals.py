@@ -7,109 +7,116 @@ import pyarrow as pa
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.request import Goal, matching
-from counterpoise.validation.violation import Case, PartitionRow, Violation, listed, rows_at
+from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed, rows_at
 
 
-def old_brokers_receive_nothing(case: Case) -> Iterator[Violation]:
-    if case.plan.goal is not Goal.ADD_BROKERS:
+def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Violation]:
+    if checked.plan.goal is not Goal.ADD_BROKERS:
         return
-    for move in case.plan.moves:
-        if old := sorted(set(move.adding) - case.named):
-            what = f"would go to {listed(old)}, not among the added brokers"
+    for move in checked.plan.moves:
+        if old := sorted(set(move.adding) - checked.named):
+            what = f"would add replicas on {listed(old)}; only the added brokers may receive any"
             yield Violation.of_move("old_brokers_receive_nothing", move, what)
 
 
-def removed_brokers_end_empty(case: Case) -> Iterator[Violation]:
+def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that no replica stays but those that the request, or a budget, leaves out."""
-    if case.plan.goal is not Goal.REMOVE_BROKERS or case.plan.deferred.partitions:
+    if checked.plan.goal is not Goal.REMOVE_BROKERS or checked.plan.deferred.partitions:
         return
-    for move in case.plan.moves:
-        if case.named & set(move.replicas_after):
-            what = f"would have replicas {listed(move.replicas_after)}, with a broker that leaves"
+    for move in checked.plan.moves:
+        if staying := sorted(checked.named & set(move.replicas_after)):
+            what = f"would keep a replica on {listed(staying)}, which the plan is to empty"
             yield Violation.of_move("removed_brokers_end_empty", move, what)
-    for name in _rows_with(case, case.named):
-        if name not in case.rows and name.topic not in case.topics_out_of_scope:
-            message = f"{name} has a replica on a broker that leaves and is not in the plan"
+    for name in _rows_with(checked, checked.named):
+        if name not in checked.rows and name.topic not in checked.topics_out_of_scope:
+            message = (
+                f"{name} has a replica on a broker that the plan is to empty, and is not in the "
+                "plan"
+            )
             yield Violation("removed_brokers_end_empty", str(name), message)
 
 
-def only_drained_replicas_move(case: Case) -> Iterator[Violation]:
-    if case.plan.goal is not Goal.REMOVE_BROKERS:
+def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Violation]:
+    if checked.plan.goal is not Goal.REMOVE_BROKERS:
         return
-    for move in case.plan.moves:
-        if others := sorted(set(move.removing) - case.named):
-            what = f"would leave {listed(others)}, which stays in the cluster"
+    for move in checked.plan.moves:
+        if others := sorted(set(move.removing) - checked.named):
+            what = (
+                f"would lose its replica on {listed(others)}; only those on removed brokers may "
+                "move"
+            )
             yield Violation.of_move("only_drained_replicas_move", move, what)
 
 
-def only_dead_replicas_move(case: Case) -> Iterator[Violation]:
-    if case.plan.goal is not Goal.REPAIR:
+def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Violation]:
+    if checked.plan.goal is not Goal.REPAIR:
         return
-    for move in case.plan.moves:
-        if alive := sorted(set(move.removing) & case.live):
-            yield Violation.of_move(
-                "only_dead_replicas_move", move, f"would leave {listed(alive)}, which is live"
-            )
+    for move in checked.plan.moves:
+        if alive := sorted(set(move.removing) & checked.live):
+            what = f"would lose its live replica on {listed(alive)}; only dead ones may be replaced"
+            yield Violation.of_move("only_dead_replicas_move", move, what)
 
 
-def leaders_move_no_bytes(case: Case) -> Iterator[Violation]:
+def leaders_move_no_bytes(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that goals about leaders reorder replicas, and leave their sets as they are."""
-    if case.plan.goal not in (Goal.LEADERS, Goal.DEMOTE_BROKERS):
+    if checked.plan.goal not in (Goal.LEADERS, Goal.DEMOTE_BROKERS):
         return
-    for move in case.plan.moves:
+    for move in checked.plan.moves:
         if move.adding or move.removing:
-            what = "would change its set of replicas, not just their order"
+            what = "would change its set of replicas; this goal changes their order only"
             yield Violation.of_move("leaders_move_no_bytes", move, what)
 
 
-def demoted_brokers_lead_nothing(case: Case) -> Iterator[Violation]:
+def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that they lead only what no other replica can lead.
 
     Nor are they the first replica: Kafka's own leader rebalance would make them leaders again.
     """
-    if case.plan.goal is not Goal.DEMOTE_BROKERS:
+    if checked.plan.goal is not Goal.DEMOTE_BROKERS:
         return
-    for move, row in case.known_moves:
-        if move.replicas_after[0] in case.named and (able := _able_to_lead(case, row)):
+    for move, row in checked.known_moves:
+        if move.replicas_after[0] in checked.named and (able := _able_to_lead(checked, row)):
             leader = move.replicas_after[0]
             what = f"would be led by broker {leader}, though {listed(able)} could lead it"
             yield Violation.of_move("demoted_brokers_lead_nothing", move, what)
-    if case.plan.deferred.partitions:
+    if checked.plan.deferred.partitions:
         return
-    for name, row in _rows_with(case, case.named).items():
-        leads = case.named & {case.leader_of(row), row.replicas[0]}
+    for name, row in _rows_with(checked, checked.named).items():
+        leads = checked.named & {checked.leader_of(row), row.replicas[0]}
         if (
-            name not in case.rows
+            name not in checked.rows
             and leads
-            and _may_change(case, row)
-            and (able := _able_to_lead(case, row))
+            and _may_change(checked, row)
+            and (able := _able_to_lead(checked, row))
         ):
             message = f"{name} stays with broker {min(leads)}, though {listed(able)} could lead it"
             yield Violation("demoted_brokers_lead_nothing", str(name), message)
 
 
-def _able_to_lead(case: Case, row: PartitionRow) -> list[int]:
+def _able_to_lead(checked: CheckedPlan, row: PartitionRow) -> list[int]:
     """Return the replicas that could lead instead of the demoted brokers."""
     in_sync = row.replicas if row.isr is None else row.isr
-    able = [b for b in row.replicas if b in in_sync and b in case.live - case.named]
-    return [b for b in able if case.plan.scope.may_touch_broker(b)]
+    able = [b for b in row.replicas if b in in_sync and b in checked.live - checked.named]
+    return [b for b in able if checked.plan.scope.may_touch_broker(b)]
 
 
-def _may_change(case: Case, row: PartitionRow) -> bool:
+def _may_change(checked: CheckedPlan, row: PartitionRow) -> bool:
     """Whether the request and the state of the partition let a plan name it."""
-    leader = case.leader_of(row)
-    if row.is_moving or leader is None or not case.plan.scope.may_touch_broker(leader):
+    leader = checked.leader_of(row)
+    if row.is_moving or leader is None or not checked.plan.scope.may_touch_broker(leader):
         return False
-    return row.topic not in case.topics_out_of_scope and not matching(
-        case.policy.excluded_topics, [row.topic]
+    return row.topic not in checked.topics_out_of_scope and not matching(
+        checked.policy.excluded_topics, [row.topic]
     )
 
 
-def _rows_with(case: Case, broker_ids: Collection[int]) -> Mapping[TopicPartition, PartitionRow]:
+def _rows_with(
+    checked: CheckedPlan, broker_ids: Collection[int]
+) -> Mapping[TopicPartition, PartitionRow]:
     """Return the partitions with a replica on any of the brokers."""
-    replica_lists = case.snapshot.partitions["replicas"].combine_chunks()
+    replica_lists = checked.snapshot.partitions["replicas"].combine_chunks()
     list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
     replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
     row_of_replica = np.repeat(np.arange(len(replica_lists)), list_lengths)
     is_on_these = np.isin(replica_ids, sorted(broker_ids))
-    return rows_at(case.snapshot.partitions, pa.array(np.unique(row_of_replica[is_on_these])))
+    return rows_at(checked.snapshot.partitions, pa.array(np.unique(row_of_replica[is_on_these])))

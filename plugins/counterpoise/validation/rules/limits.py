@@ -5,48 +5,47 @@ from collections.abc import Iterator
 from counterpoise.model.plan import Move
 from counterpoise.model.request import matching
 from counterpoise.units import format_bytes
-from counterpoise.validation.violation import Case, PartitionRow, Violation, listed
+from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed
 
 
-def excluded_topics_untouched(case: Case) -> Iterator[Violation]:
-    excluded = matching(case.policy.excluded_topics, {move.topic for move in case.plan.moves})
-    for move in case.plan.moves:
+def excluded_topics_untouched(checked: CheckedPlan) -> Iterator[Violation]:
+    excluded = matching(checked.policy.excluded_topics, {move.topic for move in checked.plan.moves})
+    for move in checked.plan.moves:
         if move.topic in excluded:
             yield Violation.of_move(
                 "excluded_topics_untouched", move, "is of a topic that the policy excludes"
             )
 
 
-def scope_respected(case: Case) -> Iterator[Violation]:
+def scope_respected(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that topics outside the request's scope stay as they are; brokers outside of it gain,
     lose and begin to lead nothing.
     """
-    for move, row in case.known_moves:
-        if move.topic in case.topics_out_of_scope:
+    for move, row in checked.known_moves:
+        if move.topic in checked.topics_out_of_scope:
             yield Violation.of_move(
                 "scope_respected", move, "is of a topic outside the request's scope"
             )
-        if outside := _touched_outside(case, move, row):
+        if outside := _touched_outside(checked, move, row):
             what = (
-                f"would change what brokers {listed(outside)} hold or lead, outside the request's "
-                "scope"
+                f"would change what {listed(outside)} holds or leads, outside the request's scope"
             )
             yield Violation.of_move("scope_respected", move, what)
 
 
-def _touched_outside(case: Case, move: Move, row: PartitionRow) -> list[int]:
-    touched = {*move.adding, *(b for b in move.removing if b not in case.leaving)}
-    if move.replicas_after[0] != case.leader_of(row):
+def _touched_outside(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
+    touched = {*move.adding, *(b for b in move.removing if b not in checked.leaving)}
+    if move.replicas_after[0] != checked.leader_of(row):
         touched.add(move.replicas_after[0])
-    return sorted(b for b in touched if not case.plan.scope.may_touch_broker(b))
+    return sorted(b for b in touched if not checked.plan.scope.may_touch_broker(b))
 
 
-def budget_respected(case: Case) -> Iterator[Violation]:
+def budget_respected(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that the budget is kept.
 
     Bytes count what is copied, partitions all that the plan names.
     """
-    plan, budget = case.plan, case.plan.budget
+    plan, budget = checked.plan, checked.plan.budget
     if budget.max_bytes is not None and plan.copied_bytes > budget.max_bytes:
         message = (
             f"the plan copies {plan.copied_bytes} bytes, more than its budget of {budget.max_bytes}"
@@ -60,20 +59,20 @@ def budget_respected(case: Case) -> Iterator[Violation]:
         yield Violation("budget_respected", "plan", message)
 
 
-def disks_not_overfilled(case: Case) -> Iterator[Violation]:
+def disks_not_overfilled(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that all that a broker receives fits on its fullest disk below the policy's limit,
     with nothing removed from it yet.
 
     A broker chooses the log dir of a new replica by the number of replicas there, not by room
     (KIP-113).
     """
-    for broker_id, room_afterwards in sorted(case.room_left.items()):
-        received_bytes = case.arriving[broker_id]
+    for broker_id, room_afterwards in sorted(checked.room_left.items()):
+        received_bytes = checked.arriving[broker_id]
         room_bytes = max(0, room_afterwards + received_bytes)
         if received_bytes > room_bytes:
             message = (
                 f"broker {broker_id} would receive {format_bytes(received_bytes)}, but a log dir "
                 f"of it has room for {format_bytes(room_bytes)} below "
-                f"{case.policy.disk_limit_percent} %"
+                f"{checked.policy.disk_limit_percent} %"
             )
             yield Violation("disks_not_overfilled", f"broker {broker_id}", message)

@@ -7,23 +7,23 @@ from itertools import combinations
 
 from counterpoise.model.plan import Move
 from counterpoise.model.request import Goal
-from counterpoise.validation.violation import Case, PartitionRow, Violation, listed
+from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed
 
 
-def no_broker_twice(case: Case) -> Iterator[Violation]:
-    for move in case.plan.moves:
+def no_broker_twice(checked: CheckedPlan) -> Iterator[Violation]:
+    for move in checked.plan.moves:
         if len(set(move.replicas_after)) != len(move.replicas_after):
             what = f"would have a broker twice: {listed(move.replicas_after)}"
             yield Violation.of_move("no_broker_twice", move, what)
 
 
-def replication_factor_kept(case: Case) -> Iterator[Violation]:
+def replication_factor_kept(checked: CheckedPlan) -> Iterator[Violation]:
     """Require as many replicas as before, or as the goal asks for; there, none moves."""
-    is_goal = case.plan.goal is Goal.REPLICATION_FACTOR
-    for move, row in case.known_moves:
+    is_goal = checked.plan.goal is Goal.REPLICATION_FACTOR
+    for move, row in checked.known_moves:
         number, held = len(move.replicas_after), len(row.replicas)
-        wanted = case.plan.replication_factor if is_goal else held
-        if number != wanted and not (is_goal and _is_as_near_as_can_be(case, move, row)):
+        wanted = checked.plan.replication_factor if is_goal else held
+        if number != wanted and not (is_goal and _is_as_near_as_can_be(checked, move, row)):
             what = f"has {held} replicas and would have {number}, not {wanted}"
             yield Violation.of_move("replication_factor_kept", move, what)
         elif is_goal and move.adding and move.removing:
@@ -34,108 +34,113 @@ def replication_factor_kept(case: Case) -> Iterator[Violation]:
             yield Violation.of_move("replication_factor_kept", move, what)
 
 
-def _is_as_near_as_can_be(case: Case, move: Move, row: PartitionRow) -> bool:
+def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -> bool:
     """Whether the number of replicas is wrong only because no other broker may receive a replica,
     or because none may be removed.
 
     A budget may leave some partitions for later.
     """
-    wanted = case.plan.replication_factor or 0
+    wanted = checked.plan.replication_factor or 0
     held = len(row.replicas)
     number = len(move.replicas_after)
-    in_scope = case.plan.scope.may_touch_broker
-    if case.plan.deferred.partitions:
+    in_scope = checked.plan.scope.may_touch_broker
+    if checked.plan.deferred.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
     if held <= number < wanted:
-        others = [b for b in case.live - set(move.replicas_after) if in_scope(b)]
-        return all(case.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
+        others = [b for b in checked.live - set(move.replicas_after) if in_scope(b)]
+        return all(checked.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
     if not wanted < number <= held:
         return False
     one_fewer = number - 1
-    max_in_sync, _ = _max_kept(case, row, one_fewer)
-    return max_in_sync < min(len(_in_sync(case, row)), one_fewer)
+    max_in_sync, _ = _max_kept(checked, row, one_fewer)
+    return max_in_sync < min(len(_in_sync(checked, row)), one_fewer)
 
 
-def targets_are_live(case: Case) -> Iterator[Violation]:
+def targets_are_live(checked: CheckedPlan) -> Iterator[Violation]:
     """Require live targets: KRaft accepts fenced targets (it only checks that they are registered),
     so we check.
     """
-    registered = set(case.snapshot.registered_broker_ids)
-    for move in case.plan.moves:
+    registered = set(checked.snapshot.registered_broker_ids)
+    for move in checked.plan.moves:
         for broker_id in move.adding:
-            if broker_id not in case.live:
+            if broker_id not in checked.live:
                 why = "is not live" if broker_id in registered else "is not registered"
                 yield Violation.of_move(
                     "targets_are_live", move, f"would go to broker {broker_id}, which {why}"
                 )
 
 
-def leaders_are_live(case: Case) -> Iterator[Violation]:
+def leaders_are_live(checked: CheckedPlan) -> Iterator[Violation]:
     """Require a live first replica: it is elected in the end, which needs a live broker."""
-    for move in case.plan.moves:
-        if move.replicas_after and move.replicas_after[0] not in case.live:
+    for move in checked.plan.moves:
+        if move.replicas_after and move.replicas_after[0] not in checked.live:
             what = f"would be led by broker {move.replicas_after[0]}, which is not live"
             yield Violation.of_move("leaders_are_live", move, what)
 
 
-def racks_not_worse(case: Case) -> Iterator[Violation]:
+def racks_not_worse(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that no partition is on fewer racks than before, unless there are fewer replicas or
     no broker of a rack can receive one.
     """
-    for move, row in case.known_moves:
-        before, after = _rack_count(case, row.replicas), _rack_count(case, move.replicas_after)
+    for move, row in checked.known_moves:
+        before, after = (
+            _rack_count(checked, row.replicas),
+            _rack_count(checked, move.replicas_after),
+        )
         number = len(move.replicas_after)
         if after >= min(before, number):
             continue
         if number < len(row.replicas):
-            _, possible = _max_kept(case, row, number)
+            _, possible = _max_kept(checked, row, number)
         else:
-            possible = min(before, _rack_count(case, _able_to_hold(case, move, row)))
+            possible = min(before, _rack_count(checked, _able_to_hold(checked, move, row)))
         if after < possible:
-            what = f"is on {before} racks and would be on {after}; {possible} are possible"
+            what = f"is on {before} racks and would be on {after}, while {possible} are possible"
             yield Violation.of_move("racks_not_worse", move, what)
 
 
-def _able_to_hold(case: Case, move: Move, row: PartitionRow) -> list[int]:
+def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
     """Return brokers that have a replica and keep it, and those in scope with room for one."""
-    destinations = [b for b in case.live - case.leaving if case.plan.scope.may_touch_broker(b)]
-    with_room = [
-        b for b in destinations if case.room_left.get(b, move.size_bytes) >= move.size_bytes
+    destinations = [
+        b for b in checked.live - checked.leaving if checked.plan.scope.may_touch_broker(b)
     ]
-    keeping = [b for b in row.replicas if b not in case.leaving]
+    with_room = [
+        b for b in destinations if checked.room_left.get(b, move.size_bytes) >= move.size_bytes
+    ]
+    keeping = [b for b in row.replicas if b not in checked.leaving]
     return [*with_room, *move.adding, *keeping]
 
 
-def nothing_under_reassignment(case: Case) -> Iterator[Violation]:
+def nothing_under_reassignment(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that nothing is moving: a second request would replace the first one (KIP-455)."""
-    for move, row in case.known_moves:
+    for move, row in checked.known_moves:
         if row.is_moving:
             yield Violation.of_move(
                 "nothing_under_reassignment", move, "is being reassigned already"
             )
 
 
-def led_by_somebody(case: Case) -> Iterator[Violation]:
+def led_by_somebody(checked: CheckedPlan) -> Iterator[Violation]:
     """Require a leader: new replicas copy from it; without one a move never ends."""
-    for move, row in case.known_moves:
-        if case.leader_of(row) is None:
+    for move, row in checked.known_moves:
+        if checked.leader_of(row) is None:
             yield Violation.of_move(
                 "led_by_somebody", move, "is offline: it has no leader to copy from"
             )
 
 
-def min_isr_reachable(case: Case) -> Iterator[Violation]:
+def min_isr_reachable(checked: CheckedPlan) -> Iterator[Violation]:
     """Require enough replicas: with fewer replicas than min.insync.replicas, producers with
     acks=all are refused.
 
     Kafka lowers a replication factor below it without a warning. A partition that has too few
     already may move.
     """
-    topics = case.snapshot.topics
+    topics = checked.snapshot.topics
     min_isr_by_topic = dict(
         zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True)
     )
-    for move, row in case.known_moves:
+    for move, row in checked.known_moves:
         min_isr = min_isr_by_topic.get(move.topic) or 0
         number = len(move.replicas_after)
         if number < min(min_isr, len(row.replicas)):
@@ -143,12 +148,12 @@ def min_isr_reachable(case: Case) -> Iterator[Violation]:
             yield Violation.of_move("min_isr_reachable", move, what)
 
 
-def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
+def in_sync_replicas_kept(checked: CheckedPlan) -> Iterator[Violation]:
     """Require that, where replicas are removed, in-sync ones are kept: as many as fit the smaller
     number.
     """
-    for move, row in case.known_moves:
-        in_sync, number = _in_sync(case, row), len(move.replicas_after)
+    for move, row in checked.known_moves:
+        in_sync, number = _in_sync(checked, row), len(move.replicas_after)
         kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
         if number < len(row.replicas) and kept < needed:
             what = (
@@ -157,12 +162,12 @@ def in_sync_replicas_kept(case: Case) -> Iterator[Violation]:
             yield Violation.of_move("in_sync_replicas_kept", move, what)
 
 
-def _in_sync(case: Case, row: PartitionRow) -> frozenset[int]:
+def _in_sync(checked: CheckedPlan, row: PartitionRow) -> frozenset[int]:
     """Return the live in-sync replicas; all live ones where the snapshot has no ISR."""
-    return frozenset(row.replicas if row.isr is None else row.isr) & case.live
+    return frozenset(row.replicas if row.isr is None else row.isr) & checked.live
 
 
-def _max_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
+def _max_kept(checked: CheckedPlan, row: PartitionRow, number: int) -> tuple[int, int]:
     """Return how many in-sync replicas, and then on how many racks, can be kept when `number`
     replicas of a partition stay; (-1, -1) where none may be removed.
 
@@ -170,17 +175,17 @@ def _max_kept(case: Case, row: PartitionRow, number: int) -> tuple[int, int]:
     broker that gives up its replica. Example: replicas 1, 2, 3 on racks a, a, b, all in sync, two
     stay: (2, 2), by removing 1 or 2.
     """
-    in_scope = case.plan.scope.may_touch_broker
-    in_sync = _in_sync(case, row)
+    in_scope = checked.plan.scope.may_touch_broker
+    in_sync = _in_sync(checked, row)
     removable = [b for b in row.replicas if in_scope(b)]
     best = (-1, -1)
     for removed in combinations(removable, len(row.replicas) - number):
         kept = [b for b in row.replicas if b not in removed]
-        keeps_leader = case.leader_of(row) not in removed
-        if keeps_leader or any(in_scope(b) and b in case.live for b in kept):
-            best = max(best, (len(in_sync.intersection(kept)), _rack_count(case, kept)))
+        keeps_leader = checked.leader_of(row) not in removed
+        if keeps_leader or any(in_scope(b) and b in checked.live for b in kept):
+            best = max(best, (len(in_sync.intersection(kept)), _rack_count(checked, kept)))
     return best
 
 
-def _rack_count(case: Case, replicas: Iterable[int]) -> int:
-    return len({case.snapshot.racks.get(broker_id) for broker_id in replicas})
+def _rack_count(checked: CheckedPlan, replicas: Iterable[int]) -> int:
+    return len({checked.snapshot.racks.get(broker_id) for broker_id in replicas})
