@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterpoise.model.words import join_ids, join_names, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, name_brokers, pluralize, verb
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from counterpoise.model.words import join_ids, join_names, pluralize, verb
         (join_names("abcdef"), "a, b, c, d, e and 1 more"),
         (join_names("abcde", 60_000), "a, b, c, d, e and 59,995 more"),
         (join_names("ab", 2), "a, b"),
+        (name_brokers([7]), "broker 7"),
+        (name_brokers(range(14)), "brokers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"),
         (pluralize(0, "partition"), "0 partitions"),
         (pluralize(1, "partition"), "1 partition"),
         (pluralize(2_000, "partition"), "2,000 partitions"),

@@ -2,6 +2,7 @@
 
     join_ids([1, 2, 3])                        # "1, 2, 3"; of twenty the first 12 "and 8 more"
     join_names(["orders-0", "orders-1"])       # names are longer: the first five
+    name_brokers([7, 8])                       # "brokers 7, 8", however many they are
     pluralize(2000, "partition")               # "2,000 partitions"
     pluralize(2, "address", "addresses")
     f"{count} of 8 brokers {verb(count, 'is', 'are')} fenced"
@@ -27,6 +28,11 @@ def join_names(names: Sequence[object], count: int | None = None) -> str:
     `count` is the number of all names, where only the first of them are given.
     """
     return _first(names, MAX_NAMES, len(names) if count is None else count)
+
+
+def name_brokers(broker_ids: Sequence[int]) -> str:
+    """Return `broker 7` or `brokers 7, 8`, all of them."""
+    return f"{verb(len(broker_ids), 'broker', 'brokers')} {', '.join(map(str, broker_ids))}"
 
 
 def pluralize(count: int, singular: str, plural: str = "") -> str:

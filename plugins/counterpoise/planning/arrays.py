@@ -29,6 +29,7 @@ from counterpoise.model.columns import (
 )
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
+from counterpoise.model.words import MAX_NAMES, join_names
 
 UNBOUNDED = 1 << 60
 
@@ -105,6 +106,11 @@ class ClusterArrays:
 
     def name(self, partition: int) -> str:
         return f"{self.topics[partition].as_py()}-{self.numbers[partition]}"
+
+    def names(self, partitions: Ints) -> str:
+        """Return the first few names, and how many more there are."""
+        names = [self.name(partition) for partition in partitions[:MAX_NAMES].tolist()]
+        return join_names(names, len(partitions))
 
     def load(self, replicas: Ints, weights: Ints | None = None) -> Ints:
         """Return replicas per broker, or the sum of `weights` (one per partition) over them."""

@@ -13,17 +13,14 @@ import numpy as np
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
-from counterpoise.model.evenness import best_max_minus_min
-from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
+from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.explanation.figures import figures_of
-from counterpoise.planning.explanation.moves import moves_of
+from counterpoise.planning.explanation import explain
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.settings_before import settings_before
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -38,24 +35,34 @@ def plan_to_reach(
     """
     cluster = read_cluster(snapshot, policy)
     rows = _rows(cluster, wanted)
-    result = _result(cluster, rows, policy)
-    moves = moves_of(result, MoveReason.IMPORTED, snapshot.topic_ids)
-    copied_replicas = sum(len(move.adding) for move in moves)
-    copied_bytes = sum(move.copied_bytes for move in moves)
-    leaders_at_best = best_max_minus_min(cluster.partition_count, len(snapshot.live_broker_ids))
-    return RebalancePlan(
-        cluster=snapshot.cluster,
-        cluster_id=snapshot.cluster_id,
-        snapshot_id=snapshot.snapshot_id,
-        goal=Goal.IMPORTED,
-        broker_ids=(),
-        policy_digest=policy.digest,
-        moves=moves,
-        figures=figures_of(result, snapshot.brokers),
-        lower_bound=LowerBound(copied_replicas, copied_bytes, leaders_at_best),
-        reason="" if moves else "every partition is already where the reassignment wants it",
-        settings_before=settings_before(snapshot.throttles, moves),
+    replicas: Ints = cluster.replicas.copy()
+    is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
+    for row, broker_ids in rows.items():
+        replicas[row] = NOBODY
+        replicas[row, : len(broker_ids)] = cluster.positions(broker_ids)
+        is_wanted[row] = True
+    is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
+    is_changed = (replicas != cluster.replicas).any(axis=1)
+    is_in_plan = is_changed | (is_wanted & is_led_by_another)
+    live = cluster.is_live
+    result = PlanningResult(
+        snapshot=snapshot,
+        request=PlanRequest(Goal.IMPORTED, policy=policy),
+        cluster=cluster,
+        roles=Roles(
+            destinations=live,
+            sources=live,
+            leaving=np.zeros_like(live),
+            staying=live,
+            sharing=live,
+            leading=live,
+        ),
+        before=Placement.of(cluster),
+        after=Placement.of(cluster, replicas.copy()),
+        assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
+        copy_reason=MoveReason.IMPORTED,
     )
+    return explain(result)
 
 
 def _rows(cluster: ClusterArrays, wanted: Wanted) -> dict[int, tuple[int, ...]]:
@@ -92,33 +99,3 @@ def _complaint(
     if cluster.is_moving[row]:
         return " is being reassigned right now; wait until that is done"
     return None
-
-
-def _result(
-    cluster: ClusterArrays, rows: Mapping[int, tuple[int, ...]], policy: BalancePolicy
-) -> PlanningResult:
-    replicas: Ints = cluster.replicas.copy()
-    is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
-    for row, broker_ids in rows.items():
-        replicas[row] = NOBODY
-        replicas[row, : len(broker_ids)] = cluster.positions(broker_ids)
-        is_wanted[row] = True
-    is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
-    is_changed = (replicas != cluster.replicas).any(axis=1)
-    is_in_plan = is_changed | (is_wanted & is_led_by_another)
-    live = cluster.is_live
-    return PlanningResult(
-        request=PlanRequest(Goal.IMPORTED, policy=policy),
-        cluster=cluster,
-        roles=Roles(
-            destinations=live,
-            sources=live,
-            leaving=np.zeros_like(live),
-            staying=live,
-            sharing=live,
-            leading=live,
-        ),
-        before=Placement.of(cluster),
-        after=Placement.of(cluster, replicas.copy()),
-        assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
-    )

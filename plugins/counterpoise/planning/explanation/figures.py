@@ -1,22 +1,72 @@
-"""Figures: every registered broker before, after, at best and at its fullest on the way.
+"""Figures: every broker before, after and at best; and what has to be copied at least.
 
-    figures = figures_of(result, snapshot.brokers)
+    figures = figures_of(result)
+    lower_bound(result).replicas
 
-Best means: what no plan could do better, whatever it moved. Where racks have different numbers of
-brokers it is uneven itself.
+Best means in the figures: what no plan could do better, whatever it moved. Where racks have
+different numbers of brokers it is uneven itself.
+
+The lower bound is what any plan that reaches the goal within its scope has to copy, and how even
+leaders can be at best. Goals that copy certain replicas (drain, repair, a higher factor, a plan
+that is imported) copy these and nothing else; goals about leaders copy nothing. For goals that even
+the cluster out:
+
+    shares     = water filling of all replicas over racks and brokers, within what may move
+    a destination misses at least its share - what it holds
+    a source has to give at least what it holds - its share rounded up, as far as there is room
+    bound      = the larger of the sums of the two, in each rack if replicas cannot cross racks
+
+Worked example: brokers 1, 2 and 3 (new) hold 6, 6 and 0 replicas. The shares are 4, 4 and 4: broker
+3 misses 4, the others have 2 + 2 too many, so at least 4 replicas are copied.
+
+Why no plan does with less:
+
+- Counts. The sum over a rack is bounded: a partition on as many racks as it can be on stays so, so
+  each rack has the least to the most of it that `bounds_of_partition` gives; one that must be left
+  alone, or of which every destination has a replica, has what it has. On a broker there is at least
+  what may not leave it, and at most one replica of each partition. Under such nested bounds the
+  most even counts are unique, except for the leftover units; where those stay with the brokers that
+  hold most now, the fewest have to arrive. So each destination misses at least what it has less
+  than there.
+- Surplus. A broker that holds more than that has to give it, as far as the destinations have room
+  below their share, rounded up. Where each rack holds a fixed number of each partition, no replica
+  crosses racks, and all this holds rack by rack.
+- Stacked partitions may be spread or stay as they are. Both ways are counted, and per rack the
+  smaller one.
+- Bytes. The same with sizes for units; a destination has to reach (1 - tolerance) of its share, and
+  a broker that holds more than (1 + tolerance) has to give the rest. Whole partitions only make it
+  more.
+- Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
+  fixed that is the mean, rounded down and up.
+
+A plan below the bound for replicas or bytes stopped before the goal was reached.
 """
 
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterator
 
-from counterpoise.model.columns import Ints
-from counterpoise.model.plan import BrokerFigure
+import numpy as np
+
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import best_max_minus_min
+from counterpoise.model.plan import BrokerFigure, LowerBound
+from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.water_filling import fill
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.placing.racks import (
+    min_stacked_pairs,
+    rack_sizes,
+    spread_bounds,
+    stacked_pairs,
+)
+from counterpoise.planning.placing.targets import disk_weights
+from counterpoise.planning.water_filling import Weights, fill, fill_racks
+
+_LEADER_GOALS = (Goal.LEADERS, Goal.DEMOTE_BROKERS)
+_COPYING_GOALS = (Goal.REMOVE_BROKERS, Goal.REPAIR, Goal.REPLICATION_FACTOR, Goal.IMPORTED)
 
 
-def figures_of(result: PlanningResult, broker_table: pa.Table) -> tuple[BrokerFigure, ...]:
+def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
     """Return a figure for every registered broker, by id."""
     cluster, before, after = result.cluster, result.before, result.after
     columns = {
@@ -36,7 +86,7 @@ def figures_of(result: PlanningResult, broker_table: pa.Table) -> tuple[BrokerFi
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
         columns["bytes_in_after"] = bytes_in_after
         columns["bytes_in_best"] = _evened(result, bytes_in_after)
-    rows = {row["broker_id"]: row for row in broker_table.to_pylist()}
+    rows = {row["broker_id"]: row for row in result.snapshot.brokers.to_pylist()}
     figures = []
     for position in np.flatnonzero(cluster.is_registered).tolist():
         row = rows[int(cluster.broker_ids[position])]
@@ -58,3 +108,184 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
     lower = np.where(leading, 0, loads)
     upper = np.where(leading, UNBOUNDED, loads)
     return fill(int(loads.sum()), lower, upper, loads)
+
+
+# -- lower bounds
+
+
+def lower_bound(result: PlanningResult) -> LowerBound:
+    """Return the bounds for the request of a result."""
+    goal, sizes = result.request.goal, result.cluster.size_bytes
+    leader_range = _min_leader_range(result)
+    if goal in _LEADER_GOALS:
+        return LowerBound(0, 0, leader_range)
+    if goal in _COPYING_GOALS:
+        copies = _copies(result)
+        return LowerBound(int(copies.sum()), int((copies * sizes).sum()), leader_range)
+    weights = disk_weights(result.cluster, result.roles)
+    percent = result.request.policy.bytes_tolerance_percent
+    replicas = _units_to_copy(result, np.ones_like(sizes), None, 0)
+    bytes_ = _units_to_copy(result, sizes, weights, percent)
+    return LowerBound(replicas, bytes_, leader_range)
+
+
+def _copies(result: PlanningResult) -> Ints:
+    """Return replicas to be made, per partition.
+
+    There are none where there is no broker to copy from, or none that could receive them.
+    """
+    cluster, before, request = result.cluster, result.before, result.request
+    if request.goal is Goal.IMPORTED:
+        return np.asarray(result.assignment.is_added.sum(axis=1))
+    free_destinations = _free_destinations(result)
+    if request.goal is Goal.REPLICATION_FACTOR:
+        missing = np.maximum(0, (request.replication_factor or 0) - before.replica_counts)
+        return np.where(cluster.may_change, np.minimum(missing, free_destinations), 0)
+    may_move = cluster.may_drain if request.goal is Goal.REMOVE_BROKERS else cluster.may_change
+    leaving = _replicas_on(result.roles.leaving, before)
+    return np.where(may_move, np.minimum(leaving, free_destinations), 0)
+
+
+def _replicas_on(is_counted: Flags, before: Placement) -> Ints:
+    """Return, per partition, how many of its replicas are on the given brokers."""
+    on_counted = np.append(is_counted, False)[before.replicas]
+    return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
+
+
+def _free_destinations(result: PlanningResult) -> Ints:
+    """Return, per partition, how many destinations have no replica of it."""
+    destinations = result.roles.destinations
+    return int(destinations.sum()) - _replicas_on(destinations, result.before)
+
+
+def _min_leader_range(result: PlanningResult) -> int:
+    """Return the least that the largest and the smallest count of leaders can differ by."""
+    cluster, before, roles = result.cluster, result.before, result.roles
+    goal, leaders_now = result.request.goal, cluster.leaders_now
+    if goal is Goal.IMPORTED:
+        return best_max_minus_min(cluster.partition_count, int(roles.leading.sum()))
+    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
+    is_free = cluster.may_reorder & is_led_in_scope
+    if goal in _LEADER_GOALS:
+        is_free &= _replicas_on(roles.leading, before) > 0
+    if goal is Goal.DEMOTE_BROKERS:
+        is_free &= roles.is_demoted[leaders_now] | roles.is_demoted[before.replicas[:, 0]]
+    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
+    if not len(fixed):
+        return 0
+    total = int(fixed.sum() + is_free.sum())
+    counts = fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
+    return int(np.ptp(counts))
+
+
+def _units_to_copy(
+    result: PlanningResult, units: Ints, weights: Weights | None, tolerance_percent: int
+) -> int:
+    """Return the units that have to arrive until the brokers that share are even.
+
+    `units` has one, or the bytes, of each partition.
+    """
+    cluster, before, roles = result.cluster, result.before, result.roles
+    if not roles.sharing.any():
+        return 0
+    free_destinations = _free_destinations(result)
+    can_move = cluster.may_change & (free_destinations > 0)
+    held = cluster.load(before.replicas, units)
+    movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
+    lower = np.where(roles.sharing & roles.sources, held - movable, held)
+    upper = np.where(roles.sharing, held - movable + int(units[can_move].sum()), held)
+    missing = []
+    for rack_bounds in _possible_rack_bounds(result, units, can_move):
+        shares = fill_racks(
+            int(held.sum()),
+            lower,
+            upper,
+            held,
+            cluster.racks,
+            rack_bounds,
+            weights,
+            rounds_down=True,
+        )
+        is_closed = bool((rack_bounds[0] == rack_bounds[1]).all())
+        missing.append(_missing_units(result, held, shares, tolerance_percent, per_rack=is_closed))
+    may_go = np.minimum(free_destinations, _replicas_on(roles.sources, before))
+    at_most = int((may_go * units)[can_move].sum())
+    if len({len(per_group) for per_group in missing}) == 1:
+        return min(at_most, int(np.minimum.reduce(missing).sum()))
+    return min(at_most, *(int(per_group.sum()) for per_group in missing))
+
+
+def _missing_units(
+    result: PlanningResult, held: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
+) -> Ints:
+    """Return what destinations miss, or others have to give as far as there is room.
+
+    One entry per rack, or one in all.
+    """
+    cluster, roles = result.cluster, result.roles
+    lowest = shares - shares * tolerance_percent // 100
+    has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == held.sum())
+    round_up = _has_peer_with_one_more(result, shares) if has_no_leftover else 1
+    rounded_up = shares + round_up
+    highest = rounded_up + rounded_up * tolerance_percent // 100
+    groups = cluster.racks if per_rack else np.zeros_like(cluster.racks)
+
+    def sum_above_zero(values: Ints, is_counted: Flags) -> Ints:
+        sums = np.zeros(int(groups.max()) + 1, dtype=np.int64)
+        np.add.at(sums, groups[is_counted], np.maximum(0, values[is_counted]))
+        return sums
+
+    everywhere = np.ones_like(roles.sharing)
+    missing = sum_above_zero(lowest - held, roles.destinations)
+    room = sum_above_zero(highest - held, roles.destinations)
+    held_in_all = sum_above_zero(held, everywhere)
+    shares_in_all = sum_above_zero(shares, everywhere)
+    leaves_group = np.maximum(0, held_in_all - shares_in_all)
+    surplus = sum_above_zero(held - highest, roles.sharing & roles.sources) - leaves_group
+    return np.asarray(np.maximum(missing, np.minimum(surplus, room)))
+
+
+def _has_peer_with_one_more(result: PlanningResult, shares: Ints) -> Flags:
+    """Return whether another broker of the rack has a share that is one more.
+
+    Then this one is rounded down, and that one up.
+    """
+    keys = result.cluster.racks * (int(shares.max()) + 2) + shares
+    return np.isin(keys + 1, keys[result.sharing])
+
+
+def _possible_rack_bounds(
+    result: PlanningResult, units: Ints, can_move: Flags
+) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the least and the most units per rack: where stacked partitions stay, and where not.
+
+    Partitions with a replica that cannot leave its broker are treated like stacked ones.
+    """
+    before, counts = result.before, result.before.replica_counts
+    sizes = rack_sizes(result.cluster, result.roles.staying)
+    is_bound = ~np.append(result.sharing, True)[before.replicas].all(axis=1)
+    is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, sizes)
+    is_regular = can_move & is_spread & ~is_bound
+    is_uncertain = can_move & ~is_regular
+    regular_low, regular_high = spread_bounds(counts, is_regular, units, sizes)
+    spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, sizes)
+    fixed = _units_per_rack(before, ~can_move, units, len(sizes))
+    lowest, highest = fixed + regular_low, fixed + regular_high
+    if not is_uncertain.any():
+        yield lowest, highest
+        return
+    staying = _units_per_rack(before, is_uncertain, units, len(sizes))
+    yield lowest + staying, highest + staying
+    bound = _units_per_rack(before, is_uncertain & is_bound, units, len(sizes))
+    bound_high = bound + int(units[is_uncertain & is_bound].sum())
+    yield lowest + spread_low, highest + spread_high + bound_high
+
+
+def _units_per_rack(before: Placement, is_counted: Flags, units: Ints, rack_count: int) -> Ints:
+    """Return the units per rack of the given partitions, where they are now."""
+    racks = before.racks_by_position[before.replicas[is_counted]]
+    units_of_replicas = np.broadcast_to(units[is_counted][:, None], racks.shape)
+    is_held = racks >= 0
+    total = np.zeros(rack_count, dtype=np.int64)
+    np.add.at(total, racks[is_held], units_of_replicas[is_held])
+    return total

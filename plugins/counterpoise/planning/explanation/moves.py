@@ -1,6 +1,6 @@
 """Moves: what the plan document lists, and the measure that each change serves first.
 
-    moves = moves_of(result, MoveReason.DRAIN, topic_ids)
+    moves = moves_of(result)
 
     a copy that takes a partition to more racks   RACKS
     a copy from a broker with more replicas       REPLICAS
@@ -9,77 +9,97 @@
     only another order or an election             PREFERRED
 
 Goals that copy for one reason only (drain, repair ...) give that reason instead of the first three.
+
+    settings_before(snapshot.throttles, moves)
+    # (SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "20000000"),)
+
+Those are the throttle keys that are set already where the copies will throttle: what a run restores
+in the end. Limits: as of the snapshot; a run reads the keys again before it sets them, and its
+ledger has what it found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.plan import Move, MoveReason
+from counterpoise.model.kafka import ConfigResourceType
+from counterpoise.model.plan import Move, MoveReason, SettingBefore
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placing.racks import racks_missing
 
 _Reasons: TypeAlias = NDArray[np.object_]
 
 
-def moves_of(
-    result: PlanningResult, copy_reason: MoveReason | None, topic_ids: Mapping[str, str | None]
-) -> tuple[Move, ...]:
-    """Return the moves, by topic and partition.
-
-    `copy_reason` is why the goal copies, where that is not evenness.
-    """
-    cluster, assignment = result.cluster, result.assignment
+def moves_of(result: PlanningResult) -> tuple[Move, ...]:
+    """Return the moves, by topic and partition."""
+    cluster, assignment, topic_ids = result.cluster, result.assignment, result.snapshot.topic_ids
     planned = np.flatnonzero(assignment.is_in_plan)
     broker_ids = np.append(cluster.broker_ids, -1)
-    before, after = assignment.before[planned], assignment.replicas[planned]
     rates = np.where(cluster.is_rate_known[planned], cluster.bytes_in[planned], -1)
     columns = (
         cluster.topics.take(planned).to_pylist(),
         cluster.numbers[planned].tolist(),
-        broker_ids[before].tolist(),
-        (before >= 0).sum(axis=1).tolist(),
-        broker_ids[after].tolist(),
-        (after >= 0).sum(axis=1).tolist(),
+        _broker_ids_of(result, assignment.before[planned]),
+        _broker_ids_of(result, assignment.replicas[planned]),
         broker_ids[cluster.leaders[planned]].tolist(),
         cluster.size_bytes[planned].tolist(),
         rates.tolist(),
-        _reasons(result, copy_reason),
+        _reasons(result, planned),
     )
     return tuple(
         Move(
             topic=topic,
             partition=number,
             topic_id=topic_ids.get(topic) or "",
-            replicas_before=tuple(row_before[:count_before]),
-            replicas_after=tuple(row_after[:count_after]),
+            replicas_before=replicas_before,
+            replicas_after=replicas_after,
             leader_before=leader,
             size_bytes=size_bytes,
             bytes_in_per_second=rate if rate >= 0 else None,
             why=reason,
         )
-        for (
-            topic,
-            number,
-            row_before,
-            count_before,
-            row_after,
-            count_after,
-            leader,
-            size_bytes,
-            rate,
-            reason,
-        ) in zip(*columns, strict=True)
+        for topic, number, replicas_before, replicas_after, leader, size_bytes, rate, reason in zip(
+            *columns, strict=True
+        )
     )
 
 
-def _reasons(result: PlanningResult, copy_reason: MoveReason | None) -> list[MoveReason]:
+def settings_before(throttle_table: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
+    """Return the keys of the brokers and topics of moves that copy, sorted.
+
+    Any of the replicas before may be copied from.
+    """
+    broker_ids: set[int] = set()
+    topics: set[str] = set()
+    for move in moves:
+        adding = move.adding
+        if adding:
+            broker_ids.update(move.replicas_before, adding)
+            topics.add(move.topic)
+    brokers = {str(broker_id) for broker_id in broker_ids}
+    throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
+    found = []
+    for row in throttle_table.to_pylist():
+        resource_type, name = ConfigResourceType(row["resource_type"]), row["resource_name"]
+        if name in throttled[resource_type]:
+            found.append(SettingBefore(resource_type, name, row["key"], row["value"]))
+    return tuple(sorted(found))
+
+
+def _broker_ids_of(result: PlanningResult, replicas: Ints) -> list[tuple[int, ...]]:
+    """Return the broker ids of each row of replicas, without what fills it up."""
+    counts = (replicas >= 0).sum(axis=1).tolist()
+    rows = np.append(result.cluster.broker_ids, -1)[replicas].tolist()
+    return [tuple(row[:count]) for row, count in zip(rows, counts, strict=True)]
+
+
+def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     """Return one reason for each partition in the plan, in order."""
-    cluster, assignment = result.cluster, result.assignment
-    planned = np.flatnonzero(assignment.is_in_plan)
+    cluster, assignment, copy_reason = result.cluster, result.assignment, result.copy_reason
     if copy_reason in (MoveReason.DEMOTE, MoveReason.IMPORTED):
         return [copy_reason] * len(planned)
     is_leader_change = assignment.leaders[planned] != cluster.leaders_now[planned]

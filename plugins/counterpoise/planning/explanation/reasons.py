@@ -1,22 +1,19 @@
 """Reasons: why an empty plan is empty, and what a goal had to leave undone.
 
     reason_for_empty_plan(result)    # "already balanced: leaders 4 to 5 and replicas 12 to 13 ..."
-    not_repaired(result).sentence    # "2 partitions (a-0, a-1) are without a leader to copy ..."
+    not_repaired(result)             # "2 partitions (a-0, a-1) are without a leader to copy ..."
 
 An empty plan is an answer, not an error: already done, already balanced, or that the goal cannot be
-reached, why, and what would help. What a goal leaves undone is a shortfall: the partitions and why;
-warnings show it too.
+reached, why, and what would help. What a goal leaves undone is said with the partitions and why,
+in warnings too.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.request import Goal
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
-from counterpoise.planning.wording import named, partition_names
 from counterpoise.units import format_bytes
 
 _IS_MOVING = "under reassignment; wait until it is done, or cancel it"
@@ -31,6 +28,8 @@ _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no co
 
 def reason_for_empty_plan(result: PlanningResult) -> str:
     """Return one sentence for the person who requested the plan."""
+    if result.request.goal is Goal.IMPORTED:
+        return "every partition is already where the reassignment wants it"
     if not result.cluster.partition_count:
         return "already balanced: the cluster has no partitions"
     if result.deferred.partitions:
@@ -38,22 +37,22 @@ def reason_for_empty_plan(result: PlanningResult) -> str:
     match result.request.goal:
         case Goal.LEADERS:
             return (
-                f"already balanced: each broker leads {_leader_range(result)} partitions, "
+                f"already balanced: each broker leads {_leaders_per_broker(result)} partitions, "
                 "as even as the replica sets allow"
             )
         case Goal.REMOVE_BROKERS:
             return (
                 f"already done: no replica is left on these brokers{_in_scope(result)}, and "
-                f"leaders are as even as they can be ({_leader_range(result)})"
+                f"leaders are as even as they can be ({_leaders_per_broker(result)})"
             )
         case Goal.DEMOTE_BROKERS:
-            return _not_demoted(result)
+            return _why_not_demoted(result)
         case Goal.REPAIR:
-            return _not_repaired(result)
+            return _why_not_repaired(result)
         case Goal.REPLICATION_FACTOR:
-            return _not_resized(result)
+            return _why_not_resized(result)
         case _:
-            return _not_evened(result)
+            return _why_not_evened(result)
 
 
 def _budget_too_small(result: PlanningResult) -> str:
@@ -68,46 +67,41 @@ def _budget_too_small(result: PlanningResult) -> str:
     )
 
 
-def _not_demoted(result: PlanningResult) -> str:
-    broker_ids = sorted(result.request.broker_ids)
-    is_one = len(broker_ids) == 1
-    partitions = still_led(result)
+def _why_not_demoted(result: PlanningResult) -> str:
+    brokers = name_brokers(sorted(result.request.broker_ids))
+    broker_count = len(result.request.broker_ids)
+    partitions = _still_led(result)
     if not len(partitions):
-        leads = "leads no partition and is" if is_one else "lead no partition and are"
-        return (
-            f"already done: {named(broker_ids)} {leads} preferred leader of none{_in_scope(result)}"
-        )
+        lead = verb(broker_count, "leads no partition and is", "lead no partition and are")
+        return f"already done: {brokers} {lead} preferred leader of none{_in_scope(result)}"
     count = pluralize(len(partitions), "partition")
-    names = partition_names(result.cluster, partitions)
     return (
         f"cannot, because no other live replica may lead the {count} that "
-        f"{'it leads' if is_one else 'they lead'} ({names}); "
+        f"{verb(broker_count, 'it leads', 'they lead')} ({result.cluster.names(partitions)}); "
         "raise their replication factor, bring brokers back, or widen the scope"
     )
 
 
-def _not_repaired(result: PlanningResult) -> str:
-    shortfall = not_repaired(result)
-    if shortfall.sentence:
-        return f"cannot, because {shortfall.sentence}"
+def _why_not_repaired(result: PlanningResult) -> str:
+    if undone := not_repaired(result):
+        return f"cannot, because {undone}"
     broker_ids = sorted(result.request.broker_ids)
-    brokers = named(broker_ids) if broker_ids else "a broker that is dead"
+    brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
     return f"already done: no replica is on {brokers}{_in_scope(result)}"
 
 
-def _not_resized(result: PlanningResult) -> str:
-    shortfalls = not_resized(result), left_to_repair(result)
-    sentences = [shortfall.sentence for shortfall in shortfalls if shortfall.sentence]
-    if sentences:
-        return f"cannot, because {'; '.join(sentences)}"
+def _why_not_resized(result: PlanningResult) -> str:
+    undone = [sentence for sentence in (not_resized(result), left_to_repair(result)) if sentence]
+    if undone:
+        return f"cannot, because {'; '.join(undone)}"
     replicas = pluralize(result.request.replication_factor or 0, "replica")
     may_change = int(result.cluster.may_change.sum())
     return f"already done: each of the {may_change} partitions that may change has {replicas}"
 
 
-def _not_evened(result: PlanningResult) -> str:
+def _why_not_evened(result: PlanningResult) -> str:
     counts, best = result.after.counts[result.sharing], result.best_counts[result.sharing]
-    facts = f"leaders {_leader_range(result)} and replicas {_range(counts)} per broker"
+    facts = f"leaders {_leaders_per_broker(result)} and replicas {_range(counts)} per broker"
     if not is_worse(counts, best) and not len(result.out_of_band):
         percent = result.request.policy.bytes_tolerance_percent
         return f"already balanced: {facts}, bytes within {percent} % of the fair share"
@@ -128,7 +122,7 @@ def _in_scope(result: PlanningResult) -> str:
     return " in the scope of this plan" if scope.topics or scope.excluded_topics else ""
 
 
-def _leader_range(result: PlanningResult) -> str:
+def _leaders_per_broker(result: PlanningResult) -> str:
     return _range(result.leader_counts[result.roles.leading])
 
 
@@ -137,16 +131,10 @@ def _range(values: Ints) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-# -- shortfalls
+# -- what the goal leaves undone
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shortfall:
-    partitions: Ints
-    sentence: str  # "" when there is no such partition
-
-
-def still_led(result: PlanningResult) -> Ints:
+def _still_led(result: PlanningResult) -> Ints:
     """Return partitions that a demoted broker leads, or is first in, in the end.
 
     No other replica may lead them.
@@ -157,13 +145,13 @@ def still_led(result: PlanningResult) -> Ints:
     return np.flatnonzero(result.cluster.may_reorder & (leads | is_first))
 
 
-def not_repaired(result: PlanningResult) -> Shortfall:
+def not_repaired(result: PlanningResult) -> str:
     """Return partitions in scope that keep a replica on a dead broker which the goal is about."""
     cluster = result.cluster
     is_on_dead = np.append(result.roles.leaving, False)[result.after.replicas].any(axis=1)
     is_concerned = is_on_dead & ~cluster.is_excluded
     is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-    return _shortfall(
+    return _undone(
         result,
         (is_concerned & cluster.is_moving, _IS_MOVING),
         (is_concerned & is_leaderless, _IS_LEADERLESS),
@@ -171,50 +159,36 @@ def not_repaired(result: PlanningResult) -> Shortfall:
     )
 
 
-def not_resized(result: PlanningResult) -> Shortfall:
+def not_resized(result: PlanningResult) -> str:
     """Return partitions in scope that do not have the wanted number of replicas."""
     cluster, counts = result.cluster, result.after.replica_counts
     factor = result.request.replication_factor or 0
-    is_wrong = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
+    is_left = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
     is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-    return _shortfall(
+    return _undone(
         result,
-        (is_wrong & cluster.is_moving, _IS_MOVING),
-        (is_wrong & is_leaderless, _IS_LEADERLESS),
-        (is_wrong & cluster.may_change & (counts < factor), _HAS_NO_DESTINATION),
-        (is_wrong & cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
+        (is_left & cluster.is_moving, _IS_MOVING),
+        (is_left & is_leaderless, _IS_LEADERLESS),
+        (is_left & cluster.may_change & (counts < factor), _HAS_NO_DESTINATION),
+        (is_left & cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
     )
 
 
-def left_to_repair(result: PlanningResult) -> Shortfall:
+def left_to_repair(result: PlanningResult) -> str:
     """Return partitions that stay as they are because a replica is on a dead broker.
 
     The goal is not about that broker.
     """
-    return _shortfall(result, (result.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
+    return _undone(result, (result.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
 
 
-def not_repaired_yet(result: PlanningResult) -> str | None:
-    """Return a warning for plans that repair a part of the partitions."""
-    if result.request.goal is not Goal.REPAIR:
-        return None
-    return not_repaired(result).sentence or None
-
-
-def short_of_replicas(result: PlanningResult) -> str | None:
-    """Return a warning for plans that give a part of the partitions the wanted replicas."""
-    if result.request.goal is not Goal.REPLICATION_FACTOR or result.deferred.partitions:
-        return None
-    return not_resized(result).sentence or None
-
-
-def _shortfall(result: PlanningResult, *kinds: tuple[Flags, str]) -> Shortfall:
+def _undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
+    """Return which partitions are left and why, for each kind that has any; "" when none has."""
     sentences = []
     for is_concerned, why in kinds:
         partitions = np.flatnonzero(is_concerned)
         if len(partitions):
-            names = partition_names(result.cluster, partitions)
-            one, more = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
-            sentences.append(pluralize(len(partitions), one, more))
-    is_any = np.logical_or.reduce([is_concerned for is_concerned, _ in kinds])
-    return Shortfall(np.flatnonzero(is_any), "; ".join(sentences))
+            names = result.cluster.names(partitions)
+            singular, plural = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
+            sentences.append(pluralize(len(partitions), singular, plural))
+    return "; ".join(sentences)

@@ -2,8 +2,8 @@
 
     warnings_of(result)     # ("1 partition is being reassigned already and left alone: a-0",)
 
-A warning is a small function from a result to a sentence or None; `WARNINGS` has all of them, in
-the order in which they are shown.
+A warning is a small function from a result to a sentence, "" where it does not apply; `WARNINGS`
+has all of them, in the order in which they are shown.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,15 @@ from counterpoise.model.columns import Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
 from counterpoise.planning.explanation.reasons import (
     left_to_repair,
-    not_repaired_yet,
-    short_of_replicas,
+    not_repaired,
+    not_resized,
 )
 from counterpoise.planning.placing.racks import badly_racked
-from counterpoise.planning.wording import partition_names
 from counterpoise.units import format_bytes
 
 _EVENING_REPLICAS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE})
@@ -32,22 +31,23 @@ _USUAL_REPLICATION_FACTOR = 3
 
 
 def warnings_of(result: PlanningResult) -> tuple[str, ...]:
-    """Return all sentences that apply."""
-    sentences = [warning(result) for warning in WARNINGS]
-    return tuple(sentence for sentence in sentences if sentence is not None)
+    """Return all sentences that apply; an imported plan is as somebody wanted it, so none do."""
+    if result.request.goal is Goal.IMPORTED:
+        return ()
+    return tuple(filter(None, (warning(result) for warning in WARNINGS)))
 
 
-def _partitions(result: PlanningResult, partitions: Ints, one: str, more: str) -> str | None:
-    """Return a sentence that names the first few partitions; None when there are none."""
+def _partitions(result: PlanningResult, partitions: Ints, singular: str, plural: str) -> str:
+    """Return a sentence that names the first few partitions; "" when there are none."""
     if not len(partitions):
-        return None
-    names = partition_names(result.cluster, partitions)
-    return f"{pluralize(len(partitions), f'partition {one}', f'partitions {more}')}: {names}"
+        return ""
+    count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
+    return f"{count}: {result.cluster.names(partitions)}"
 
 
 def _brokers(result: PlanningResult, positions: Ints) -> str:
     broker_ids = result.cluster.broker_ids[positions].tolist()
-    return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {join_names(broker_ids)}"
+    return f"{verb(len(broker_ids), 'broker', 'brokers')} {join_names(broker_ids)}"
 
 
 def _or_rebalance(result: PlanningResult) -> str:
@@ -57,13 +57,13 @@ def _or_rebalance(result: PlanningResult) -> str:
 # -- what the snapshot has, or lacks
 
 
-def _under_reassignment(result: PlanningResult) -> str | None:
+def _under_reassignment(result: PlanningResult) -> str:
     moving = np.flatnonzero(result.cluster.is_moving)
     left_alone = "being reassigned already and left alone"
     return _partitions(result, moving, f"is {left_alone}", f"are {left_alone}")
 
 
-def _without_leader(result: PlanningResult) -> str | None:
+def _without_leader(result: PlanningResult) -> str:
     cluster = result.cluster
     if cluster.partition_count and not (cluster.leaders >= 0).any():
         return (
@@ -77,29 +77,27 @@ def _without_leader(result: PlanningResult) -> str | None:
     )
 
 
-def _excluded(result: PlanningResult) -> str | None:
+def _excluded(result: PlanningResult) -> str:
     count = int(result.cluster.is_excluded.sum())
     if not count:
-        return None
-    excluded = "left alone: the policy or the request excludes"
-    one, more = f"partition is {excluded} its topic", f"partitions are {excluded} their topics"
-    return pluralize(count, one, more)
+        return ""
+    return pluralize(
+        count,
+        "partition is left alone: the policy or the request excludes its topic",
+        "partitions are left alone: the policy or the request excludes their topics",
+    )
 
 
-def _on_dead_brokers(result: PlanningResult) -> str | None:
+def _on_dead_brokers(result: PlanningResult) -> str:
     dead = np.flatnonzero(~result.cluster.is_live & (result.after.counts > 0))
     if not len(dead):
-        return None
+        return ""
     replicas = pluralize(int(result.after.counts[dead].sum()), "replica stays", "replicas stay")
     help_ = "" if result.request.goal is Goal.REPAIR else "; goal repair replaces them"
     return f"{replicas} on {_brokers(result, dead)}, not live now{help_}"
 
 
-def _left_to_repair(result: PlanningResult) -> str | None:
-    return left_to_repair(result).sentence or None
-
-
-def _few_replicas(result: PlanningResult) -> str | None:
+def _few_replicas(result: PlanningResult) -> str:
     return _partitions(
         result,
         np.flatnonzero(result.after.replica_counts < _USUAL_REPLICATION_FACTOR),
@@ -108,7 +106,7 @@ def _few_replicas(result: PlanningResult) -> str | None:
     )
 
 
-def _unknown_sizes(result: PlanningResult) -> str | None:
+def _unknown_sizes(result: PlanningResult) -> str:
     unknown = np.flatnonzero(~result.cluster.is_size_known)
     if len(unknown) and len(unknown) == result.cluster.partition_count:
         return "no partition size is known; bytes count as 0, so the plan goes by counts alone"
@@ -120,10 +118,10 @@ def _unknown_sizes(result: PlanningResult) -> str | None:
     )
 
 
-def _rates_unknown(result: PlanningResult) -> str | None:
+def _rates_unknown(result: PlanningResult) -> str:
     by_count = result.request.policy.leader_weight is not LeaderWeight.BYTES_IN
     if by_count or result.cluster.is_rate_known.any():
-        return None
+        return ""
     return (
         "leaders are to be weighed by bytes-in, but the snapshot has no rates; "
         "they are even in number instead"
@@ -133,7 +131,7 @@ def _rates_unknown(result: PlanningResult) -> str | None:
 # -- what will not be even
 
 
-def _racks_not_repaired(result: PlanningResult) -> str | None:
+def _racks_not_repaired(result: PlanningResult) -> str:
     end = "though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
         end += "; goal rebalance can repair that"
@@ -145,11 +143,11 @@ def _racks_not_repaired(result: PlanningResult) -> str | None:
     )
 
 
-def _uneven_racks(result: PlanningResult) -> str | None:
+def _uneven_racks(result: PlanningResult) -> str:
     best = result.best_counts[result.sharing]
     low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
     if high - low <= 1 or result.request.goal not in _EVENING_REPLICAS:
-        return None
+        return ""
     return (
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
         "numbers of brokers and each needs its part of every partition; one more broker in the "
@@ -157,19 +155,19 @@ def _uneven_racks(result: PlanningResult) -> str | None:
     )
 
 
-def _counts_not_reached(result: PlanningResult) -> str | None:
+def _counts_not_reached(result: PlanningResult) -> str:
     best, counts = result.best_counts[result.sharing], result.after.counts[result.sharing]
     if result.request.goal not in _EVENING_REPLICAS or not is_worse(counts, best):
-        return None
+        return ""
     return (
         f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
         f"{best.max()} is possible, but not by the moves this goal allows{_or_rebalance(result)}"
     )
 
 
-def _bytes_outside_band(result: PlanningResult) -> str | None:
+def _bytes_outside_band(result: PlanningResult) -> str:
     if result.request.goal not in _EVENING_REPLICAS or not len(result.out_of_band):
-        return None
+        return ""
     percent = result.request.policy.bytes_tolerance_percent
     return (
         f"{_brokers(result, result.out_of_band)} will hold bytes more than {percent} % away from "
@@ -178,7 +176,7 @@ def _bytes_outside_band(result: PlanningResult) -> str | None:
     )
 
 
-def _full_disks(result: PlanningResult) -> str | None:
+def _full_disks(result: PlanningResult) -> str:
     """Name the brokers that would have got more if their fullest log dir allowed it."""
     after = result.after
     has_few_replicas = after.counts < result.best_counts
@@ -188,7 +186,7 @@ def _full_disks(result: PlanningResult) -> str | None:
     is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
     full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
     if not len(full):
-        return None
+        return ""
     percent = result.request.policy.disk_limit_percent
     return (
         f"{_brokers(result, full)} can take no more: a log dir would be over {percent} % of its "
@@ -197,10 +195,10 @@ def _full_disks(result: PlanningResult) -> str | None:
     )
 
 
-def _leaders_uneven(result: PlanningResult) -> str | None:
+def _leaders_uneven(result: PlanningResult) -> str:
     counts = result.leader_counts[result.roles.leading]
     if np.ptp(counts) <= 1:
-        return None
+        return ""
     idle_count = int((counts == 0).sum())
     idle = ""
     if idle_count:
@@ -214,10 +212,10 @@ def _leaders_uneven(result: PlanningResult) -> str | None:
     )
 
 
-def _still_leading(result: PlanningResult) -> str | None:
+def _still_leading(result: PlanningResult) -> str:
     """Count what demoted brokers still lead."""
     if result.request.goal is not Goal.DEMOTE_BROKERS:
-        return None
+        return ""
     is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]
     return _partitions(
         result,
@@ -230,7 +228,7 @@ def _still_leading(result: PlanningResult) -> str | None:
 # -- what clients notice, and what comes later
 
 
-def _min_insync_is_all(result: PlanningResult) -> str | None:
+def _min_insync_is_all(result: PlanningResult) -> str:
     cluster = result.cluster
     min_insync = cluster.min_insync_replicas[cluster.topic_numbers]
     has_none_to_spare = (min_insync >= result.after.replica_counts) & (min_insync > 1)
@@ -244,14 +242,14 @@ def _min_insync_is_all(result: PlanningResult) -> str | None:
     )
 
 
-def _coordinators(result: PlanningResult) -> str | None:
+def _coordinators(result: PlanningResult) -> str:
     cluster = result.cluster
     names = [name for name in cluster.topic_names if name in COORDINATOR_TOPICS]
     numbers = [cluster.topic_names.index(name) for name in names]
     is_touched = result.assignment.is_in_plan & np.isin(cluster.topic_numbers, numbers)
     count = int(is_touched.sum())
     if not count:
-        return None
+        return ""
     topics = ", ".join(names)
     touched = pluralize(count, f"partition of {topics} is", f"partitions of {topics} are")
     return (
@@ -260,10 +258,10 @@ def _coordinators(result: PlanningResult) -> str | None:
     )
 
 
-def _deferred_by_budget(result: PlanningResult) -> str | None:
+def _deferred_by_budget(result: PlanningResult) -> str:
     deferred = result.deferred
     if not deferred.partitions:
-        return None
+        return ""
     partitions, copies = pluralize(deferred.partitions, "partition"), ""
     if deferred.replicas:
         replicas = pluralize(deferred.replicas, "replica")
@@ -273,12 +271,22 @@ def _deferred_by_budget(result: PlanningResult) -> str | None:
     )
 
 
-WARNINGS: Final[tuple[Callable[[PlanningResult], str | None], ...]] = (
+def _short_of_replicas(result: PlanningResult) -> str:
+    if result.request.goal is not Goal.REPLICATION_FACTOR or result.deferred.partitions:
+        return ""
+    return not_resized(result)
+
+
+def _not_repaired_yet(result: PlanningResult) -> str:
+    return not_repaired(result) if result.request.goal is Goal.REPAIR else ""
+
+
+WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
     _excluded,
     _on_dead_brokers,
-    _left_to_repair,
+    left_to_repair,
     _few_replicas,
     _unknown_sizes,
     _racks_not_repaired,
@@ -292,6 +300,6 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str | None], ...]] = (
     _min_insync_is_all,
     _coordinators,
     _deferred_by_budget,
-    short_of_replicas,
-    not_repaired_yet,
+    _short_of_replicas,
+    _not_repaired_yet,
 )

@@ -12,11 +12,10 @@ import numpy as np
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.columns import Flags
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.roles import Roles
-from counterpoise.planning.wording import named, partition_names
 from counterpoise.units import format_bytes
 
 
@@ -52,7 +51,7 @@ def refuse_unplaced(placement: Placement, roles: Roles, request: PlanRequest) ->
     size = format_bytes(int(cluster.size_bytes[largest]))
     others = f" (and {len(unplaced) - 1} more)" if len(unplaced) > 1 else ""
     raise RefusedError(
-        f"{named(sorted(request.broker_ids))} cannot be emptied: {cluster.name(largest)} "
+        f"{name_brokers(sorted(request.broker_ids))} cannot be emptied: {cluster.name(largest)} "
         f"({size}){others} fits on no broker below {request.policy.disk_limit_percent} % full; "
         "add brokers or disk, keep fewer bytes (retention), or raise disk_limit_percent"
     )
@@ -66,7 +65,7 @@ def _refuse_stuck_replicas(cluster: ClusterArrays, roles: Roles, request: PlanRe
     is_excluded = is_concerned & cluster.is_excluded
     is_moving = is_free & cluster.is_moving
     is_leaderless = is_free & cluster.is_leaderless
-    brokers = named(sorted(request.broker_ids))
+    brokers = name_brokers(sorted(request.broker_ids))
     if is_excluded.any():
         raise RefusedError(
             f"{brokers} cannot be emptied: {_having(cluster, is_excluded)} there and the policy "
@@ -102,7 +101,7 @@ def _refuse_too_few_brokers(
         in_scope = f", {destination_count} of them in scope"
     raise InputError(
         f"{cluster_name} would have {pluralize(staying_count, 'live broker')}{in_scope} without "
-        f"{named(sorted(request.broker_ids))}, too few for partitions with "
+        f"{name_brokers(sorted(request.broker_ids))}, too few for partitions with "
         f"{pluralize(replica_count, 'replica')}; add brokers, or lower the replication factor first"
     )
 
@@ -110,4 +109,4 @@ def _refuse_too_few_brokers(
 def _having(cluster: ClusterArrays, is_concerned: Flags) -> str:
     partitions = np.flatnonzero(is_concerned)
     have = pluralize(len(partitions), "partition has a replica", "partitions have replicas")
-    return f"{have} ({partition_names(cluster, partitions)})"
+    return f"{have} ({cluster.names(partitions)})"

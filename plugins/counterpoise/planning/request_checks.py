@@ -6,6 +6,7 @@ Only the snapshot's lists of brokers and topics are needed here; what only shows
 refused by `refusals`.
 """
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from counterpoise.errors import InputError, RefusedError
@@ -17,8 +18,7 @@ from counterpoise.model.request import (
     PlanRequest,
     matching,
 )
-from counterpoise.model.words import join_names, pluralize
-from counterpoise.planning.wording import cluster_name, is_or_are, named, not_registered
+from counterpoise.model.words import join_names, name_brokers, pluralize, verb
 
 _WHICH_BROKERS = {
     Goal.ADD_BROKERS: "that were added",
@@ -39,7 +39,7 @@ def check_request(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     _check_brokers_given(request)
     _check_registered(request, snapshot)
     if not snapshot.live_broker_ids:
-        name = cluster_name(snapshot)
+        name = name_cluster(snapshot)
         raise InputError(f"{name} has no live broker, so nothing can be planned; start one first")
     _check_brokers_of_goal(request, snapshot)
     _check_topics(request, topics, snapshot)
@@ -48,6 +48,22 @@ def check_request(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     _check_budget(request)
     _check_replication_factor(request, topics, snapshot)
     _check_voters(request, snapshot)
+
+
+def name_cluster(snapshot: ClusterSnapshot) -> str:
+    """Return `cluster demo`, or `this cluster` when the snapshot has no name for it."""
+    return f"cluster {snapshot.cluster}" if snapshot.cluster else "this cluster"
+
+
+def _are(broker_ids: Sequence[int]) -> str:
+    """Return `broker 7 is` or `brokers 7, 8 are`."""
+    return f"{name_brokers(broker_ids)} {verb(len(broker_ids), 'is', 'are')}"
+
+
+def _not_registered(snapshot: ClusterSnapshot) -> str:
+    """Return `not registered in cluster demo; registered: 1, 2, 3`."""
+    registered = ", ".join(map(str, snapshot.registered_broker_ids)) or "none"
+    return f"not registered in {name_cluster(snapshot)}; registered: {registered}"
 
 
 def _all_topics(snapshot: ClusterSnapshot) -> list[str]:
@@ -71,20 +87,17 @@ def _check_brokers_given(request: PlanRequest) -> None:
             f"goal {request.goal} needs the brokers {which}; name them, like --brokers 7,8"
         )
     if request.goal not in GOALS_WITH_BROKERS | {Goal.REPAIR} and request.broker_ids:
-        was = "was" if len(request.broker_ids) == 1 else "were"
+        was = verb(len(request.broker_ids), "was", "were")
         raise InputError(
             f"goal {request.goal} is for the whole cluster and takes no brokers, but "
-            f"{named(request.broker_ids)} {was} given; leave --brokers out, choose one of "
+            f"{name_brokers(request.broker_ids)} {was} given; leave --brokers out, choose one of "
             f"{', '.join(sorted(GOALS_WITH_BROKERS))}, or limit the plan to some brokers with "
             "--only-brokers"
         )
     twice = sorted({b for b in request.broker_ids if request.broker_ids.count(b) > 1})
     if twice:
         given = ",".join(str(broker_id) for broker_id in request.broker_ids)
-        raise InputError(
-            f"--brokers {given}: {named(twice)} {is_or_are(twice)} listed twice; "
-            "list each broker once"
-        )
+        raise InputError(f"--brokers {given}: {_are(twice)} listed twice; list each broker once")
 
 
 def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
@@ -100,11 +113,8 @@ def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
         return
     hint = ""
     if still_listed := sorted(in_replica_lists & set(unknown)):
-        hint = (
-            f"; {named(still_listed)} {is_or_are(still_listed)} still in replica lists: "
-            "goal repair replaces these replicas"
-        )
-    raise InputError(f"{named(unknown)} {is_or_are(unknown)} {not_registered(snapshot)}{hint}")
+        hint = f"; {_are(still_listed)} still in replica lists: goal repair replaces these replicas"
+    raise InputError(f"{_are(unknown)} {_not_registered(snapshot)}{hint}")
 
 
 def _check_brokers_of_goal(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
@@ -113,8 +123,8 @@ def _check_brokers_of_goal(request: PlanRequest, snapshot: ClusterSnapshot) -> N
     names_every_live_broker = live <= requested
     if request.goal is Goal.ADD_BROKERS and dead:
         raise InputError(
-            f"{named(dead)} {is_or_are(dead)} fenced (not live) and cannot receive replicas; "
-            "start it, then try again"
+            f"{_are(dead)} fenced (not live) and cannot receive replicas; "
+            f"start {verb(len(dead), 'it', 'them')}, then try again"
         )
     if request.goal is Goal.ADD_BROKERS and names_every_live_broker:
         raise InputError(
@@ -123,8 +133,8 @@ def _check_brokers_of_goal(request: PlanRequest, snapshot: ClusterSnapshot) -> N
         )
     if request.goal is Goal.DEMOTE_BROKERS and dead:
         raise InputError(
-            f"{named(dead)} {is_or_are(dead)} fenced (not live) and leads nothing; name live "
-            "brokers only. Goal leaders puts live brokers first where a fenced one is first"
+            f"{_are(dead)} fenced (not live) and {verb(len(dead), 'leads', 'lead')} nothing; name "
+            "live brokers only. Goal leaders puts live brokers first where a fenced one is first"
         )
     if request.goal is Goal.DEMOTE_BROKERS and names_every_live_broker:
         raise InputError(
@@ -132,8 +142,8 @@ def _check_brokers_of_goal(request: PlanRequest, snapshot: ClusterSnapshot) -> N
         )
     if request.goal is Goal.REPAIR and alive:
         raise InputError(
-            f"{named(alive)} {is_or_are(alive)} live, and goal repair is for brokers that are "
-            "not; to empty a live broker use goal remove-brokers"
+            f"{_are(alive)} live, and goal repair is for brokers that are not; to "
+            "empty a live broker use goal remove-brokers"
         )
 
 
@@ -151,11 +161,11 @@ def _check_voters(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     voters = sorted(all_voters & set(request.broker_ids))
     if voters:
         raise RefusedError(
-            f"{named(voters)} cannot be removed yet: a controller runs there, too, and votes in "
-            "the metadata quorum. First add a controller elsewhere and take this one out of the "
-            "quorum (kafka-metadata-quorum.sh remove-controller, where voters are dynamic; a new "
-            "controller.quorum.voters and a rolling restart, where they are static). To move only "
-            "the leaders away, use the goal demote-brokers"
+            f"{name_brokers(voters)} cannot be removed yet: a controller runs there, too, and "
+            "votes in the metadata quorum. First add a controller elsewhere and take this one out "
+            "of the quorum (kafka-metadata-quorum.sh remove-controller, where voters are dynamic; "
+            "a new controller.quorum.voters and a rolling restart, where they are static). To "
+            "move only the leaders away, use the goal demote-brokers"
         )
 
 
@@ -171,7 +181,7 @@ def _check_topics(request: PlanRequest, topics: list[str], snapshot: ClusterSnap
         for pattern in patterns:
             if not matching((pattern,), topics):
                 raise InputError(
-                    f"{option} {pattern!r}: no topic of {cluster_name(snapshot)} matches; "
+                    f"{option} {pattern!r}: no topic of {name_cluster(snapshot)} matches; "
                     + _similar_topics(pattern, topics)
                 )
     both = sorted(set(scope.topics) & set(scope.excluded_topics))
@@ -206,25 +216,23 @@ def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> Non
     for option, broker_ids in options:
         if set(broker_ids) - known:
             unknown = sorted(set(broker_ids) - set(snapshot.registered_broker_ids))
-            raise InputError(
-                f"{option}: {named(unknown)} {is_or_are(unknown)} {not_registered(snapshot)}"
-            )
+            raise InputError(f"{option}: {_are(unknown)} {_not_registered(snapshot)}")
     both = sorted(set(scope.broker_ids) & set(scope.excluded_broker_ids))
     if both:
         raise InputError(
-            f"{named(both)} {is_or_are(both)} both included and excluded; name each in "
+            f"{_are(both)} both included and excluded; name each in "
             "--only-brokers or in --exclude-brokers"
         )
     excluded = sorted(requested & set(scope.excluded_broker_ids))
     if excluded:
         raise InputError(
-            f"{named(excluded)} {is_or_are(excluded)} both named in --brokers and excluded; goal "
+            f"{_are(excluded)} both named in --brokers and excluded; goal "
             f"{request.goal} is about these brokers, so take them out of --exclude-brokers"
         )
     missing = sorted(requested - set(scope.broker_ids)) if scope.broker_ids else []
     if missing:
         raise InputError(
-            f"{named(missing)} {is_or_are(missing)} named in --brokers, but not in --only-brokers; "
+            f"{_are(missing)} named in --brokers, but not in --only-brokers; "
             f"goal {request.goal} is about these brokers, so add them there"
         )
 
@@ -293,7 +301,7 @@ def _check_replication_factor(
     live = len(snapshot.live_broker_ids)
     if factor > live:
         raise InputError(
-            f"--replication-factor {factor}: {cluster_name(snapshot)} has "
+            f"--replication-factor {factor}: {name_cluster(snapshot)} has "
             f"{pluralize(live, 'live broker')}, and each holds at most one replica of a partition; "
             "give fewer, or add brokers first"
         )
