@@ -1,7 +1,7 @@
 """Budgets: the best part of a plan that is larger than it may be.
 
-    deferred = keep_copies_within(placement, before, budget)                # takes copies back
-    assignment, count = keep_changes_within(assignment, budget)    # the same without copies
+    deferred = keep_copies_within(placement, before, budget)      # takes copies back
+    result = keep_changes_within(result)                          # the same without copies
 
     order of the partitions that are copied:
         those that get better racks first
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
-from counterpoise.planning.explanation.planning_result import FinalAssignment
+from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.racks import racks_missing
 
@@ -61,16 +61,17 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
 
 
-def keep_changes_within(assignment: FinalAssignment, budget: Budget) -> tuple[FinalAssignment, int]:
-    """Return the assignment with no more partitions than the budget allows, and how many are left.
+def keep_changes_within(result: PlanningResult) -> PlanningResult:
+    """Return the result with no more partitions than the budget allows; the others are deferred.
 
     Partitions whose replicas change stay in the plan; of the others those that move leaders from
     the brokers that lead most to those that lead least.
     """
-    cluster, max_count = assignment.cluster, budget.max_partitions
+    cluster, assignment, deferred = result.cluster, result.assignment, result.deferred
+    max_count = result.request.budget.max_partitions
     planned = np.flatnonzero(assignment.is_in_plan)
     if max_count is None or len(planned) <= max_count:
-        return assignment, 0
+        return result
     counts = cluster.leader_load(cluster.leaders_now)
     counts = np.append(counts, counts.max(initial=0))  # without a leader: most in need of one
     before, after = assignment.before[planned], assignment.replicas[planned]
@@ -81,7 +82,11 @@ def keep_changes_within(assignment: FinalAssignment, budget: Budget) -> tuple[Fi
     replicas, is_in_plan = assignment.replicas.copy(), assignment.is_in_plan.copy()
     replicas[dropped] = assignment.before[dropped]
     is_in_plan[dropped] = False
-    return replace(assignment, replicas=replicas, is_in_plan=is_in_plan), len(dropped)
+    return replace(
+        result,
+        assignment=replace(assignment, replicas=replicas, is_in_plan=is_in_plan),
+        deferred=replace(deferred, partitions=deferred.partitions + len(dropped)),
+    )
 
 
 def _best_first(

@@ -26,8 +26,7 @@ from counterpoise.planning.goals import PlanningGoal, goal_named, is_left_to_rep
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.refusals import refuse_impossible, refuse_unplaced
-from counterpoise.planning.request_checks import check_request, name_cluster
-from counterpoise.planning.roles import Roles
+from counterpoise.planning.request_checks import check_request
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -41,40 +40,36 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     cluster = read_cluster(snapshot, request.policy, request.scope)
     cluster = replace(cluster, is_left_to_repair=is_left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
-    refuse_impossible(cluster, roles, request, name_cluster(snapshot))
-
     before = Placement.of(cluster)
-    placement = before.copy()
-    goal.place(placement, roles, request)
-    refuse_unplaced(placement, roles, request)
-    deferred = keep_copies_within(placement, before, request.budget)
-    assignment = _with_leaders(placement, goal, roles, request)
-    assignment, deferred_count = keep_changes_within(assignment, request.budget)
-    result = PlanningResult(
+    unchanged = PlanningResult(
         snapshot=snapshot,
         request=request,
         cluster=cluster,
         roles=roles,
         before=before,
-        after=placement,
-        assignment=assignment,
+        after=before,
+        assignment=FinalAssignment.unchanged(cluster),
         copy_reason=goal.copy_reason,
-        deferred=replace(deferred, partitions=deferred.partitions + deferred_count),
     )
+    refuse_impossible(unchanged)
+
+    placement = before.copy()
+    goal.place(placement, roles, request)
+    result = replace(unchanged, after=placement)
+    refuse_unplaced(result)
+    deferred = keep_copies_within(placement, before, request.budget)
+    result = replace(result, assignment=_with_leaders(result, goal), deferred=deferred)
+    result = keep_changes_within(result)
     is_optional = goal.copy_reason is None and not result.deferred.partitions
-    if is_optional and not is_worth_moving(result):
-        unchanged = FinalAssignment.unchanged(cluster)
-        result = replace(result, after=before, assignment=unchanged)
-    return explain(result)
+    return explain(unchanged if is_optional and not is_worth_moving(result) else result)
 
 
-def _with_leaders(
-    placement: Placement, goal: PlanningGoal, roles: Roles, request: PlanRequest
-) -> FinalAssignment:
+def _with_leaders(result: PlanningResult, goal: PlanningGoal) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
-    may_change = goal.may_change_leader(placement.cluster, roles)
+    placement, roles = result.after, result.roles
+    may_change = goal.may_change_leader(result.cluster, roles)
     candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
-    leaders = choose_leaders(candidates, request.policy)
+    leaders = choose_leaders(candidates, result.request.policy)
     demoted = roles.sharing & ~roles.leading
     is_free = candidates.is_free
     return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)
