@@ -20,8 +20,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.model.overview import Overview
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan_view import PlanView
 from counterpoise.units import format_bytes
 from demo.figures import BrokerFigures
 
@@ -113,10 +113,10 @@ class Terminal:
 
     def copied(self, plan: RebalancePlan) -> None:
         """Print what the plan copied, and the least that any plan would have to copy."""
-        overview, bound = Overview.of(plan), plan.lower_bound
+        view, bound = PlanView(plan), plan.lower_bound
         self.note(
-            f"copied: {overview.copied_replicas} replicas, {format_bytes(overview.copied_bytes)}, "
-            f"of these {format_bytes(overview.cross_rack_bytes)} between racks; no plan for this "
+            f"copied: {view.copied_replicas} replicas, {format_bytes(view.copied_bytes)}, "
+            f"of these {format_bytes(view.cross_rack_bytes)} between racks; no plan for this "
             f"goal copies fewer than {bound.replicas} replicas, {format_bytes(bound.bytes)}"
         )
 

@@ -17,8 +17,7 @@ from counterpoise.errors import CounterpoiseError, InputError, RefusedError, Sta
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
-from counterpoise.model.movement import max_moves_at_once
-from counterpoise.model.overview import rate_warning
+from counterpoise.model.movement import max_moves_at_once, rate_warning
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.units import parse_rate, parse_until

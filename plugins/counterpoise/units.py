@@ -157,6 +157,11 @@ def parse_moment(text: str, *, where: str = "time", like: str = "2026-12-01T06:0
         raise InputError(f"{where}: {word!r} is not a time; write it like {like}") from None
 
 
+def format_count(number: float) -> str:
+    """Return `12,500` of 12500; one decimal where it is not whole."""
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
+
+
 def format_bytes(count: float) -> str:
     """Return `1.5 MB` of 1500000: decimal units, three significant digits at most."""
     size = float(count)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import Link, RunProgress
-from counterpoise.reporting import progress_line
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIGURES = "62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight"
@@ -27,7 +26,7 @@ PROGRESS = RunProgress(
 
 
 def test_a_pulse_tells_speed_rate_time_left_and_the_busiest_links() -> None:
-    assert progress_line(PROGRESS) == (
+    assert PROGRESS.in_words == (
         f"{FIGURES}; 18.0 MB/s in all, at most 20.0 MB/s per broker, 12 min left; "
         "busiest: broker 4 receiving 9.0 MB/s, 61.0 MB left; "
         "broker 2 sending 9.0 MB/s, 30.0 MB left; "
@@ -36,10 +35,9 @@ def test_a_pulse_tells_speed_rate_time_left_and_the_busiest_links() -> None:
 
 
 def test_a_slowed_run_says_so() -> None:
-    assert "at most 5.0 MB/s per broker, rate halved 2 times by the back-off" in progress_line(
-        replace(PROGRESS, rate_bytes_per_second=5_000_000, back_off_level=2)
-    )
+    slowed = replace(PROGRESS, rate_bytes_per_second=5_000_000, back_off_level=2)
+    assert "at most 5.0 MB/s per broker, rate halved 2 times by the back-off" in slowed.in_words
 
 
 def test_where_nothing_copies_there_is_no_speed() -> None:
-    assert progress_line(replace(PROGRESS, links=())) == FIGURES
+    assert replace(PROGRESS, links=()).in_words == FIGURES

@@ -25,6 +25,7 @@ from counterpoise.model.plan import (
     MoveReason,
     RebalancePlan,
 )
+from counterpoise.model.plan_view import PlanView
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
@@ -211,13 +212,13 @@ def hostile_pages() -> Iterator[str]:
         left_out=(LeftOut(BREAKOUT, SCRIPT),),
     )
     yield leader_balance_report(renamed())
+    hostile_plan = plan(
+        BREAKOUT,
+        figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)),
+        scope=Scope(topics=(BREAKOUT,)),
+    )
     yield plan_report(
-        plan(
-            BREAKOUT,
-            figures=tuple(figure(i, rack=SCRIPT) for i in range(1, 5)),
-            scope=Scope(topics=(BREAKOUT,)),
-        ),
-        rate_bytes_per_second=10**6,
+        PlanView(hostile_plan, 10**6),
         violations=(SCRIPT,),
         data_check_failures=(BREAKOUT,),
         data_checks_passed=3,
@@ -456,9 +457,7 @@ def test_csv_of_brokers_is_the_series_and_names_are_no_formulas() -> None:
 
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
-    text = Page(
-        plan_report(plan(), rate_bytes_per_second=1_000_000, data_checks_passed=14, moves_shown=2)
-    ).text
+    text = Page(plan_report(PlanView(plan(), 1_000_000), data_checks_passed=14, moves_shown=2)).text
     assert "6.0 MB at least 5.0 MB (1.200 ×)" in text
     assert "6 s at 1.0 MB/s per broker" in text
     assert "8 → 0 best possible 0" in text
@@ -467,35 +466,31 @@ def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
     assert plan().fingerprint in text
     assert "All rules hold" in text and "14 data checks passed" in text
 
-    refused = Page(
-        plan_report(plan(), rate_bytes_per_second=10**6, violations=("rule 7 is violated",))
-    ).text
+    refused = Page(plan_report(PlanView(plan(), 10**6), violations=("rule 7 is violated",))).text
     assert "This plan must not run. rule 7 is violated" in refused
     assert "The data checks did not run" in refused
 
 
 @pytest.mark.parametrize("goal", list(Goal))
 def test_every_goal_has_a_page_and_a_question(goal: Goal) -> None:
-    assert f"demo: {goal}" in Page(plan_report(plan(goal=goal), rate_bytes_per_second=10**6)).text
-    assert f"**{goal}**" in plan_markdown(plan(goal=goal), rate_bytes_per_second=10**6)
+    assert f"demo: {goal}" in Page(plan_report(PlanView(plan(goal=goal), 10**6))).text
+    assert f"**{goal}**" in plan_markdown(PlanView(plan(goal=goal), 10**6))
 
 
 def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
     moved = plan(count=60_000, brokers=220)
-    page = plan_report(moved, rate_bytes_per_second=10**6, data_checks_passed=1)
-    assert "and 59 975 more, 59 975 replicas copied" in Page(page).text
+    page = plan_report(PlanView(moved, 10**6), data_checks_passed=1)
+    assert "and 59,975 more, 59,975 replicas copied" in Page(page).text
     assert "The other 200: leaders 0 to 8 → 6;" in Page(page).text
     assert len(page) < 400_000
-    question = plan_markdown(moved, rate_bytes_per_second=10**6)
-    assert "and 59 990 more" in question
+    question = plan_markdown(PlanView(moved, 10**6))
+    assert "and 59,990 more" in question
     assert "brokers 1 to 220; a column is 5 brokers, their mean" in question
     assert len(question) < 8_000
 
 
 def test_names_stay_names_in_the_question() -> None:
-    question = plan_markdown(
-        plan(BREAKOUT, scope=Scope(topics=(SCRIPT,))), rate_bytes_per_second=10**6
-    )
+    question = plan_markdown(PlanView(plan(BREAKOUT, scope=Scope(topics=(SCRIPT,))), 10**6))
     assert "<script" not in question.replace("\\<", "") and "<img" not in question.replace(
         "\\<", ""
     )
@@ -516,8 +511,8 @@ def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
             for i in range(1, 5)
         ),
     )
-    page = Page(plan_report(told, rate_bytes_per_second=5_000_000)).text
-    for shown in (page, plan_markdown(told, rate_bytes_per_second=5_000_000).replace("\\", "")):
+    page = Page(plan_report(PlanView(told, 5_000_000))).text
+    for shown in (page, plan_markdown(PlanView(told, 5_000_000)).replace("\\", "")):
         for expected in (
             "not topics audit-*; copying at most 500 GB",
             "for a later plan: 2 partitions, 3 replicas, 9.0 MB",
@@ -530,16 +525,16 @@ def test_what_a_person_has_to_know_is_on_the_page_and_in_the_question() -> None:
         ):
             assert expected in shown, expected
     assert "Fullest disks 95 %" in page
-    assert "may never end" not in plan_markdown(told, rate_bytes_per_second=8_000_000)
+    assert "may never end" not in plan_markdown(PlanView(told, 8_000_000))
 
 
 def test_an_empty_plan_says_why_nothing_moves() -> None:
     empty = RebalancePlan(
         "demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even"
     )
-    text = Page(plan_report(empty, rate_bytes_per_second=10**6, data_checks_passed=1)).text
+    text = Page(plan_report(PlanView(empty, 10**6), data_checks_passed=1)).text
     assert "Nothing needs to move. all is even" in text
-    assert "all is even" in plan_markdown(empty, rate_bytes_per_second=10**6)
+    assert "all is even" in plan_markdown(PlanView(empty, 10**6))
 
 
 def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:

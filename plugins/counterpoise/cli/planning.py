@@ -26,7 +26,8 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.rebalance_request import read_rebalance_request
 from counterpoise.model.request import PLANNED_GOALS
@@ -240,19 +241,20 @@ def _print_plan(
     *,
     written_to: Path | None = None,
 ) -> None:
-    pace = _pace(plan, rate)
+    view = _view(plan, rate)
     if arguments.json:
-        print_json(plans.plan_summary(plan, pace))
+        print_json(plans.plan_summary(view))
     else:
-        plans.print_plan(console, plan, pace, written_to=written_to)
+        plans.print_plan(console, view, written_to=written_to)
 
 
-def _pace(plan: RebalancePlan, rate: int | None) -> plans.Pace:
+def _view(plan: RebalancePlan, rate: int | None) -> PlanView:
     # Showing a plan needs no configuration.
+    movement, suggested_rate = MovementPolicy(), None
     with contextlib.suppress(InputError), open_installation() as installation:
-        at_once = max_moves_at_once(installation.cluster(plan.cluster).policy.movement)
-        return plans.Pace(rate, queries.suggested_rate(installation, plan), at_once)
-    return plans.Pace(rate)
+        movement = installation.cluster(plan.cluster).policy.movement
+        suggested_rate = queries.suggested_rate(installation, plan)
+    return PlanView(plan, rate, suggested_rate, max_moves_at_once(movement))
 
 
 def _add_show(commands: Commands) -> None:

@@ -25,6 +25,7 @@ from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_installation
+from counterpoise.model.plan_view import PlanView
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             return 0
         undo_plan = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, undo_plan.to_json(), "plan")
-    plans.print_plan(console, undo_plan, written_to=arguments.out)
+    plans.print_plan(console, PlanView(undo_plan), written_to=arguments.out)
     if undo_plan.is_empty:
         return 1
     approve = f"counterpoise approve {arguments.out} --rate RATE --reason TEXT"

@@ -14,7 +14,7 @@ from typing import Final
 
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.units import MIN_RATE_BYTES_PER_SECOND
+from counterpoise.units import MIN_RATE_BYTES_PER_SECOND, format_rate
 
 RATE_HEADROOM: Final = 1.25  # a throttle that only equals the inflow never catches up
 SHARE_OF_ROOM: Final = 0.8  # of what a link has left
@@ -94,6 +94,27 @@ def busiest_inflow(plan: RebalancePlan, max_moves: int | None = None) -> Inflow 
         together,
         key=lambda flow: (flow.bytes_per_second, not flow.sends, -flow.broker_id),
         default=None,
+    )
+
+
+def rate_warning(
+    plan: RebalancePlan, rate_bytes_per_second: int, max_moves: int | None = None
+) -> str:
+    """Return why a rate is too low, and which would do; "" where it is high enough.
+
+    `max_moves` is how many partitions a broker copies together. What producers write meanwhile has
+    to be copied as well (KIP-73).
+    """
+    busiest = busiest_inflow(plan, max_moves)
+    if busiest is None or rate_bytes_per_second > busiest.bytes_per_second:
+        return ""
+    sends = "sends" if busiest.sends else "receives"
+    inflow = format_rate(busiest.bytes_per_second)
+    enough = format_rate(min_rate_bytes_per_second(busiest.bytes_per_second))
+    return (
+        f"at {format_rate(rate_bytes_per_second)} the copies may never end: producers write "
+        f"{inflow} to the partitions that broker {busiest.broker_id} {sends} at once; "
+        f"take at least {enough}"
     )
 
 

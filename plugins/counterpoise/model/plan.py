@@ -106,6 +106,21 @@ class BrokerFigure:
     disk_total_bytes: int | None = None
     disk_used_bytes: int | None = None  # before, other files included
 
+    @property
+    def peak_used_bytes(self) -> int:
+        """Return the most that its disks may hold on the way.
+
+        All that it receives is there then, nothing that it loses is gone yet, and files of others
+        are there too.
+        """
+        other_files_bytes = max(0, (self.disk_used_bytes or 0) - self.bytes_before)
+        return self.bytes_peak + other_files_bytes
+
+    @property
+    def peak_share(self) -> float | None:
+        """Return that as a share of the disks, 0 to 1; None where their size is not known."""
+        return self.peak_used_bytes / self.disk_total_bytes if self.disk_total_bytes else None
+
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:

@@ -22,7 +22,9 @@ from counterpoise.model.json_values import (
     to_content,
 )
 from counterpoise.model.run import Progress
-from counterpoise.units import format_rate
+from counterpoise.units import format_bytes, format_rate, format_seconds
+
+LINKS_SHOWN: Final = 3  # in a log
 
 # The fields whose key in the row is not their name.
 _KEYS: Final[Mapping[str, str]] = {
@@ -58,6 +60,11 @@ class Link:
     @property
     def name(self) -> str:
         return f"broker {self.broker_id} {'sending' if self.sends else 'receiving'}"
+
+    @property
+    def in_words(self) -> str:
+        speed, bytes_left = format_rate(self.bytes_per_second), format_bytes(self.bytes_left)
+        return f"{self.name} {speed}, {bytes_left} left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,23 @@ class RunProgress:
     def busiest_links(self) -> list[Link]:
         """Return the links, those with most bytes left first."""
         return sorted(self.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))
+
+    @property
+    def in_words(self) -> str:
+        """Return `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`.
+
+        After the progress come, while replicas are copied, the speed since the last observation,
+        the rate in force, the time left, and the links with most to copy.
+        """
+        if not self.links:
+            return self.progress.in_words
+        speed = self.speed_in_words
+        if level := self.back_off_level:
+            speed += f", rate halved {level} times by the back-off"
+        if self.seconds_left is not None:
+            speed += f", {format_seconds(self.seconds_left)} left"
+        links = "; ".join(link.in_words for link in self.busiest_links[:LINKS_SHOWN])
+        return f"{self.progress.in_words}; {speed}; busiest: {links}"
 
     def to_json(self) -> str:
         return json.dumps(to_content(self, _KEYS), sort_keys=True, default=iso_time)

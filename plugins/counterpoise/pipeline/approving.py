@@ -19,6 +19,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan_view import PlanView
 from counterpoise.units import format_rate
 from counterpoise.validation import DataCheck, Violation, find_violations, validate_data
 
@@ -80,10 +81,9 @@ def _write_plan_report(
     violations: tuple[Violation, ...],
     data_check: DataCheck,
 ) -> None:
-    movement = installation.cluster(plan.cluster).policy.movement
     docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
     page = reporting.plan_report(
-        plan,
+        _plan_view(installation, plan),
         violations=tuple(
             f"{violation.rule}: {violation.subject}: {violation.message}"
             for violation in violations
@@ -91,10 +91,15 @@ def _write_plan_report(
         data_check_failures=tuple(map(str, data_check.grave)),
         data_checks_passed=data_check.passed,
         data_checks=f"{docs_folder_name}/index.html",
-        rate_bytes_per_second=default_rate(plan, movement),
-        at_once=max_moves_at_once(movement),
     )
     installation.archive.write_report(plan_report_name(plan.cluster, run_id), page)
+
+
+def _plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
+    """Return the plan as it is shown before anybody chose a rate."""
+    movement = installation.cluster(plan.cluster).policy.movement
+    rate = default_rate(plan, movement)
+    return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
 
 
 def approval_question(installation: Installation, run_id: str) -> ApprovalQuestion:
@@ -104,9 +109,7 @@ def approval_question(installation: Installation, run_id: str) -> ApprovalQuesti
     rate = default_rate(plan, policy.movement)
     return ApprovalQuestion(
         subject=f"Rebalance {run.cluster}: {plan.goal}",
-        body_markdown=reporting.plan_markdown(
-            plan, rate_bytes_per_second=rate, at_once=max_moves_at_once(policy.movement)
-        ),
+        body_markdown=reporting.plan_markdown(_plan_view(installation, plan)),
         default_rate=_rate_to_type(rate),
         approvers=policy.approval.approvers,
         wait_for=policy.approval.wait_for,

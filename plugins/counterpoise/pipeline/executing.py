@@ -7,7 +7,6 @@ execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from counterpoise import reporting
 from counterpoise.approval import granted_approval, people_needed
 from counterpoise.errors import RefusedError
 from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
@@ -108,7 +107,7 @@ def settle_step(installation: Installation, run_id: str, log: Log) -> float | No
 
 def _log_progress(installation: Installation, run_id: str, log: Log) -> None:
     if run_progress := installation.ledger.journal(run_id).run_progress():
-        log(reporting.progress_line(run_progress))
+        log(run_progress.in_words)
 
 
 @contextmanager

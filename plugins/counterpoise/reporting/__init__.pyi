@@ -5,12 +5,11 @@ from .balance_text import (
     leader_balance_json,
     leader_balance_markdown,
 )
-from .blocks import plan_picture
 from .fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from .leader_balance import leader_balance_report
 from .plan_page import plan_report
+from .plan_text import plan_markdown, plan_picture
 from .run_page import run_report
-from .text import plan_markdown, progress_line
 
 __all__ = [
     "audit_json",
@@ -28,6 +27,5 @@ __all__ = [
     "plan_markdown",
     "plan_picture",
     "plan_report",
-    "progress_line",
     "run_report",
 ]

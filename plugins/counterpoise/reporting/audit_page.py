@@ -32,10 +32,10 @@ from counterpoise.model.finding import (
 )
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.reporting.html import count, render, when
+from counterpoise.reporting.html import render, when
 from counterpoise.reporting.markdown import escaped, table
 from counterpoise.reporting.parts import Tile
-from counterpoise.units import format_moment
+from counterpoise.units import format_count, format_moment
 
 SEVERITIES: Final = tuple(sorted(Severity, key=lambda severity: -severity.rank))
 IN_WORDS: Final[Mapping[Severity, str]] = {
@@ -141,16 +141,16 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
     waived_count = len(report.findings) - len(report.open)
     changed, since = "–", "this is the first audit"
     if report.previous_at:
-        changed = f"{count(new_count)}, {count(len(report.resolved))}"
+        changed = f"{format_count(new_count)}, {format_count(len(report.resolved))}"
         since = f"since {when(report.previous_at)}"
     critical_count = counts[Severity.CRITICAL]
     return (
-        Tile("Critical", count(critical_count), "act on these now", critical_count > 0),
-        Tile("Warning", count(counts[Severity.WARNING]), "can become a failure"),
-        Tile("Info", count(counts[Severity.INFO]), "good to know"),
-        Tile("Not known", count(counts[Severity.UNKNOWN]), "data unavailable: not healthy"),
+        Tile("Critical", format_count(critical_count), "act on these now", critical_count > 0),
+        Tile("Warning", format_count(counts[Severity.WARNING]), "can become a failure"),
+        Tile("Info", format_count(counts[Severity.INFO]), "good to know"),
+        Tile("Not known", format_count(counts[Severity.UNKNOWN]), "data unavailable: not healthy"),
         Tile("New, resolved", changed, since),
-        Tile("Waived", count(waived_count), "known, with a reason"),
+        Tile("Waived", format_count(waived_count), "known, with a reason"),
     )
 
 

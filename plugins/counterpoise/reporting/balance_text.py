@@ -28,7 +28,7 @@ from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
 from counterpoise.reporting.event_words import event_in_words, how_many
-from counterpoise.reporting.html import count, when
+from counterpoise.reporting.html import when
 from counterpoise.reporting.leader_balance import (
     BROKER_COLUMNS,
     EVENTS_SHOWN,
@@ -42,6 +42,7 @@ from counterpoise.reporting.leader_balance import (
 )
 from counterpoise.reporting.load_section import load_document, load_markdown
 from counterpoise.reporting.markdown import escaped, table
+from counterpoise.units import format_count
 
 FORMAT: Final = "counterpoise-leader-balance/2"
 _MEASURES: Final = ("leaders", "preferred_leaders", "replicas", "bytes", "bytes_in")
@@ -149,7 +150,7 @@ def leader_balance_markdown(
             table(("When (UTC)", "What", "How many"), event_rows(balance)[:EVENTS_SHOWN]),
         ]
         older = len(balance.events) - EVENTS_SHOWN
-        parts += [f"and {count(older)} older ones"] if older > 0 else []
+        parts += [f"and {format_count(older)} older ones"] if older > 0 else []
     if rows := churn_rows(balance.churn):
         parts += ["## How often leaders changed", table(("What", "How many"), rows)]
     parts += _broker_parts(balance)
@@ -230,8 +231,8 @@ def _figure(spread: Evenness | None, name: str) -> float | str:
 
 
 def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
-    many = f"{count(len(balance.series))} snapshot{'' if len(balance.series) == 1 else 's'}"
-    rest = f", {count(len(left_out))} more left out" if left_out else ""
+    many = f"{format_count(len(balance.series))} snapshot{'' if len(balance.series) == 1 else 's'}"
+    rest = f", {format_count(len(left_out))} more left out" if left_out else ""
     return (
         f"{when(balance.series[0].observed_at)} – {when(balance.latest.observed_at)}: {many}{rest}."
     )

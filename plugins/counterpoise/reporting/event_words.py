@@ -6,8 +6,7 @@ event_in_words(event) == "broker 4 joined"
 from typing import Final
 
 from counterpoise.model.events import ClusterEvent, EventKind
-from counterpoise.model.words import join_ids
-from counterpoise.reporting.html import count
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_seconds
 
 KIND_NAMES: Final = {
@@ -82,7 +81,7 @@ def how_many(event: ClusterEvent) -> str:
     """Return `12 partitions`; for a gap, about how many snapshots are missing."""
     unit = _UNITS.get(event.kind, "broker")
     about = "about " if event.kind is EventKind.GAP else ""
-    return f"{about}{count(event.count)} {unit}{'' if event.count == 1 else 's'}"
+    return f"{about}{pluralize(event.count, unit)}"
 
 
 def _after(event: ClusterEvent) -> str:

@@ -22,11 +22,11 @@ from counterpoise.model.evenness import Evenness
 from counterpoise.model.fleet import ClusterConcern, ClusterState, Concern, Fleet, FleetRow
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.reporting import small
-from counterpoise.reporting.html import count, render, when
+from counterpoise.reporting.html import render, when
 from counterpoise.reporting.load_section import disk_alerts, known_rate
 from counterpoise.reporting.markdown import escaped, table
 from counterpoise.reporting.parts import Tile
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 FORMAT: Final = "counterpoise-fleet/1"
 _NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
@@ -73,24 +73,26 @@ def fleet_tiles(fleet: Fleet) -> tuple[Tile, ...]:
     rates = [state.load.bytes_in.now for state in states if state.load]
     known = [rate for rate in rates if rate is not None]
     held = sum(state.balance.latest.bytes.total for state in states if state.balance)
-    silent, soon = _with(fleet, Concern.SILENT), _with(fleet, Concern.DISK)
+    overdue, soon = _with(fleet, Concern.SILENT), _with(fleet, Concern.DISK)
     urgent = sum(
         any(found.concern not in _NOT_URGENT for found in row.concerns) for row in fleet.rows
     )
     return (
-        Tile("Clusters", count(len(states)), f"{count(len(brokers))} live brokers"),
+        Tile("Clusters", format_count(len(states)), f"{format_count(len(brokers))} live brokers"),
         Tile(
             "Need attention",
-            count(urgent),
+            format_count(urgent),
             "clusters with an urgent concern" if urgent else "no concern is urgent",
             urgent > 0,
         ),
-        Tile("Silent", count(silent), "clusters whose next snapshot is overdue", silent > 0),
-        Tile("Disks full soon", count(soon), "clusters with one within 30 days", soon > 0),
+        Tile("Snapshots overdue", format_count(overdue), "clusters", overdue > 0),
+        Tile("Disks full soon", format_count(soon), "clusters with one within 30 days", soon > 0),
         Tile(
             "Bytes in",
             format_rate(sum(known)) if known else "not known",
-            "from producers" if len(known) == len(states) else f"of {count(len(known))} clusters",
+            "from producers"
+            if len(known) == len(states)
+            else f"of {format_count(len(known))} clusters",
         ),
         Tile("Held", format_bytes(held), "all replicas"),
     )
@@ -185,7 +187,7 @@ def _row(row: FleetRow) -> _Row:
         else Markup(""),
         forecast=forecast,
         is_full_soon=first is not None and disk_alerts(first),
-        unknown_disks=f"{count(unknown)} not known" if first and unknown else "",
+        unknown_disks=f"{format_count(unknown)} not known" if first and unknown else "",
         seen=seen,
     )
 
@@ -198,7 +200,9 @@ def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
     dash = "–"
     if balance:
         live, all_ = len(balance.live_brokers), len(balance.brokers)
-        brokers = count(live) if live == all_ else f"{count(live)} of {count(all_)}"
+        brokers = format_count(all_)
+        if live != all_:
+            brokers = f"{format_count(live)} of {brokers}"
         spread = _spread(balance.latest.leaders)
         not_preferred = f"{balance.latest.share_not_preferred * 100:.1f} %"
     return (
@@ -212,7 +216,7 @@ def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
 
 
 def _spread(leaders: Evenness) -> str:
-    return f"{count(leaders.max_minus_min)} (best {leaders.best_max_minus_min})"
+    return f"{format_count(leaders.max_minus_min)} (best {leaders.best_max_minus_min})"
 
 
 def _first(disks: Sequence[DiskForecast]) -> DiskForecast | None:

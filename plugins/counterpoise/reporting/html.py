@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from counterpoise.model.words import join_ids
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 
 def render(template: str, **values: object) -> str:
@@ -32,7 +32,7 @@ def _environment() -> Environment:
         "rate": format_rate,
         "duration": format_seconds,
         "percent": percent,
-        "count": count,
+        "count": format_count,
         "times": times,
         "when": when,
         "ids": join_ids,
@@ -43,12 +43,6 @@ def _environment() -> Environment:
 def percent(share: float) -> str:
     """Return `4.2 %` of 0.042."""
     return f"{share * 100:.1f} %"
-
-
-def count(number: float) -> str:
-    """Return `12 500` of 12500, with narrow no-break spaces; one decimal where it is not whole."""
-    text = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
-    return text.replace(",", "\u202f")
 
 
 def times(ratio: float) -> str:

@@ -23,27 +23,27 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import join_ids
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
-from counterpoise.reporting.html import count, render, times
+from counterpoise.reporting.html import render, times
 from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.parts import Picture, Tile
 from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import churn_timeline, heat_sections, timelines
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 Columns = tuple[tuple[str, str, Unit], ...]  # title, name of the field, how its value is written
 
 # The tables of the page and of its Markdown: a new figure is one line here.
 BROKER_COLUMNS: Final[Columns] = (
-    ("Leaders", "leaders", count),
-    ("Not preferred", "leaders_not_preferred", count),
-    ("Preferred", "preferred_leaders", count),
-    ("Replicas", "replicas", count),
+    ("Leaders", "leaders", format_count),
+    ("Not preferred", "leaders_not_preferred", format_count),
+    ("Preferred", "preferred_leaders", format_count),
+    ("Replicas", "replicas", format_count),
     ("Bytes", "bytes", format_bytes),
 )
 TOPIC_COLUMNS: Final[Columns] = (
-    ("Partitions", "partition_count", count),
-    ("Max leaders", "most_leaders", count),
-    ("Min leaders", "fewest_leaders", count),
+    ("Partitions", "partition_count", format_count),
+    ("Max leaders", "most_leaders", format_count),
+    ("Min leaders", "fewest_leaders", format_count),
     ("Size", "size_bytes", format_bytes),
 )
 EVENTS_SHOWN: Final = 40
@@ -137,7 +137,7 @@ def churn_rows(churn: Churn) -> list[tuple[str, str]]:
         ("Topics deleted", churn.topics_deleted),
         ("Topics deleted and created again", churn.topics_recreated),
     ]
-    return [(name, count(number)) for name, number in rows]
+    return [(name, format_count(number)) for name, number in rows]
 
 
 def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
@@ -147,9 +147,9 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
     expected = format_seconds(size.expected_seconds)
     rate = format_rate(size.rate_bytes_per_second)
     return [
-        ("Replicas copied", count(size.replicas_copied)),
+        ("Replicas copied", format_count(size.replicas_copied)),
         ("Bytes copied", format_bytes(size.bytes_copied)),
-        ("Leaders changed", count(size.leaders_changed)),
+        ("Leaders changed", format_count(size.leaders_changed)),
         ("Expected time", f"{expected} at {rate} per broker"),
     ]
 
@@ -178,11 +178,11 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
     latest = balance.latest
     leaders, replicas, size = latest.leaders, latest.replicas, latest.bytes
     idle = balance.idle_broker_ids
-    leader_range = f"{count(leaders.minimum)} to {count(leaders.maximum)}"
+    leader_range = f"{format_count(leaders.minimum)} to {format_count(leaders.maximum)}"
     return (
         Tile(
             "Leaders, max − min",
-            count(leaders.max_minus_min),
+            format_count(leaders.max_minus_min),
             f"{leader_range}; best possible {leaders.best_max_minus_min}",
             leaders.max_minus_min > leaders.best_max_minus_min + 1,
         ),
@@ -200,8 +200,8 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         ),
         Tile(
             "Replicas, max − min",
-            count(replicas.max_minus_min),
-            f"{count(replicas.minimum)} to {count(replicas.maximum)}",
+            format_count(replicas.max_minus_min),
+            f"{format_count(replicas.minimum)} to {format_count(replicas.maximum)}",
         ),
         Tile(
             "Fullest broker holds",
@@ -210,7 +210,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         ),
         Tile(
             "Idle brokers",
-            count(len(idle)),
+            format_count(len(idle)),
             f"broker {join_ids(idle)}" if idle else "every live broker holds replicas",
             bool(idle),
         ),
@@ -223,10 +223,10 @@ def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> 
         for broker in balance.brokers
     ]
     fair = _mean(balance.latest.leaders.total, balance.latest)
-    label = f"Leaders per broker of {balance.cluster}, against the fair share {count(fair)}"
+    label = f"Leaders per broker of {balance.cluster}, against the fair share {format_count(fair)}"
     return Picture(
-        broker_bars(bars, name="leaders-n", label=label, unit=count, fair=fair, named=True),
-        broker_bars(bars, name="leaders-w", label=label, unit=count, fair=fair, wide=True),
+        broker_bars(bars, name="leaders-n", label=label, unit=format_count, fair=fair, named=True),
+        broker_bars(bars, name="leaders-w", label=label, unit=format_count, fair=fair, wide=True),
     )
 
 
@@ -238,14 +238,14 @@ def _cards(
         (
             "preferred",
             "Preferred leaders",
-            count,
+            format_count,
             latest.preferred_leaders.total,
             [broker.preferred_leaders for broker in balance.brokers],
         ),
         (
             "replicas",
             "Replicas",
-            count,
+            format_count,
             latest.replicas.total,
             [broker.replicas for broker in balance.brokers],
         ),

@@ -26,11 +26,11 @@ from counterpoise.model.load import (
 )
 from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, Line, broker_bars, over_time
-from counterpoise.reporting.html import count, times
+from counterpoise.reporting.html import times
 from counterpoise.reporting.markdown import escaped, table
 from counterpoise.reporting.parts import Picture, Tile
 from counterpoise.reporting.svg import AFTER
-from counterpoise.units import format_bytes, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 DISKS_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -77,7 +77,7 @@ def load_section(load: ClusterLoad) -> LoadSection:
             b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None
         ),
         unknown=tuple(
-            f"{count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
+            f"{format_count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
         ),
         bytes_in=_bytes_in_over_time(load),
         hot_partitions=tuple((hot, _share_picture(hot.share)) for hot in load.hot_partitions),
@@ -93,7 +93,9 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     leaders, first = load.leaders, load.first_full
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
     coverage = (
-        "from producers" if known == all_ else f"{count(known)} of {count(all_)} partitions known"
+        "from producers"
+        if known == all_
+        else f"{format_count(known)} of {format_count(all_)} partitions known"
     )
     return (
         Tile("Bytes in", known_rate(load.bytes_in.now), coverage),
@@ -304,10 +306,10 @@ def _disk_picture(disk: DiskForecast) -> Markup:
 def _others(disks: Sequence[DiskForecast]) -> str:
     """Return the number of disks by outlook: `12 not within a year, 3 shrinking`."""
     fills = sum(disk.outlook is Outlook.FILLS for disk in disks)
-    words = [f"{count(fills)} full later within a year"] if fills else []
+    words = [f"{format_count(fills)} full later within a year"] if fills else []
     for outlook in (Outlook.NOT_KNOWN, Outlook.NOT_WITHIN_A_YEAR, Outlook.SHRINKING):
         found = [disk for disk in disks if disk.outlook is outlook]
-        words += [f"{count(len(found))} {found[0].in_words}"] if found else []
+        words += [f"{format_count(len(found))} {found[0].in_words}"] if found else []
     return ", ".join(words)
 
 
@@ -325,9 +327,9 @@ def _no_forecast(disks: Sequence[DiskForecast]) -> str:
     if not disks:
         return "no log dir is known"
     if not unknown:
-        return f"all {count(len(disks))} disks"
+        return f"all {format_count(len(disks))} disks"
     if any(disk.usable_bytes is None for disk in unknown):
-        return f"the free space of {count(len(unknown))} disks is not known"
+        return f"the free space of {format_count(len(unknown))} disks is not known"
     watched = max(disk.watched_seconds for disk in unknown)
     return (
         f"observed for {format_seconds(watched)}; a forecast needs a day"

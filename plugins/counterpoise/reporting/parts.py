@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from counterpoise.model.report import BrokerLoad
 from counterpoise.reporting.charts import Pair, before_after
-from counterpoise.reporting.html import count
-from counterpoise.units import format_bytes
+from counterpoise.units import format_bytes, format_count
 
 MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
 
@@ -73,8 +72,8 @@ def before_after_pictures(
         return ()
     was, now = by_broker(before), by_broker(after)
     wanted: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-        ("leaders", "Leaders per broker", count),
-        ("replicas", "Replicas per broker", count),
+        ("leaders", "Leaders per broker", format_count),
+        ("replicas", "Replicas per broker", format_count),
         ("bytes", "Bytes per broker", format_bytes),
     )
     return tuple(

@@ -11,9 +11,9 @@ from counterpoise.model.evenness import evenness
 from counterpoise.model.report import BrokerLoad, RunReport
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.reporting.html import count, render
+from counterpoise.reporting.html import render
 from counterpoise.reporting.parts import MANY_BROKERS, Tile, before_after_pictures, by_broker
-from counterpoise.units import format_bytes, format_seconds
+from counterpoise.units import format_bytes, format_count, format_seconds
 
 EVENTS_SHOWN: Final = 300
 
@@ -57,7 +57,7 @@ def _tiles(report: RunReport) -> tuple[Tile, ...]:
     return (
         Tile(
             "Moves done",
-            f"{count(report.moves_done)} of {count(len(report.plan.moves))}",
+            f"{format_count(report.moves_done)} of {format_count(len(report.plan.moves))}",
             "partitions of the plan",
         ),
         Tile(
@@ -77,7 +77,7 @@ def _tiles(report: RunReport) -> tuple[Tile, ...]:
 
 
 def _known(number: int | None) -> str:
-    return "?" if number is None else count(number)
+    return "?" if number is None else format_count(number)
 
 
 def _duration(report: RunReport) -> str:

@@ -18,10 +18,9 @@ from counterpoise.reporting.charts import (
     over_time,
 )
 from counterpoise.reporting.event_words import ALERTS, KIND_MEANINGS, KIND_NAMES
-from counterpoise.reporting.html import count
 from counterpoise.reporting.parts import Picture
 from counterpoise.reporting.svg import RACK_COLOURS, rack_colour
-from counterpoise.units import format_seconds
+from counterpoise.units import format_count, format_seconds
 
 _HEAT_TITLES: Final = {
     "leaders": "Leaders of each broker over time",
@@ -62,7 +61,7 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
     rack_title = "Leaders per broker of each rack, in % of the fair share"
     spreads, shares = _spread_lines(series), _share_lines(series)
     drawn = [
-        _timeline(balance, spreads, "spread", spread_title, count, balance.events),
+        _timeline(balance, spreads, "spread", spread_title, format_count, balance.events),
         _timeline(balance, shares, "variation", share_title, hundredths),
     ]
     if racks := _rack_lines(series):
@@ -117,7 +116,11 @@ def churn_timeline(balance: LeaderBalance) -> Timeline | None:
         ),
     ]
     return _timeline(
-        balance, lines, "churn", "Partitions whose leader changed since the snapshot before", count
+        balance,
+        lines,
+        "churn",
+        "Partitions whose leader changed since the snapshot before",
+        format_count,
     )
 
 
@@ -142,8 +145,8 @@ def _heat_section(heat: HeatMap) -> HeatSection:
     )
     if heat.is_cut:
         note = (
-            f"The {count(len(heat.broker_ids))} of {count(heat.broker_count)} brokers that were "
-            f"farthest from their share on average, by id. {note}"
+            f"The {format_count(len(heat.broker_ids))} of {format_count(heat.broker_count)} "
+            f"brokers that were farthest from their share on average, by id. {note}"
         )
     return HeatSection(title, Picture(narrow, wide), HEAT_LEVELS, note)
 

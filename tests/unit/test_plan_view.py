@@ -6,15 +6,8 @@ from counterpoise.model.movement import (
     Inflow,
     busiest_inflow,
     min_rate_bytes_per_second,
-    rate_with_room,
-)
-from counterpoise.model.overview import (
-    Overview,
-    Span,
-    brokers_to_show,
-    largest_moves,
-    peak_share,
     rate_warning,
+    rate_with_room,
 )
 from counterpoise.model.plan import (
     BrokerFigure,
@@ -24,6 +17,7 @@ from counterpoise.model.plan import (
     MoveReason,
     RebalancePlan,
 )
+from counterpoise.model.plan_view import PlanView, Span, brokers_to_show, largest_moves
 from counterpoise.model.request import Goal
 
 
@@ -47,10 +41,10 @@ def move(
 
 def test_brokers_that_are_to_have_none_do_not_count_afterwards() -> None:
     drained = plan((broker(1, 4, 6, 6), broker(2, 4, 6, 6), broker(3, 4, 0, 0), broker(4, 0, 0, 0)))
-    leaders = Overview.of(drained).measures["leaders"]
+    leaders = PlanView(drained).spans["leaders"]
     assert (leaders.before, leaders.after, leaders.best) == (Span(4, 4), Span(6, 6), Span(6, 6))
     fewer_than_brokers = plan((broker(1, 2, 1, 1), broker(2, 0, 1, 1), broker(3, 0, 0, 0)))
-    assert Overview.of(fewer_than_brokers).measures["leaders"].after == Span(0, 1)
+    assert PlanView(fewer_than_brokers).spans["leaders"].after == Span(0, 1)
 
 
 def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() -> None:
@@ -63,7 +57,7 @@ def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() ->
     shown, others = brokers_to_show(figures, 3)
     assert [figure.broker_id for figure in shown] == [5, 10, 25]
     assert len(others) == 27
-    assert brokers_to_show(figures[:3], 3) == (tuple(figures[:3]), ())
+    assert brokers_to_show(figures[:3], 3) == (figures[:3], ())
 
 
 def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -> None:
@@ -83,22 +77,22 @@ def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -
 
 def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> None:
     whole = plan(moves=(move(0, 150),))
-    assert (Overview.of(whole).over_replicas, Overview.of(whole).over_bytes) == (1.0, 1.5)
-    assert Overview.of(replace(whole, deferred=Deferred(1, 1, 1))).over_bytes is None
-    assert Overview.of(replace(whole, lower_bound=LowerBound(1, 200, 0))).over_bytes is None
+    assert (PlanView(whole).replicas_over_bound, PlanView(whole).bytes_over_bound) == (1.0, 1.5)
+    assert PlanView(replace(whole, deferred=Deferred(1, 1, 1))).bytes_over_bound is None
+    assert PlanView(replace(whole, lower_bound=LowerBound(1, 200, 0))).bytes_over_bound is None
 
 
 def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() -> None:
     busy = plan(moves=(move(0, 1, rate=4_000_000), move(1, 1, rate=3_000_000)))
-    told = rate_warning(busy, 7_000_000) or ""
+    told = rate_warning(busy, 7_000_000)
     assert (
         "producers write 7.0 MB/s to the partitions that broker 3 receives at once; "
         "take at least 8.8 MB/s" in told
     )
-    assert rate_warning(busy, 7_000_001) is None
-    assert rate_warning(busy, 4_000_001, max_moves=1) is None
-    assert "write 4.0 MB/s" in (rate_warning(busy, 4_000_000, max_moves=1) or "")
-    assert rate_warning(plan(moves=(move(0, 1),)), 1000) is None, "no rate is known"
+    assert rate_warning(busy, 7_000_001) == ""
+    assert rate_warning(busy, 4_000_001, max_moves=1) == ""
+    assert "write 4.0 MB/s" in rate_warning(busy, 4_000_000, max_moves=1)
+    assert rate_warning(plan(moves=(move(0, 1),)), 1000) == "", "no rate is known"
     assert [min_rate_bytes_per_second(inflow) for inflow in (0, 1, 7_000_000, 80_000_000)] == [
         0,
         2,
@@ -114,7 +108,7 @@ def test_a_leader_that_sends_to_many_has_to_keep_up_as_well() -> None:
         )
     )
     assert busiest_inflow(drained) == Inflow(1, sends=True, bytes_per_second=6_000_000)
-    assert "broker 1 sends at once" in (rate_warning(drained, 6_000_000) or "")
+    assert "broker 1 sends at once" in rate_warning(drained, 6_000_000)
 
 
 def test_a_rate_with_room_is_four_fifths_of_what_the_busiest_link_has_left() -> None:
@@ -136,5 +130,5 @@ def test_a_disk_is_fullest_with_the_old_copies_the_new_ones_and_all_other_files(
     figure = replace(
         broker(1, 300, 200, 200), bytes_peak=500, disk_total_bytes=1000, disk_used_bytes=400
     )
-    assert peak_share(figure) == 0.6
-    assert peak_share(broker(1, 300, 200, 200)) is None
+    assert figure.peak_share == 0.6
+    assert broker(1, 300, 200, 200).peak_share is None
