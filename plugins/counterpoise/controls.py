@@ -211,7 +211,10 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
     if run.state in UNDER_WAY_STATES:
         return run
     if run.state not in (RunState.PROPOSED, RunState.APPROVED):
-        instead = "it has ended, and nothing of it is under way"
+        instead = (
+            "it has ended, and nothing of it is under way; `counterpoise status` names the runs "
+            "that are"
+        )
     elif control is Control.RATE:
         instead = (
             "it has moved nothing yet; approve the plan at the rate that you want "
@@ -219,7 +222,7 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
         )
     else:
         instead = "it has moved nothing yet; `counterpoise reject PLAN --reason TEXT` says no to it"
-    raise RefusedError(f"run {run_id} is {run.state}, so {control} has no meaning: {instead}")
+    raise RefusedError(f"run {run_id} is {run.state}, so {control} can do nothing: {instead}")
 
 
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:

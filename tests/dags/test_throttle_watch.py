@@ -128,7 +128,7 @@ def test_a_foreign_throttle_is_reported_and_never_touched(
     with caplog.at_level(logging.WARNING):
         report = pipeline.watch_throttles(installation, "demo", print)
         log_entries(logging.getLogger("watch"), logging.WARNING, report.needs_attention)
-    assert report.summary == "1 throttles that no run of ours has set, left as they are"
+    assert report.summary == "1 foreign throttle"
     assert "topic orders: leader.replication.throttled.replicas = '0:1'" in caplog.text
     assert watch()[0] == "success"
     assert kafka.configs.dynamic[TOPIC] == {LEADER_REPLICAS: "0:1"}

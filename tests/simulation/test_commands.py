@@ -106,8 +106,11 @@ def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster)
     assert typed.code == 1
     assert "was not approved; approve it first" in typed.err
     assert shell.type("approve", path, *YES).code == 0
-    assert shell.type("reject", path, "--reason", "second thoughts").code == 0
-    assert shell.type("execute", path).code == 1
+    assert shell.type("reject", path, "--reason", "second thoughts", "--by", "bob").code == 0
+    rejected = shell.type("execute", path)
+    assert rejected.code == 1
+    assert "was rejected by bob on 20" in rejected.err
+    assert "(second thoughts): make a new plan, or approve this one again" in rejected.err
     assert placement(kafka) == before and own_configs(kafka) == {}
 
 
@@ -196,7 +199,7 @@ def test_throttles_of_others_are_reported_and_left_alone(
     kafka.configs.dynamic[broker] = {"leader.replication.throttled.rate": "5000"}
     typed = shell.type("watch", "--cluster", "demo")
     assert typed.code == 1
-    assert "leader.replication.throttled.rate" in typed.out and "left as they are" in typed.out
+    assert "leader.replication.throttled.rate" in typed.out and "delete it if nobody" in typed.out
     found = json.loads(shell.type("watch", "--cluster", "demo", "--json").out)
     assert len(found["demo"]["foreign_throttles"]) == 1
     assert kafka.configs.dynamic[broker] == {"leader.replication.throttled.rate": "5000"}

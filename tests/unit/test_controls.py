@@ -167,10 +167,10 @@ def test_what_cannot_be_asked_gets_one_message_and_leaves_no_trace(
 @pytest.mark.parametrize(
     ("states", "says"),
     [
-        ((), "is approved, so {} has no meaning: it has moved nothing yet; "),
+        ((), "is approved, so {} can do nothing: it has moved nothing yet; "),
         (
             (RunState.RUNNING, RunState.SETTLING, RunState.DONE),
-            "is done, so {} has no meaning: it has ended, and nothing of it is under way",
+            "is done, so {} can do nothing: it has ended, and nothing of it is under way",
         ),
     ],
 )

@@ -23,8 +23,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
-from counterpoise.units import format_rate
+from counterpoise.model.run import Run, RunState
+from counterpoise.units import format_moment, format_rate
 
 # A plan whose latest run is in one of these states needs a new run, or a new plan.
 _CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
@@ -226,9 +226,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
                 f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"
             )
         if run.state in _CLOSED_STATES:
-            raise RefusedError(
-                f"run {run.run_id} of this plan is {run.state}; a plan runs once. Make a new plan"
-            )
+            raise RefusedError(_why_closed(installation, run, arguments.plan))
         progress = Console(stderr=True) if arguments.json else console
         try:
             _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
@@ -250,6 +248,25 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if is_done and plan.goal is Goal.REMOVE_BROKERS:
             _print_removal(installation, plan, progress)
     return 0 if is_done else 1
+
+
+def _why_closed(installation: Installation, run: Run, path: Path) -> str:
+    """Say why a run that is done, rejected or superseded cannot be executed, and how to go on."""
+    if run.state is RunState.DONE:
+        return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
+    when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
+    again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
+    if run.state is RunState.SUPERSEDED:
+        return (
+            f"run {run.run_id} of this plan was {run.reason}{when}: execute that newer plan "
+            f"(`counterpoise status` lists the runs), or {again}"
+        )
+    decision = queries.run_status(installation, run.run_id).approval
+    by = f" by {decision.by}" if decision else ""
+    return (
+        f"run {run.run_id} of this plan was rejected{by}{when} ({run.reason}): make a new plan, "
+        f"or {again}"
+    )
 
 
 def _run_to_the_end(

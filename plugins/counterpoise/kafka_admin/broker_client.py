@@ -112,11 +112,14 @@ class BrokerClient:
         if not isinstance(response, Failure):
             return response
         if response.is_unsupported:
-            raise UnsupportedRequestError(f"{what}: {response.reason}")
+            raise UnsupportedRequestError(
+                f"{what}: the broker is too old for this: {response.reason}"
+            )
         if broker_id is None:
             raise ClusterUnreachableError(self._known_brokers(f"{what}: {response.reason}"))
         raise BrokerUnresponsiveError(
-            f"{what}: {self.name_of(broker_id)} does not respond: {response.reason}"
+            f"{what}: {self.name_of(broker_id)} does not respond: {response.reason}; check that "
+            "broker, and the network to it"
         )
 
     def read_each(self, requests: Sequence[BrokerRequest]) -> list[Any]:
@@ -170,7 +173,10 @@ class BrokerClient:
         try:
             return int(manager.run(self._liveness_probe.first_responding, manager))
         except (kafka_errors.KafkaError, OSError) as error:
-            message = f"no broker responds: {self.error_text(error)}"
+            message = (
+                f"no broker responds: {self.error_text(error)}; check the brokers, and the "
+                "network to them"
+            )
             raise BrokerUnresponsiveError(message) from None
 
     def forwarding_broker_id(self) -> int:
@@ -214,10 +220,13 @@ class BrokerClient:
         try:
             return int(manager.run(negotiated_version))
         except kafka_errors.IncompatibleBrokerVersion as error:
-            message = f"{self.name_of(broker_id)}: {self.error_text(error)}"
+            message = f"{self.name_of(broker_id)} is too old for this: {self.error_text(error)}"
             raise UnsupportedRequestError(message) from None
         except (kafka_errors.KafkaError, OSError) as error:
-            message = f"{self.name_of(broker_id)} does not respond: {self.error_text(error)}"
+            message = (
+                f"{self.name_of(broker_id)} does not respond: {self.error_text(error)}; check "
+                "that broker, and the network to it"
+            )
             raise BrokerUnresponsiveError(message) from None
 
     def name_of(self, broker_id: int) -> str:
@@ -253,7 +262,10 @@ class BrokerClient:
                     client = self._bootstrap(address)
                 except kafka_errors.KafkaError as error:
                     text = self.error_text(error)
-                    reason = f"librdkafka connects there, but kafka-python does not: {text}"
+                    reason = (
+                        f"librdkafka connects there, but kafka-python does not: {text}; "
+                        "`counterpoise doctor` shows each step of a connection"
+                    )
                     attempt = BootstrapAttempt(address, reason, attempt.milliseconds)
                 else:
                     self.attempts = (*attempts, attempt)
@@ -372,5 +384,5 @@ def describe_error_code(error_code: int, message: str | None) -> str:
     name = getattr(error, "message", None) or f"error {error_code}"
     if issubclass(error, kafka_errors.AuthorizationError):
         # Kafka's own message is a dump of the whole request.
-        return f"{name}: the principal lacks a permission (ACL)"
+        return f"{name}: the principal lacks a permission (ACL); grant it"
     return f"{name}: {message}" if message and message != name else name

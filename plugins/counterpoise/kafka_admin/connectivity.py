@@ -205,8 +205,10 @@ class AddressClient:
             raise UnsupportedRequestError(f"{what}: {error}") from None
         except (OSError, kafka_errors.KafkaError) as error:
             reason = self._settings.without_secrets(str(error) or type(error).__name__)
-            message = f"{what}: {self._address} does not respond: {reason}"
-            raise BrokerUnresponsiveError(message) from None
+            raise BrokerUnresponsiveError(
+                f"{what}: {self._address} does not respond: {reason}; check that broker, and the "
+                "network to it"
+            ) from None
 
     def pause(self, attempt: int) -> None:
         time.sleep(0.1 * attempt)

@@ -57,8 +57,10 @@ def refused_operations(broker_client: BrokerClient, broker_id: int, topic: str) 
         elif response.is_unresponsive:
             assert request.broker_id is not None
             broker = broker_client.name_of(request.broker_id)
-            message = f'whether we may "{operation}": {broker} does not respond: {response.reason}'
-            raise BrokerUnresponsiveError(message)
+            raise BrokerUnresponsiveError(
+                f"not known whether the operator connection may {operation}: {broker} does not "
+                f"respond: {response.reason}; try again when it does"
+            )
         else:
             reason = response.reason
         if reason:
@@ -96,7 +98,10 @@ def _refusal(operation: str, response: Any) -> str:
             continue
         reason = describe_error_code(error_code, message)
         if error_code < 0 or kafka_errors.for_code(error_code).retriable:
-            raise ClusterError(f'whether we may "{operation}": {reason}; try again')
+            raise ClusterError(
+                f"not known whether the operator connection may {operation}: {reason}; try again "
+                "in a minute"
+            )
         return reason
     return ""
 

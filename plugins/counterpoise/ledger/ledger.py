@@ -103,10 +103,7 @@ class Ledger:
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
                     return _run(row)
                 if row.state in UNDER_WAY_STATES:
-                    raise RunConflictError(
-                        f"cluster {plan.cluster}: run {row.run_id} is {row.state}; wait for its "
-                        "end before a new plan"
-                    )
+                    raise RunConflictError(_one_run_at_a_time(plan.cluster, row))
                 self._set_state(
                     connection,
                     row.run_id,
@@ -354,13 +351,13 @@ class Ledger:
             ).rowcount
         except sa.exc.IntegrityError:
             raise RunConflictError(
-                f"run {run_id} cannot become {to}: another run is open on this cluster"
+                f"run {run_id} cannot become {to}: another run is open on this cluster; "
+                "`counterpoise status` names it: wait for its end, or end it with `counterpoise "
+                "settle`"
             ) from None
         if not changed:
             state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
-            raise RunConflictError(
-                f"run {run_id} is {state or 'not in the ledger'}; it cannot become {to}"
-            )
+            raise RunConflictError(_not_from_here(run_id, state, to))
         self._add_event(connection, run_id, str(to), reason, now)
 
     @staticmethod
@@ -368,6 +365,28 @@ class Ledger:
         connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime
     ) -> None:
         connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
+
+
+def _one_run_at_a_time(cluster: str, run: sa.Row[Any]) -> str:
+    return (
+        f"cluster {cluster}: run {run.run_id} is {run.state}; wait for its end before a new plan, "
+        f"or end it with `counterpoise settle {run.run_id}`: it then starts nothing new"
+    )
+
+
+def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
+    """Say why a run does not become `to`, and how to go on."""
+    if state is None:
+        return f"run {run_id} is not in the ledger; `counterpoise status` lists the runs"
+    how = {
+        RunState.RUNNING: f"end it first with `counterpoise settle {run_id}`",
+        RunState.SETTLING: f"end it first with `counterpoise settle {run_id}`",
+        RunState.PROPOSED: "it has to be approved first, with `counterpoise approve`",
+        RunState.HALTED: "it has ended; `counterpoise execute` goes on with it",
+        RunState.APPROVED: "it has changed nothing yet; `counterpoise execute` starts it",
+    }
+    go_on = how.get(RunState(state), "it has ended; make a new plan")
+    return f"run {run_id} is {state} and cannot become {to}: {go_on}"
 
 
 def _record_plan(

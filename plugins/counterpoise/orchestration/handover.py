@@ -45,7 +45,9 @@ def planned_run(ti: Any) -> "PlannedRun":
     """Return what the task `plan` handed over; skip the calling task when there is no plan."""
     run = ti.xcom_pull(task_ids=PLAN_TASK)
     if not run:
-        raise AirflowSkipException("there is no plan in this run")
+        raise AirflowSkipException(
+            f"the task {PLAN_TASK!r} made no plan in this Dag run: nothing to do"
+        )
     return {"run_id": run["run_id"], "plan_uri": run["plan_uri"], "fingerprint": run["fingerprint"]}
 
 
@@ -57,7 +59,10 @@ def judged_run(ti: Any) -> "PlannedRun":
     """
     has_plan = ti.xcom_pull(task_ids=PLAN_TASK)
     if not has_plan and not ti.xcom_pull(task_ids=PLAN_TASK, key=NOTHING_TO_DO):
-        raise AirflowFailException(f"no plan was made; the log of the task {PLAN_TASK!r} says why")
+        raise AirflowFailException(
+            f"no plan was made; the log of the task {PLAN_TASK!r} says why. Clear that task to try "
+            "again"
+        )
     return planned_run(ti)
 
 

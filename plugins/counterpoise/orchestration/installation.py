@@ -81,7 +81,7 @@ def call_stage(stage: str, run: "PlannedRun") -> None:
 
 
 def log_entries(logger: logging.Logger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
-    """Log each entry of a report with what it is an entry of, like "runs settled: run-7: done"."""
+    """Log each entry of a report with what it is an entry of, like "settled run: run-7: done"."""
     for what, entries in found.items():
         for entry in entries:
             logger.log(level, "%s: %s", what, entry)

@@ -66,8 +66,9 @@ class StepUntilDone(BaseOperator):
             if not error.retryable or failed_steps > MAX_FAILED_STEPS:
                 raise
             self.log.warning(
-                "This step failed, for the %d. time in a row; it will be repeated: %s",
+                "This step failed (%d in a row; after %d the task fails) and is repeated: %s",
                 failed_steps,
+                MAX_FAILED_STEPS + 1,
                 error,
             )
             wait_seconds = self.min_wait_seconds

@@ -19,6 +19,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.words import pluralize
 from counterpoise.pipeline.executing import restore_pending_of, settle_step
 
 # For one settling run; the next watch goes on with it.
@@ -46,9 +47,9 @@ class WatchReport:
     def done(self) -> dict[str, tuple[str, ...]]:
         """Return what the watch put in order, by what was done."""
         found = {
-            "runs settled": self.settled_runs,
-            "config keys restored": self.restored_keys,
-            "late moves, under way after their run had ended": self.late_moves,
+            "settled run": self.settled_runs,
+            "restored config key": self.restored_keys,
+            "late move": self.late_moves,
         }
         return {what: entries for what, entries in found.items() if entries}
 
@@ -56,8 +57,13 @@ class WatchReport:
     def needs_attention(self) -> dict[str, tuple[str, ...]]:
         """Return what the watch could not put in order, by what a person has to look at."""
         found = {
-            "config keys not restored, because their broker does not respond": self.pending_keys,
-            "throttles that no run of ours has set, left as they are": self.foreign_throttles,
+            "pending restore": tuple(
+                f"{key} (it is restored when its broker is live again)" for key in self.pending_keys
+            ),
+            "foreign throttle": tuple(
+                f"{throttle} (no run of ours has set it: delete it if nobody needs it)"
+                for throttle in self.foreign_throttles
+            ),
         }
         return {what: entries for what, entries in found.items() if entries}
 
@@ -77,9 +83,10 @@ class WatchReport:
 
     @property
     def summary(self) -> str:
-        """Return the counts, like "1 runs settled, 2 config keys restored", or "nothing"."""
+        """Return the counts, like "1 settled run, 2 restored config keys", or "nothing"."""
         found = self.done | self.needs_attention
-        return ", ".join(f"{len(entries)} {what}" for what, entries in found.items()) or "nothing"
+        counts = (pluralize(len(entries), what) for what, entries in found.items())
+        return ", ".join(counts) or "nothing"
 
 
 def watch_throttles(installation: Installation, cluster: str, log: Log) -> WatchReport:
@@ -135,7 +142,7 @@ def _settle(installation: Installation, run: Run, log: Log) -> str:
         try:
             wait_seconds = settle_step(installation, run.run_id, log)
         except StepLockHeldError:
-            return f"{run.run_id}: another process works on it"
+            return f"{run.run_id}: another process works on it, so it was left alone"
         if wait_seconds is None:
             ended = installation.ledger.run(run.run_id)
             return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
