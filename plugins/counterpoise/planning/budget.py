@@ -28,7 +28,7 @@ from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import racks_missing
+from counterpoise.planning.placing.targets import racks_missing
 
 _Parts: TypeAlias = NDArray[np.float64]
 

@@ -17,19 +17,21 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.placement import Placement
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.counts import level_counts
 from counterpoise.planning.placing.drain import drain
-from counterpoise.planning.placing.level import exchange_bytes, level_counts
 from counterpoise.planning.placing.lowering import drop_surplus
-from counterpoise.planning.placing.racks import repair_racks
 from counterpoise.planning.placing.raising import add_missing
 from counterpoise.planning.placing.rounds import in_rounds
 from counterpoise.planning.placing.spread import spread
-from counterpoise.planning.placing.targets import byte_band, count_targets, fair_counts
-from counterpoise.planning.placing.topic_exchange import exchange_topics
+from counterpoise.planning.placing.swaps import exchange_bytes, exchange_topics, trade_arrivals
+from counterpoise.planning.placing.targets import (
+    byte_band,
+    count_targets,
+    fair_counts,
+    repair_racks,
+)
 from counterpoise.planning.placing.topics import TopicShares
-from counterpoise.planning.placing.trade import trade_arrivals
-from counterpoise.planning.roles import Roles
 
 
 class PlanningGoal(Protocol):

@@ -19,8 +19,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.roles import Roles
+from counterpoise.planning.placement import Placement, Roles
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 

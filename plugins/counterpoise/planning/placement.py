@@ -5,14 +5,61 @@
 The one mutable thing in planning. Positions in a row keep their meaning: a new replica takes the
 place of the one that it replaces, so that the order of the others is kept. In the row [3, 1, 2], to
 give the replica at position 1 to broker 7 makes it [3, 7, 2].
+
+`Roles` say what each broker does in a plan, `MovableReplicas` which replicas it may still give.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.planning.arrays import ClusterArrays
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roles:
+    """One flag per broker in each field."""
+
+    destinations: Flags  # may receive replicas
+    sources: Flags  # may lose replicas
+    leaving: Flags  # have to end up empty
+    staying: Flags  # in the cluster when the plan is done: live and not leaving
+    sharing: Flags  # of these, the ones that are to be even: all that the request does not exclude
+    leading: Flags  # of these, the ones that may lead
+
+    @property
+    def unrestricted(self) -> "Roles":
+        """Return the roles as if every broker that shares could give and receive: no goal does
+        better.
+        """
+        return Roles(
+            destinations=self.sharing,
+            sources=self.sharing,
+            leaving=self.leaving,
+            staying=self.staying,
+            sharing=self.sharing,
+            leading=self.leading,
+        )
+
+    @property
+    def is_demoted(self) -> Flags:
+        """Return flags per broker, and False at the end for NOBODY: shares, but may not lead."""
+        return np.append(self.sharing & ~self.leading, False)
+
+
+class Replicas(NamedTuple):
+    """Some replicas of a placement, each as a partition and a position in its row."""
+
+    partitions: Ints
+    positions: Ints
+
+    def only(self, chosen: Ints | Flags | slice) -> "Replicas":
+        return Replicas(self.partitions[chosen], self.positions[chosen])
+
+    def one(self, number: int) -> tuple[int, int]:
+        return int(self.partitions[number]), int(self.positions[number])
 
 
 @dataclass(slots=True, eq=False)
@@ -117,16 +164,16 @@ class Placement:
             self.arriving[broker] += size
             self.new_replicas[partition] += by
 
-    def give_all(self, partitions: Ints, positions: Ints, destinations: Ints) -> None:
+    def give_all(self, replicas: Replicas, destinations: Ints) -> None:
         """Replace replicas of many partitions at once, each named once.
 
         The destinations must not have held a replica of their partition before the plan.
         """
-        sources, sizes = self.replicas[partitions, positions], self.cluster.size_bytes[partitions]
+        partitions = replicas.partitions
+        sources, sizes = self.replicas[replicas], self.cluster.size_bytes[partitions]
         topics = self.cluster.topic_numbers[partitions]
-        rows_before = self.cluster.replicas[partitions]
-        had_arrived = ~(rows_before == sources[:, None]).any(axis=1)
-        self.replicas[partitions, positions] = destinations
+        had_arrived = ~self._is_old(replicas)
+        self.replicas[replicas] = destinations
         np.add.at(self.counts, sources, -1)
         np.add.at(self.counts, destinations, 1)
         np.add.at(self.bytes_held, sources, -sizes)
@@ -157,28 +204,53 @@ class Placement:
     def holds(self, broker: int, partitions: Ints) -> Flags:
         return np.asarray((self.replicas[partitions] == broker).any(axis=1))
 
-    def replicas_on(self, broker: int) -> tuple[Ints, Ints]:
-        """Return partitions and positions of the replicas on a broker that a plan may move."""
+    def may_receive(self, replicas: Replicas, destination: int) -> Flags:
+        """Return whether a broker may get each replica: its rack suits, and it has none of it."""
+        suits_rack = self.suits(replicas, int(self.cluster.racks[destination]))
+        return suits_rack & ~self.holds(destination, replicas.partitions)
+
+    def has_room(self, replicas: Replicas, destination: int) -> Flags:
+        sizes = self.cluster.size_bytes[replicas.partitions]
+        return np.asarray(sizes <= self.room[destination])
+
+    def suits(self, replicas: Replicas, rack: int) -> Flags:
+        """Return whether each replica may go to a rack.
+
+        It may when it gets no more neighbours there than it has now. So a partition never ends up
+        on fewer racks, nor stacked higher on one. Example: replicas on racks a, a and b; one of
+        those on a may go to c (0 neighbours) or b (1, as now), the one on b may not go to a (2).
+        """
+        own_racks = self.racks_by_position[self.replicas[replicas]]
+        is_suitable = own_racks == rack
+        if not is_suitable.all():
+            racks = self.racks_by_position[self.replicas[replicas.partitions]]
+            neighbours_now = (racks == own_racks[:, None]).sum(axis=1) - 1
+            is_suitable |= (racks == rack).sum(axis=1) <= neighbours_now
+        return np.asarray(is_suitable)
+
+    def replicas_on(self, broker: int) -> Replicas:
+        """Return the replicas on a broker that a plan may move."""
         is_movable = (self.replicas == broker) & self.cluster.may_change[:, None]
-        partitions, positions = np.nonzero(is_movable)
-        return partitions.astype(np.int64), positions.astype(np.int64)
+        return Replicas(*np.nonzero(is_movable))
 
-    def new_replicas_after(self, partitions: Ints, positions: Ints) -> Ints:
-        """Return the new replicas of each partition if the one at its position moved (on)."""
-        rows_before = self.original[partitions]
-        sources = self.replicas[partitions, positions]
-        is_old_replica = (rows_before == sources[:, None]).any(axis=1)
-        return np.asarray(self.new_replicas[partitions] + is_old_replica)
+    def _is_old(self, replicas: Replicas) -> Flags:
+        """Return whether each replica was on its broker before the plan."""
+        rows_before = self.cluster.replicas[replicas.partitions]
+        return np.asarray((rows_before == self.replicas[replicas][:, None]).any(axis=1))
 
-    def keeps_one(self, partitions: Ints, positions: Ints) -> Flags:
+    def new_replicas_after(self, replicas: Replicas) -> Ints:
+        """Return the new replicas of each partition if the given one moved (on)."""
+        return np.asarray(self.new_replicas[replicas.partitions] + self._is_old(replicas))
+
+    def keeps_one(self, replicas: Replicas) -> Flags:
         """Return whether an old replica would be left to copy from.
 
         A single replica has to be copied whole, and may be.
         """
         if self.may_replace_all:
-            return np.ones(len(partitions), dtype=np.bool_)
-        counts = (self.replicas[partitions] >= 0).sum(axis=1)
-        keeps_old_one = self.new_replicas_after(partitions, positions) < counts
+            return np.ones(len(replicas.partitions), dtype=np.bool_)
+        counts = (self.replicas[replicas.partitions] >= 0).sum(axis=1)
+        keeps_old_one = self.new_replicas_after(replicas) < counts
         return np.asarray(keeps_old_one | (counts == 1))
 
     @property
@@ -187,24 +259,38 @@ class Placement:
         counts = self.replica_counts
         return bool(((counts > 1) & (self.new_replicas >= counts - 1)).any())
 
-    def neighbours(self, partitions: Ints, positions: Ints, rack: int) -> Ints:
-        """Return the replicas of each partition in a rack, without the one at its position."""
-        is_in_rack = self.racks_by_position[self.replicas[partitions]] == rack
-        is_own_in_rack = is_in_rack[np.arange(len(partitions)), positions]
-        return np.asarray(is_in_rack.sum(axis=1) - is_own_in_rack, dtype=np.int64)
 
-    def suits(self, partitions: Ints, positions: Ints, rack: int) -> Flags:
-        """Return whether the replica at each position may go to a rack.
+@dataclass(frozen=True, slots=True, eq=False)
+class MovableReplicas:
+    """Replicas that brokers may give: by broker, smallest first.
 
-        It may when it gets no more neighbours there than it has now. So a partition never ends up
-        on fewer racks, nor stacked higher on one. Example: replicas on racks a, a and b; one of
-        those on a may go to c (0 neighbours) or b (1, as now), the one on b may not go to a (2).
-        """
-        is_suitable = np.zeros(len(partitions), dtype=np.bool_)
-        own_racks = self.racks_by_position[self.replicas[partitions, positions]]
-        there = self.neighbours(partitions, positions, rack)
-        for own_rack in np.unique(own_racks).tolist():
-            is_from = own_racks == own_rack
-            here = self.neighbours(partitions[is_from], positions[is_from], own_rack)
-            is_suitable[is_from] = there[is_from] <= here
-        return is_suitable
+    They are collected once and stay true while replicas move: `of` leaves out partitions that have
+    been touched since, because they gave or got a replica.
+    """
+
+    placement: Placement
+    replicas: Replicas  # by broker, then size, then partition
+    starts: Ints  # where those of each broker begin
+
+    @classmethod
+    def of_sources(cls, placement: Placement, is_source: Flags) -> "MovableReplicas":
+        cluster = placement.cluster
+        is_free = cluster.may_change & ~placement.touched
+        is_on_source = np.append(is_source, False)[placement.replicas]
+        replicas = Replicas(*np.nonzero(is_on_source & is_free[:, None]))
+        replicas = replicas.only(placement.keeps_one(replicas))
+        brokers, sizes = placement.replicas[replicas], cluster.size_bytes[replicas.partitions]
+        order = np.lexsort((replicas.partitions, sizes, brokers))
+        starts = np.searchsorted(brokers[order], np.arange(cluster.broker_count + 1))
+        return cls(placement, replicas.only(order), starts)
+
+    def of(self, broker: int) -> Replicas:
+        """Return the replicas that a broker may still give."""
+        replicas = self.replicas.only(slice(self.starts[broker], self.starts[broker + 1]))
+        return replicas.only(~self.placement.touched[replicas.partitions])
+
+    def receivable(self, source: int, destination: int) -> Replicas:
+        """Return, of these, the ones that a given broker may receive."""
+        placement, replicas = self.placement, self.of(source)
+        is_usable = placement.may_receive(replicas, destination)
+        return replicas.only(is_usable & placement.has_room(replicas, destination))

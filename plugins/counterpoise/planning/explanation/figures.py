@@ -53,13 +53,13 @@ from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import (
+from counterpoise.planning.placing.targets import (
+    disk_weights,
     min_stacked_pairs,
     rack_sizes,
     spread_bounds,
     stacked_pairs,
 )
-from counterpoise.planning.placing.targets import disk_weights
 from counterpoise.planning.water_filling import Weights, fill, fill_racks
 
 _LEADER_GOALS = (Goal.LEADERS, Goal.DEMOTE_BROKERS)

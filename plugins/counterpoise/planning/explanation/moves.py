@@ -29,7 +29,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import Move, MoveReason, SettingBefore
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.placing.racks import racks_missing
+from counterpoise.planning.placing.targets import racks_missing
 
 _Reasons: TypeAlias = NDArray[np.object_]
 

@@ -27,11 +27,9 @@ from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.plan import Deferred, MoveReason
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import racks_missing
-from counterpoise.planning.placing.targets import byte_band, count_targets
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.targets import byte_band, count_targets, racks_missing
 from counterpoise.planning.placing.topics import TopicShares
-from counterpoise.planning.roles import Roles
 
 
 @dataclass(frozen=True, slots=True, eq=False)

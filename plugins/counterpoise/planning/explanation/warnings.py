@@ -23,7 +23,7 @@ from counterpoise.planning.explanation.reasons import (
     not_repaired,
     not_resized,
 )
-from counterpoise.planning.placing.racks import badly_racked
+from counterpoise.planning.placing.targets import badly_racked
 from counterpoise.units import format_bytes
 
 _EVENING_REPLICAS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE})

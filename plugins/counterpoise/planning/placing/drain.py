@@ -8,7 +8,7 @@
         of these, those that hold least of the topic, measured by their share
         of these, the one that misses most bytes
     if no broker has room: send a replica that came to one of them on to another broker, and retry
-    in the end counts are made as even as any choice of brokers makes them (`exchange`)
+    in the end counts are made as even as any choice of brokers makes them (`counts`)
 
 Worked example: a replica of a partition whose others are on racks a and b. Brokers 5 (rack a),
 6 and 7 (rack c) have room: 6 and 7 are on the better rack. Both are below their wanted count, and
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.exchange import FreeReplicas, even_bytes, even_counts
-from counterpoise.planning.placing.racks import rack_sizes
-from counterpoise.planning.placing.shares import of_topics, whole_shares
-from counterpoise.planning.roles import Roles
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.counts import FreeReplicas, even_counts
+from counterpoise.planning.placing.swaps import even_bytes
+from counterpoise.planning.placing.targets import rack_sizes
+from counterpoise.planning.placing.topics import of_topics, whole_shares
 
 # In vain: where disks are that full, brokers are missing, and not a better order of replicas.
 _MAX_FAILED_ATTEMPTS = 20
@@ -147,14 +147,13 @@ def _make_room(
     for destination in destinations[by_room].tolist():
         missing_bytes = size - free.room(destination)
         for other in np.flatnonzero(free.reachable(destination)).tolist():
-            partitions, positions = free.choices(destination, other)
-            other_sizes = sizes[partitions]
+            replicas = free.choices(destination, other)
+            other_sizes = sizes[replicas.partitions]
             is_fitting = (other_sizes >= missing_bytes) & (other_sizes <= free.room(other))
-            fitting = np.flatnonzero(is_fitting)
-            if len(fitting):
-                smallest_first = np.lexsort((partitions[fitting], other_sizes[fitting]))
-                chosen = fitting[smallest_first[:1]]
-                free.move(partitions[chosen], positions[chosen], other)
+            if is_fitting.any():
+                fitting = replicas.only(is_fitting)
+                smallest_first = np.lexsort((fitting.partitions, other_sizes[is_fitting]))
+                free.move(fitting.only(smallest_first[:1]), other)
                 placement.give(partition, position, destination)
                 return True
     return False

@@ -7,7 +7,7 @@
         one worst replica: drop it
         several: drop the one on the broker with most replicas of the topic, measured by its share;
                  then with most replicas and bytes
-    settle what is uneven by keeping another replica of a partition (`exchange`)
+    settle what is uneven by keeping another replica of a partition (`even_counts`)
 
 Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (rack a) and 3
 (rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
@@ -26,17 +26,17 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.exchange import even_bytes, even_counts
-from counterpoise.planning.placing.racks import rack_sizes
-from counterpoise.planning.placing.shares import (
+from counterpoise.planning.placement import Placement, Replicas, Roles
+from counterpoise.planning.placing.counts import even_counts
+from counterpoise.planning.placing.swaps import even_bytes
+from counterpoise.planning.placing.targets import rack_sizes
+from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
-from counterpoise.planning.roles import Roles
 
 
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
@@ -81,7 +81,8 @@ class _ShrinkingRows:
     wanted: Ints  # replicas in the end
     by_broker: Ints  # numbers of rows, by the brokers that were in them
     starts: Ints  # where those of a broker begin in `by_broker`
-    exchanges: dict[int, tuple[Ints, Ints, Ints]] = field(default_factory=dict)  # by source, cached
+    # Cached by source: replicas of it, and a broker whose dropped one would do as well, for each.
+    exchanges: dict[int, tuple[Replicas, Ints]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, placement: Placement, partitions: Ints, factor: int) -> "_ShrinkingRows":
@@ -143,19 +144,18 @@ class _ShrinkingRows:
 
     def reachable(self, source: int) -> Flags:
         found = np.zeros(self.placement.cluster.broker_count, dtype=np.bool_)
-        partitions, _, dropped_positions = self._exchanges(source)
-        found[self.placement.cluster.replicas[partitions, dropped_positions]] = True
+        _, dropped_from = self._exchanges(source)
+        found[dropped_from] = True
         return found
 
-    def choices(self, source: int, destination: int) -> tuple[Ints, Ints]:
-        partitions, positions, dropped_positions = self._exchanges(source)
-        dropped_from = self.placement.cluster.replicas[partitions, dropped_positions]
-        is_usable = dropped_from == destination
-        return partitions[is_usable], positions[is_usable]
+    def choices(self, source: int, destination: int) -> Replicas:
+        replicas, dropped_from = self._exchanges(source)
+        return replicas.only(dropped_from == destination)
 
-    def move(self, partitions: Ints, positions: Ints, destination: int) -> None:
-        self._count(partitions, self.placement.replicas[partitions, positions], -1)
-        self.placement.replicas[partitions, positions] = destination
+    def move(self, replicas: Replicas, destination: int) -> None:
+        partitions = replicas.partitions
+        self._count(partitions, self.placement.replicas[replicas], -1)
+        self.placement.replicas[replicas] = destination
         self._count(partitions, np.full(len(partitions), destination), 1)
         for broker in np.unique(self.placement.cluster.replicas[partitions]).tolist():
             self.exchanges.pop(broker, None)
@@ -163,16 +163,13 @@ class _ShrinkingRows:
     def room(self, destination: int) -> int:
         return UNBOUNDED  # what it keeps is there already
 
-    def _exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
-        """Return partitions, the position of the source's replica, and that of one dropped.
-
-        The dropped one would do as well as the source's.
-        """
+    def _exchanges(self, source: int) -> tuple[Replicas, Ints]:
         if source not in self.exchanges:
             self.exchanges[source] = self._find_exchanges(source)
         return self.exchanges[source]
 
-    def _find_exchanges(self, source: int) -> tuple[Ints, Ints, Ints]:
+    def _find_exchanges(self, source: int) -> tuple[Replicas, Ints]:
+        """Return replicas of a source, and a broker whose dropped one would do as well for each."""
         placement, cluster = self.placement, self.placement.cluster
         rows = self.by_broker[self.starts[source] : self.starts[source + 1]]
         is_on_source = placement.replicas[self.partitions[rows]] == source
@@ -194,9 +191,8 @@ class _ShrinkingRows:
         neighbours = is_same_rack.sum(axis=2) - (racks_before == own_rack)
         own_neighbours = (racks_kept == own_rack).sum(axis=1) - 1
         does_as_well &= neighbours <= own_neighbours[:, None]
-        at, dropped_positions = np.nonzero(does_as_well)
-        positions = positions[at].astype(np.int64)
-        return partitions[at], positions, dropped_positions.astype(np.int64)
+        own, _ = np.nonzero(does_as_well)
+        return Replicas(partitions, positions).only(own), before[does_as_well]
 
 
 def _wanted_counts(

@@ -6,7 +6,7 @@
         racks with fewest replicas of the partition first; of the brokers there with room
         the one that is least above its share of the topic, then with fewest bytes above its fair
         share (or, for the small topics at the end, with fewest replicas)
-    settle the rest by passing new replicas on (`exchange`)
+    settle the rest by passing new replicas on (`even_counts`)
 
 Worked example: partition orders-0 has a replica on rack a and is to have two. Racks b and c have
 none. Broker 2 (rack b) has its share of topic orders already, broker 3 (rack c) has not: broker 3
@@ -26,18 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.exchange import FreeReplicas, even_bytes, even_counts
-from counterpoise.planning.placing.racks import rack_sizes
-from counterpoise.planning.placing.shares import (
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.counts import FreeReplicas, even_counts
+from counterpoise.planning.placing.swaps import even_bytes
+from counterpoise.planning.placing.targets import byte_band, rack_sizes
+from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
-from counterpoise.planning.placing.targets import byte_band
-from counterpoise.planning.roles import Roles
 
 # Level above the share of the topic, then bytes and replicas or the reverse, then the broker.
 _Entry: TypeAlias = tuple[int, int, int, int]

@@ -19,12 +19,10 @@ from collections.abc import Callable
 import numpy as np
 
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import racks_missing
-from counterpoise.planning.placing.targets import byte_band
-from counterpoise.planning.placing.topic_exchange import topics_above
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.swaps import topics_above
+from counterpoise.planning.placing.targets import byte_band, racks_missing
 from counterpoise.planning.placing.topics import TopicShares
-from counterpoise.planning.roles import Roles
 
 _MAX_ROUNDS = 50
 

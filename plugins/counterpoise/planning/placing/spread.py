@@ -3,10 +3,10 @@
     spread(placement, roles, wanted, band, shares)
 
     surplus, missing = how many replicas each broker has above or below its wanted count
-    quotas           = who gives how many replicas and bytes to which rack (`transfer_quotas`)
+    quotas           = who gives how many replicas and bytes to which rack (`transfers`)
     for each destination rack:
         for each source: choose replicas by topic and size (below)
-        assign them, largest first, to the brokers of the rack (`destination_assignment`)
+        assign them, largest first, to the brokers of the rack (`_Destinations`)
 
     How the replicas of one source are chosen, so many with so many bytes:
         first those that their topics require, then those that their topics allow
@@ -21,30 +21,33 @@ and it is 1 and 8 GB again.
 Limits: a partition gives at most one replica here, so that it keeps its other replicas as they are.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.destination_assignment import DestinationAssignment
-from counterpoise.planning.placing.selection import choose
+from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.topics import TopicQuotas, TopicShares, rank_within
-from counterpoise.planning.placing.transfer_quotas import (
+from counterpoise.planning.placing.transfers import (
     TransferQuota,
+    choose,
     make_transfer_quotas,
     plan_bytes,
 )
-from counterpoise.planning.roles import Roles
 from counterpoise.planning.water_filling import fill, relative
 
 # An eighth of the band is what a source may be off for the sake of topics; others make up for it.
 _TOLERANCE_SHIFT = 3
 _REQUIRED_SHARE_OF_TOLERANCE = 8
+_MAX_COMPARED = 3
+
+_Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest comes first in a heap
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def spread(
         sources = np.array(sorted({quota.source for quota in rack_quotas}), dtype=np.int64)
         topic_quotas = TopicQuotas.of(placement, shares, sources, destinations)
         chosen = _choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
-        _assign(placement, band, shares, missing, destinations, *chosen)
+        _assign(placement, band, shares, missing, destinations, chosen)
 
 
 def _choose_of_all(
@@ -114,31 +117,27 @@ def _choose_of_all(
     topic_quotas: TopicQuotas,
     quotas: Sequence[TransferQuota],
     planned_bytes: Counter[int],
-) -> tuple[Ints, Ints]:
-    """Return partitions and positions of the replicas that go, and mark the partitions as touched.
+) -> Replicas:
+    """Return the replicas that go, and mark their partitions as touched.
 
     `planned_bytes` has what each source still plans to give, to all racks. What one source gives
     too much or too little, the next ones make up for.
     """
     sizes = placement.cluster.size_bytes
-    partitions: list[Ints] = []
-    positions: list[Ints] = []
+    all_chosen: list[Replicas] = []
     missing_bytes, remaining_count = 0, sum(quota.count for quota in quotas)
     for quota in quotas:
         bytes_in_the_end = int(placement.bytes_held[quota.source]) - planned_bytes[quota.source]
         to_make_up = missing_bytes * quota.count // remaining_count
         goal = _ByteGoal.of(quota, band, bytes_in_the_end, to_make_up)
-        is_untouched = ~placement.touched[quota.partitions]
-        own_partitions = quota.partitions[is_untouched]
-        own_positions = quota.positions[is_untouched]
-        chosen = _choose(placement, topic_quotas, quota, own_partitions, goal)
-        placement.touched[own_partitions[chosen]] = True
-        partitions.append(own_partitions[chosen])
-        positions.append(own_positions[chosen])
-        missing_bytes += quota.wanted_bytes - int(sizes[own_partitions[chosen]].sum())
+        untouched = quota.replicas.only(~placement.touched[quota.replicas.partitions])
+        chosen = untouched.only(_choose(placement, topic_quotas, quota, untouched.partitions, goal))
+        placement.touched[chosen.partitions] = True
+        all_chosen.append(chosen)
+        missing_bytes += quota.wanted_bytes - int(sizes[chosen.partitions].sum())
         planned_bytes[quota.source] -= quota.wanted_bytes
         remaining_count -= quota.count
-    return np.concatenate(partitions), np.concatenate(positions)
+    return Replicas(*(np.concatenate(column) for column in zip(*all_chosen, strict=True)))
 
 
 def _choose(
@@ -197,20 +196,18 @@ def _assign(
     shares: TopicShares,
     missing: Ints,
     destinations: Ints,
-    partitions: Ints,
-    positions: Ints,
+    replicas: Replicas,
 ) -> None:
     """Move the chosen replicas, largest first, each to the destination that suits it best."""
-    largest_first = np.lexsort((partitions, -placement.cluster.size_bytes[partitions]))
-    partitions, positions = partitions[largest_first], positions[largest_first]
-    sizes = placement.cluster.size_bytes[partitions]
+    all_sizes = placement.cluster.size_bytes
+    largest_first = np.lexsort((replicas.partitions, -all_sizes[replicas.partitions]))
+    replicas = replicas.only(largest_first)
+    partitions, sizes = replicas.partitions, all_sizes[replicas.partitions]
     missing_bytes = _missing_bytes(placement, band, destinations, int(sizes.sum()))
-    assignment = DestinationAssignment.to(
-        placement, destinations, missing[destinations], shares, missing_bytes
-    )
+    assignment = _Destinations.of(placement, destinations, missing, shares, missing_bytes)
     columns = (
         placement.replicas[partitions].tolist(),
-        placement.replicas[partitions, positions].tolist(),
+        placement.replicas[replicas].tolist(),
         placement.cluster.topic_numbers[partitions].tolist(),
         sizes.tolist(),
     )
@@ -218,7 +215,7 @@ def _assign(
     chosen = np.array(assigned, dtype=np.int64)
     is_placed = chosen >= 0
     placement.touched[partitions[~is_placed]] = False
-    placement.give_all(partitions[is_placed], positions[is_placed], chosen[is_placed])
+    placement.give_all(replicas.only(is_placed), chosen[is_placed])
 
 
 def _missing_bytes(
@@ -229,3 +226,146 @@ def _missing_bytes(
     total = int(held.sum()) + arriving_bytes
     upper = np.full(len(destinations), UNBOUNDED)
     return fill(total, held, upper, held, relative(band.fair[destinations])) - held
+
+
+# -- who gets them
+
+
+@dataclass(slots=True)
+class _Destination:
+    """What one broker may still get; lists have an entry per topic, or per broker."""
+
+    replicas_left: int
+    bytes_left: int
+    topic_counts: list[int]
+    topic_shares: list[int]  # below this it should get more of the topic
+    topic_limits: list[int]  # below this it may get more of the topic
+    shared_partitions: list[int]  # with each other broker
+
+
+@dataclass(slots=True)
+class _Destinations:
+    """Which broker of a rack gets each of the replicas that go there, largest first.
+
+    ask the brokers in order of the bytes they miss, most first
+        skip it if it has a replica of the partition, or no room for the bytes
+        below its share of the topic: it fits
+    stop at 3 that fit, or when the next one misses less than the first by more than one replica
+    of those that fit: the one that shares fewest partitions with the other brokers of this one
+    if none fits: the first that was asked, or one after it that has room for the topic
+
+    Worked example: broker 4 misses 120 GB, broker 8 misses 119, both are below their share of the
+    topic. A replica of 10 GB, with other replicas on brokers 1 and 2, could go to either. Broker 4
+    shares 7 partitions with broker 1 already, broker 8 at most 5 with any of the two: broker 8 gets
+    it, and misses 109 GB now. So the loss of any two brokers hits few partitions.
+    """
+
+    heap: list[_Entry]
+    destinations: dict[int, _Destination]
+
+    @classmethod
+    def of(
+        cls,
+        placement: Placement,
+        destinations: Ints,
+        missing: Ints,
+        shares: TopicShares,
+        missing_bytes: Ints,
+    ) -> "_Destinations":
+        """Return the destinations; each gets as many replicas as it is `missing`, at most."""
+        brokers = destinations.tolist()
+        heap = list(zip((-missing_bytes).tolist(), brokers, strict=True))
+        heapq.heapify(heap)
+        shared = _shared_partitions(placement, destinations)
+        topic_shares = np.maximum(1, shares.lowest(destinations))
+        topic_limits = shares.highest(destinations)
+        by_broker = {
+            broker: _Destination(
+                replicas_left=int(missing[broker]),
+                bytes_left=int(room),
+                topic_counts=placement.topic_counts[:, broker].tolist(),
+                topic_shares=topic_shares[:, number].tolist(),
+                topic_limits=topic_limits[:, number].tolist(),
+                shared_partitions=shared[number].tolist(),
+            )
+            for number, (broker, room) in enumerate(
+                zip(brokers, placement.room[destinations], strict=True)
+            )
+        }
+        return cls(heap, by_broker)
+
+    def next_for(self, row: list[int], source: int, topic: int, size: int) -> int:
+        """Return the broker that gets a replica of the partition with replicas `row`.
+
+        It is -1 when no broker may take it.
+        """
+        asked: list[_Entry] = []
+        fitting: list[_Entry] = []
+        fallback: _Entry | None = None
+        while self.heap and len(fitting) < _MAX_COMPARED:
+            entry = self.heap[0]
+            if fitting and entry[0] - fitting[0][0] > size:
+                break
+            asked.append(heapq.heappop(self.heap))
+            broker = entry[1]
+            destination = self.destinations[broker]
+            if broker in row or destination.bytes_left < size:
+                continue
+            if destination.topic_counts[topic] < destination.topic_shares[topic]:
+                fitting.append(entry)
+            elif fallback is None or self._suits_topic_better(entry, fallback, topic):
+                fallback = entry
+        others = [broker for broker in row if broker >= 0 and broker != source]
+        chosen = self._with_fewest_shared(fitting, others) if fitting else fallback
+        for entry in asked:
+            if entry is not chosen:
+                heapq.heappush(self.heap, entry)
+        if chosen is None:
+            return -1
+        self._take(chosen, others, topic, size)
+        return chosen[1]
+
+    def _suits_topic_better(self, entry: _Entry, other: _Entry, topic: int) -> bool:
+        """Return whether it may get more of the topic, and the other one may not."""
+        mine, theirs = self.destinations[entry[1]], self.destinations[other[1]]
+        if mine.topic_counts[topic] >= mine.topic_limits[topic]:
+            return False
+        return theirs.topic_counts[topic] >= theirs.topic_limits[topic]
+
+    def _with_fewest_shared(self, entries: list[_Entry], others: list[int]) -> _Entry:
+        """Return the entry whose broker shares fewest partitions with any of `others`."""
+
+        def max_shared(entry: _Entry) -> int:
+            shared = self.destinations[entry[1]].shared_partitions
+            return max((shared[other] for other in others), default=0)
+
+        return min(entries, key=lambda entry: (max_shared(entry), entry))
+
+    def _take(self, entry: _Entry, others: list[int], topic: int, size: int) -> None:
+        """Count the replica, and put the broker back in the heap if it may get more."""
+        negative_bytes, broker = entry
+        destination = self.destinations[broker]
+        destination.replicas_left -= 1
+        destination.bytes_left -= size
+        destination.topic_counts[topic] += 1
+        for other in others:
+            destination.shared_partitions[other] += 1
+        if destination.replicas_left:
+            heapq.heappush(self.heap, (negative_bytes + size, broker))
+
+
+def _shared_partitions(placement: Placement, brokers: Ints) -> Ints:
+    """Return how many partitions each of `brokers` (rows) shares with each broker (columns)."""
+    replicas, broker_count = placement.replicas, placement.cluster.broker_count
+    row_of = np.full(broker_count + 1, -1, dtype=np.int64)
+    row_of[brokers] = np.arange(len(brokers))
+    counts = np.zeros(len(brokers) * broker_count, dtype=np.int64)
+    for column in range(replicas.shape[1]):
+        rows = row_of[replicas[:, column]]
+        for other_column in range(replicas.shape[1]):
+            others = replicas[:, other_column]
+            is_pair = (rows >= 0) & (others >= 0)
+            if column != other_column and is_pair.any():
+                cells = rows[is_pair] * broker_count + others[is_pair]
+                counts += np.bincount(cells, minlength=len(counts))
+    return counts.reshape(len(brokers), broker_count)

@@ -1,7 +1,22 @@
-"""Targets: how many replicas and bytes each broker should hold in the end.
+"""Targets: how many replicas and bytes each rack and each broker should hold in the end.
 
+    bounds = rack_bounds(placement, staying)
+    bounds.lowest, bounds.highest      # per rack, of all partitions together, when none is stacked
+    repair_racks(placement, roles, wanted, limit)
     wanted = count_targets(placement, roles)
     band = byte_band(placement, roles, tolerance_percent=10)
+
+The rule for racks: the replicas of a partition are on as many racks as there can be.
+
+    height of a partition = smallest h with: sum of min(brokers in the rack, h) >= replicas
+    each rack holds at most min(brokers in the rack, height); one less where that leaves room
+
+Worked example, 3 replicas on racks with 2, 1 and 1 brokers: height 1 has room for 3, so each rack
+holds exactly one. 4 replicas on racks with 3, 2 and 1 brokers: height 1 has room for 3 only, height
+2 for 2 + 2 + 1 = 5, so the first two racks hold one or two replicas each, and the last one holds
+one.
+
+Within that, for brokers:
 
     counts of sources may only fall, those of destinations only rise, all others stay
     brokers that leave get 0
@@ -10,18 +25,189 @@
 Worked example: brokers 1, 2 and 3 hold 6, 6 and 0 replicas and broker 3 is the only destination:
 each gets 12 / 3 = 4, so brokers 1 and 2 give two replicas each.
 
-Replicas of partitions that the plan leaves alone stay where they are and are part of each count.
+Limits: where a rack has to hold several replicas of a partition, no move makes a stack higher than
+it was, but none is made only to lower it: that would cost data and evenness. Brokers without a rack
+count as one rack. Replicas of partitions that the plan leaves alone stay where they are and are
+part of each count.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.racks import rack_bounds
-from counterpoise.planning.roles import Roles
+from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.water_filling import Weights, fill_racks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RackBounds:
+    """The least and the most that each rack holds when partitions are spread as they should be."""
+
+    lowest: Ints
+    highest: Ints
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether each rack holds a fixed part, so that replicas never cross racks.
+
+        That is so where there are as many racks as replicas of each partition.
+        """
+        return bool((self.lowest == self.highest).all())
+
+
+def rack_sizes(cluster: ClusterArrays, staying: Flags) -> Ints:
+    """Return the number of brokers that stay, per rack."""
+    rack_count = int(cluster.racks.max(initial=-1)) + 1
+    return np.bincount(cluster.racks[staying], minlength=rack_count).astype(np.int64)
+
+
+def bounds_of_partition(replication_factor: int, sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the least and the most replicas of one partition, per rack.
+
+    They are as even over the racks as the racks' `sizes` (brokers) allow.
+    """
+    height = _stack_height(replication_factor, sizes)
+    highest = np.minimum(sizes, height)
+    has_room_to_spare = highest.sum() > replication_factor
+    may_hold_one_less = (highest == height) & has_room_to_spare
+    return highest - may_hold_one_less, highest
+
+
+def _stack_height(replication_factor: int, sizes: Ints) -> int:
+    """Return the most replicas of one partition that a rack has to hold."""
+    for height in range(1, replication_factor):
+        if np.minimum(sizes, height).sum() >= replication_factor:
+            return height
+    return replication_factor
+
+
+def rack_bounds(placement: Placement, staying: Flags, weights: Ints | None = None) -> RackBounds:
+    """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
+
+    Partitions that are stacked higher than they should be, or that the plan must leave alone, may
+    end up anywhere.
+    """
+    cluster = placement.cluster
+    if weights is None:
+        weights = np.ones(cluster.partition_count, dtype=np.int64)
+    sizes = rack_sizes(cluster, staying)
+    replica_counts = placement.replica_counts
+    is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
+    is_regular = cluster.may_change & is_spread
+    lowest, highest = spread_bounds(replica_counts, is_regular, weights, sizes)
+    for factor in np.unique(replica_counts[~is_regular]).tolist():
+        other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
+        highest += np.minimum(sizes, factor) * other_weight
+    return RackBounds(lowest, highest)
+
+
+def spread_bounds(
+    replica_counts: Ints, is_counted: Flags, weights: Ints, sizes: Ints
+) -> tuple[Ints, Ints]:
+    """Return the least and the most weight per rack of partitions on as many racks as can be.
+
+    All but `sizes` have one entry per partition.
+    """
+    lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
+    for factor in np.unique(replica_counts[is_counted]).tolist():
+        total = int(weights[is_counted & (replica_counts == factor)].sum())
+        low, high = bounds_of_partition(factor, sizes)
+        lowest += low * total
+        highest += high * total
+    return lowest, highest
+
+
+def stacked_pairs(placement: Placement) -> Ints:
+    """Return the pairs of replicas in the same rack, per partition."""
+    racks = placement.racks_by_position[placement.replicas]
+    pairs = np.zeros(len(racks), dtype=np.int64)
+    for column in range(racks.shape[1]):
+        for earlier in range(column):
+            is_same = racks[:, column] == racks[:, earlier]
+            pairs += is_same & (racks[:, column] >= 0)
+    return pairs
+
+
+def min_stacked_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
+    """Return the fewest pairs in the same rack that the brokers allow, for each replica count.
+
+    Example: 4 replicas on racks with 3, 2 and 1 brokers stand 2 + 1 + 1 at best, which is one pair.
+    """
+    min_pairs = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
+    for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
+        lowest, highest = bounds_of_partition(factor, sizes)
+        stacks = lowest.copy()
+        leftover = max(0, int(factor - lowest.sum()))
+        raised = np.flatnonzero(highest > lowest)[:leftover]
+        stacks[raised] += 1
+        min_pairs[factor] = int((stacks * (stacks - 1) // 2).sum())
+    return min_pairs[replica_counts]
+
+
+def racks_missing(placement: Placement, staying: Flags) -> Ints:
+    """Return, per partition, on how many more racks the brokers that stay would allow it to be."""
+    racks = np.sort(placement.racks_by_position[placement.replicas], axis=1)
+    is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
+    racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
+    racks_available = int((rack_sizes(placement.cluster, staying) > 0).sum())
+    racks_possible = np.minimum(placement.replica_counts, racks_available)
+    return np.asarray(np.maximum(0, racks_possible - racks_held))
+
+
+def badly_racked(placement: Placement, staying: Flags) -> Ints:
+    """Return the partitions that the brokers which stay would allow to be on more racks."""
+    return np.flatnonzero(racks_missing(placement, staying))
+
+
+def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
+    """Move replicas that share a rack to a rack with none of their partition, while brokers can.
+
+    A destination must have fewer replicas than its `limit`. The one that is furthest below its
+    `wanted` count gets the replica.
+    """
+    may_change = placement.cluster.may_change
+    for partition in badly_racked(placement, roles.staying).tolist():
+        if may_change[partition]:
+            while _repair_one(placement, roles, wanted, limit, partition):
+                pass
+
+
+def _repair_one(
+    placement: Placement, roles: Roles, wanted: Ints, limit: Ints, partition: int
+) -> bool:
+    """Move one replica of a partition to a rack that has none; False when that cannot be.
+
+    It goes from the highest stack, and there from the broker that is furthest above its count.
+    """
+    row = placement.replicas[partition]
+    held_by = row[row >= 0]
+    racks = placement.racks_by_position
+    replicas_in_rack = np.bincount(racks[held_by], minlength=int(racks.max()) + 1)
+    has_room = placement.room >= placement.cluster.size_bytes[partition]
+    is_able = roles.destinations & (placement.counts < limit) & has_room
+    is_able[held_by] = False
+    able = np.flatnonzero(is_able & (replicas_in_rack[racks[:-1]] == 0))
+    if not len(able):
+        return False
+    above_wanted = placement.counts - wanted
+    destination = int(able[np.lexsort((able, above_wanted[able]))[0]])
+    choices = []
+    for position in np.flatnonzero(row >= 0).tolist():
+        source = int(row[position])
+        stack = int(replicas_in_rack[racks[source]])
+        if roles.sources[source] and stack > 1:
+            choices.append((-stack, -int(above_wanted[source]), position))
+    if not choices:
+        return False
+    _, _, position = min(choices)
+    placement.give(partition, position, destination)
+    return True
+
+
+# -- counts and bytes per broker
 
 
 def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None) -> Ints:

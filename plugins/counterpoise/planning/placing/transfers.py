@@ -1,7 +1,8 @@
-"""Transfer quotas: how many replicas, with how many bytes, each broker gives to each rack.
+"""Transfers: how many replicas, with how many bytes, each broker gives to each rack, and which.
 
     quotas = make_transfer_quotas(placement, surplus, missing)   # {to_rack: [TransferQuota, ...]}
     plan_bytes(placement, band, quotas, missing)                 # fills in `wanted_bytes`
+    chosen = choose(np.array([1, 2, 4, 8]), count=2, wanted_sum=9)     # positions 0 and 3
 
     1. replicas stay in their rack as far as it needs them; the others go to racks that need some
     2. the brokers of a rack share in that by what each has to give
@@ -20,13 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.movable_replicas import MovableReplicas
-from counterpoise.planning.placing.selection import sum_range
+from counterpoise.planning.placement import MovableReplicas, Placement, Replicas
 from counterpoise.planning.water_filling import fill, relative
+
+_MAX_EXCHANGES = 6
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +36,7 @@ class TransferQuota:
 
     source: int
     count: int
-    partitions: Ints
-    positions: Ints
+    replicas: Replicas
     wanted_bytes: int = 0
 
 
@@ -65,8 +65,9 @@ def make_transfer_quotas(
         rack_quotas = quotas.setdefault(transfer.to_rack, [])
         for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
             if count:
-                replicas = movable_replicas.suiting(source, transfer.to_rack, placement)
-                rack_quotas.append(TransferQuota(source, count, *replicas))
+                replicas = movable_replicas.of(source)
+                is_suitable = placement.suits(replicas, transfer.to_rack)
+                rack_quotas.append(TransferQuota(source, count, replicas.only(is_suitable)))
     return {
         rack: sorted(quotas[rack], key=lambda quota: (quota.count, quota.source))
         for rack in sorted(quotas)
@@ -111,10 +112,10 @@ def _suitable_counts(placement: Placement, surplus: Ints, offered: Ints, needed:
         return counts
     is_source = np.append((surplus > 0) & (offered[racks] > 0), False)
     is_free = placement.cluster.may_change & ~placement.touched
-    partitions, positions = np.nonzero(is_source[placement.replicas] & is_free[:, None])
-    from_racks = racks[placement.replicas[partitions, positions]]
+    replicas = Replicas(*np.nonzero(is_source[placement.replicas] & is_free[:, None]))
+    from_racks = racks[placement.replicas[replicas]]
     for to_rack in np.flatnonzero(needed).tolist():
-        is_suitable = placement.suits(partitions, positions, to_rack)
+        is_suitable = placement.suits(replicas, to_rack)
         counts[:, to_rack] = np.bincount(from_racks[is_suitable], minlength=len(offered))
     return counts
 
@@ -173,11 +174,66 @@ def _share_out(
     quota allows.
     """
     sizes = placement.cluster.size_bytes
-    ranges = [sum_range(sizes[quota.partitions], quota.count) for quota in quotas]
-    smallest, largest = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
+    sorted_sizes = [sizes[quota.replicas.partitions] for quota in quotas]
+    columns = list(zip(sorted_sizes, [quota.count for quota in quotas], strict=True))
+    smallest = np.array([own_sizes[:count].sum() for own_sizes, count in columns])
+    largest = np.array([own_sizes[-count:].sum() for own_sizes, count in columns])
     weights = relative(band.fair[[quota.source for quota in quotas]])
     kept = fill(int(held.sum()) - wanted, held - largest, held - smallest, held, weights)
     given = held - kept
     for quota, given_bytes in zip(quotas, given.tolist(), strict=True):
         quota.wanted_bytes = given_bytes
     return int(np.minimum(given.sum(), UNBOUNDED))
+
+
+# -- which replicas
+
+
+def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
+    """Return positions of `count` sizes (or of all) whose sum is near `wanted_sum`.
+
+    1. slide a window over the sizes, smallest first, until its sum reaches the wanted one
+    2. exchange one size inside for one outside, the pair that leaves least, up to 6 times
+
+    Worked example: two of [1, 2, 4, 8] that sum to 9. The windows have 3, 6 and 12, so it starts
+    with 4 + 8 = 12, which is 3 too many. To exchange 4 for 1 leaves nothing over: 1 + 8 = 9.
+    Two or three exchanges are enough for a remainder far below 0.1 %.
+    """
+    if count >= len(sorted_sizes):
+        return np.arange(len(sorted_sizes))
+    if count <= 0:
+        return np.arange(0)
+    sums_before = np.concatenate(([0], np.cumsum(sorted_sizes)))
+    window_sums = sums_before[count:] - sums_before[:-count]
+    start = min(int(np.searchsorted(window_sums, wanted_sum)), len(window_sums) - 1)
+    is_chosen = np.zeros(len(sorted_sizes), dtype=np.bool_)
+    is_chosen[start : start + count] = True
+    excess = int(window_sums[start]) - wanted_sum
+    for _ in range(_MAX_EXCHANGES):
+        exchange = _best_exchange(sorted_sizes, is_chosen, excess)
+        if exchange is None:
+            break
+        leaving, entering = exchange
+        is_chosen[leaving], is_chosen[entering] = False, True
+        excess -= int(sorted_sizes[leaving] - sorted_sizes[entering])
+    return np.flatnonzero(is_chosen)
+
+
+def _best_exchange(sizes: Ints, is_chosen: Flags, excess: int) -> tuple[int, int] | None:
+    """Return positions (leaving, entering) that bring the excess nearest to 0, or None."""
+    if excess == 0:
+        return None
+    chosen, others = np.flatnonzero(is_chosen), np.flatnonzero(~is_chosen)
+    wanted_sizes = sizes[chosen] - excess
+    next_larger = np.searchsorted(sizes[others], wanted_sizes)
+    best: tuple[int, int, int] | None = None
+    for neighbours in (next_larger, next_larger - 1):
+        candidates = np.clip(neighbours, 0, len(others) - 1)
+        remainders = np.abs(sizes[others[candidates]] - wanted_sizes)
+        nearest = int(np.argmin(remainders))
+        entering = int(others[candidates[nearest]])
+        found = (int(remainders[nearest]), int(chosen[nearest]), entering)
+        best = found if best is None else min(best, found)
+    if best is None or best[0] >= abs(excess):
+        return None
+    return best[1], best[2]

@@ -1,0 +1,397 @@
+"""Swaps: two brokers exchange replicas, so that bytes or topics get more even and counts stay.
+
+    trade_arrivals(placement, roles, band)             # copies no more replicas than before
+    exchange_bytes(placement, roles, band)             # copies two more
+    even_bytes(placement, is_able, free, band)         # with replicas whose broker may be chosen
+    exchange_topics(placement, roles, shares, max_above=3)
+
+    for the broker that is farthest out of its band, and each broker at the other end:
+        wanted, most = the bytes that should go from the heavy to the light one, and that may go
+        give a large replica for a small one whose difference is near `wanted`, below `most`
+    until all are in the band, or no swap helps
+
+Worked example: brokers 1 and 2 hold 3 replicas each, of 9 + 2 + 1 and 1 + 1 + 1 GB, and the band
+reaches from 6.5 to 8.5 GB. Broker 1 holds 12 GB, 3.5 too many, broker 2 holds 3 GB, 3.5 too few.
+The smallest of broker 2 (1 GB) comes back, and broker 1 gives the smallest replica that makes a
+difference of 3.5 GB or more, but no more than 5.5 (or else it would leave the band itself): 9 - 1
+is 8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange starts from there.
+
+Limits: bytes are a matter of swaps, and not exact.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
+from counterpoise.planning.placing.counts import ReplicaChoices
+from counterpoise.planning.placing.topics import TopicShares
+
+_MAX_SWAPS_PER_BROKER = 20
+_MAX_PARTNERS = 16
+_MAX_TOPIC_PARTNERS = 8
+
+
+def _wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -> tuple[int, int]:
+    """Return how many bytes should go from `heavy` to `light`, and how many may go at most.
+
+    As many as bring the worse of the two into its band, and never so many that one leaves it at the
+    other end.
+    """
+    held = placement.bytes_held
+    helpful = max(int(held[heavy] - band.highest[heavy]), int(band.lowest[light] - held[light]), 1)
+    most = min(int(held[heavy] - band.lowest[heavy]), int(band.highest[light] - held[light]))
+    return min(helpful, most), most
+
+
+def _pairs(
+    able: Ints, over_fair: Ints, worst: int, *, is_heavy: bool, limit: int | None = None
+) -> list[tuple[int, int]]:
+    """Return pairs (heavy, light) of the worst broker and another, those at the other end first.
+
+    `over_fair` has the bytes of the able brokers above their fair share, `worst` is one of them.
+    """
+    broker = int(able[worst])
+    opposite_first = able[np.argsort(over_fair if is_heavy else -over_fair, kind="stable")]
+    others = [other for other in opposite_first[:limit].tolist() if other != broker]
+    return [(broker, other) if is_heavy else (other, broker) for other in others]
+
+
+# -- bytes, where all brokers may give and receive
+
+
+def exchange_bytes(placement: Placement, roles: Roles, band: ByteBand) -> None:
+    """Exchange large replicas for small ones between two brokers until all are in the band.
+
+    For goals where every broker may give and receive. Counts are kept; where they differ, a single
+    move does.
+    """
+    able = np.flatnonzero(roles.destinations & roles.sources)
+    if not len(able):
+        return
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
+    for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
+        held = placement.bytes_held[able]
+        above, below = held - band.highest[able], band.lowest[able] - held
+        is_heavy = bool(above.max() >= below.max())
+        outside = above if is_heavy else below
+        worst = int(np.argmax(outside))
+        if outside[worst] <= 0:
+            return
+        pairs = _pairs(able, held - band.fair[able], worst, is_heavy=is_heavy)
+        if not any(_exchange(movable_replicas, band, heavy, light) for heavy, light in pairs):
+            return
+
+
+def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, light: int) -> bool:
+    """Shift bytes from one broker to another; False when no move or exchange helps both."""
+    placement = movable_replicas.placement
+    sizes = placement.cluster.size_bytes
+    wanted, most = _wanted_shift(placement, band, heavy, light)
+    if most <= 0:
+        return False
+    going = movable_replicas.receivable(heavy, light)
+    if placement.counts[heavy] > placement.counts[light]:
+        chosen = _nearest_shift(going.partitions, sizes[going.partitions], wanted, most)
+    else:
+        returning = movable_replicas.receivable(light, heavy)
+        if not len(returning.partitions):
+            return False
+        smallest = int(returning.partitions[0])
+        going = going.only(going.partitions != smallest)
+        shifts = sizes[going.partitions] - sizes[smallest]
+        chosen = _nearest_shift(going.partitions, shifts, wanted, most)
+        if chosen is not None:
+            placement.give(*returning.one(0), heavy)
+    if chosen is None:
+        return False
+    placement.give(*going.one(chosen), light)
+    return True
+
+
+def _nearest_shift(partitions: Ints, shifts: Ints, wanted: int, most: int) -> int | None:
+    """Return the position of the smallest shift that reaches `wanted`, else of the largest below.
+
+    None when no shift is above 0 and at most `most`.
+    """
+    usable = np.flatnonzero((shifts > 0) & (shifts <= most))
+    if not len(usable):
+        return None
+    lacking = np.maximum(0, wanted - shifts[usable])
+    return int(usable[np.lexsort((partitions[usable], shifts[usable], lacking))[0]])
+
+
+# -- bytes, with replicas whose broker may still be chosen
+
+
+def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band: ByteBand) -> None:
+    """Exchange large replicas for small ones until all able brokers are in the band."""
+    able = np.flatnonzero(is_able)
+    is_open = np.ones(len(able), dtype=np.bool_)
+    for _ in range(_MAX_SWAPS_PER_BROKER * len(able)):
+        outside = np.where(is_open, band.bytes_outside(placement.bytes_held)[able], 0)
+        worst = int(np.argmax(outside))
+        if outside[worst] <= 0:
+            return
+        over_fair = placement.bytes_held[able] - band.fair[able]
+        is_heavy = bool(over_fair[worst] > 0)
+        pairs = _pairs(able, over_fair, worst, is_heavy=is_heavy, limit=_MAX_PARTNERS)
+        is_open[worst] = any(
+            _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
+        )
+
+
+def _exchange_free(
+    placement: Placement, free: ReplicaChoices, band: ByteBand, heavy: int, light: int
+) -> bool:
+    """Exchange one replica for a smaller one; False when no such pair helps."""
+    sizes = placement.cluster.size_bytes
+    wanted, most = _wanted_shift(placement, band, heavy, light)
+    if most <= 0:
+        return False
+    going = _smallest_first(placement, free.choices(heavy, light))
+    returning = _smallest_first(placement, free.choices(light, heavy))
+    if not len(going.partitions) or not len(returning.partitions):
+        return False
+    # For each replica that may go: the largest that may return and leaves a shift of `wanted`.
+    going_sizes, returning_sizes = sizes[going.partitions], sizes[returning.partitions]
+    partners = np.searchsorted(returning_sizes, going_sizes - wanted, side="right") - 1
+    partners = np.clip(partners, 0, None)
+    partner_partitions = returning.partitions[partners]
+    shifts = going_sizes - returning_sizes[partners]
+    is_usable = (shifts > 0) & (shifts <= most) & (going_sizes <= free.room(light))
+    is_usable &= going.partitions != partner_partitions
+    if not is_usable.any():
+        return False
+    evens_topics = _evens_topic(placement, going.partitions, heavy, light)
+    evens_topics &= _evens_topic(placement, partner_partitions, light, heavy)
+    distances = np.abs(shifts - wanted)
+    best = int(np.lexsort((going.partitions, distances, ~evens_topics, ~is_usable))[0])
+    free.move(going.only(slice(best, best + 1)), light)
+    partner = int(partners[best])
+    free.move(returning.only(slice(partner, partner + 1)), heavy)
+    return True
+
+
+def _smallest_first(placement: Placement, replicas: Replicas) -> Replicas:
+    sizes = placement.cluster.size_bytes[replicas.partitions]
+    return replicas.only(np.lexsort((replicas.partitions, sizes)))
+
+
+def _evens_topic(placement: Placement, partitions: Ints, source: int, destination: int) -> Flags:
+    """Return whether the source holds more of the topic of each partition than the destination."""
+    counts = placement.topic_counts[placement.cluster.topic_numbers[partitions]]
+    return np.asarray(counts[:, source] > counts[:, destination])
+
+
+# -- bytes, with what has come in this plan
+
+
+def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
+    """Trade until every broker is in the band, or no trade brings one nearer.
+
+    After `spread` a destination may miss some bytes, or have too many, since whole replicas do not
+    add up. If one of its arrivals goes back to the broker it came from, and that broker gives a
+    larger or a smaller one instead, no more replicas are copied than before.
+
+    Worked example: broker 4 misses 3 GB of its band. A replica of 5 GB came to it from broker 1,
+    which also has one of 8 GB that did not move: the 5 GB replica stays on broker 1 and the 8 GB
+    one moves.
+    """
+    if not placement.new_replicas.any():
+        return
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
+    is_hopeless, has_traded = ~roles.sharing, False
+    for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
+        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
+        worst = int(np.argmax(outside))
+        if outside[worst] > 0:
+            is_traded = _trade(movable_replicas, band.inner, worst)
+            has_traded |= is_traded
+            is_hopeless[worst] = not is_traded
+        elif has_traded:
+            # The trades since may have made others possible.
+            is_hopeless, has_traded = ~roles.sharing, False
+        else:
+            return
+
+
+def _trade(movable_replicas: MovableReplicas, band: ByteBand, broker: int) -> bool:
+    """Bring one broker into its band, or nearer, without taking another one out of its own."""
+    held = movable_replicas.placement.bytes_held
+    wanted = int(np.clip(held[broker], band.lowest[broker], band.highest[broker]))
+    to_gain = wanted - int(held[broker])
+    slack = held - band.lowest if to_gain > 0 else band.highest - held  # of the other broker
+    for receives in (True, False):
+        gain = to_gain if receives else -to_gain  # of the destination
+        for other, arrivals in _arrivals(movable_replicas.placement, broker, receives, slack):
+            source, destination = (other, broker) if receives else (broker, other)
+            max_shift = int(slack[other])
+            if max_shift > 0 and _trade_one(
+                movable_replicas, arrivals, source, destination, gain, max_shift
+            ):
+                return True
+    return False
+
+
+def _arrivals(
+    placement: Placement, broker: int, receives: bool, slack: Ints
+) -> Iterator[tuple[int, Replicas]]:
+    """Yield what came to a broker in this plan, or left it, by the broker at the other end.
+
+    The one with most slack comes first.
+    """
+    changed = np.flatnonzero(placement.cluster.may_change & (placement.new_replicas > 0))
+    original, now = placement.original[changed], placement.replicas[changed]
+    own_side, other_side = (now, original) if receives else (original, now)
+    is_arrival = (now != original) & (own_side == broker) & (other_side >= 0)
+    rows, positions = np.nonzero(is_arrival)
+    # A partition that came back to its source by another way could not be traded cleanly.
+    sources = original[rows, positions]
+    is_clean = ~(now[rows] == sources[:, None]).any(axis=1)
+    rows, positions = rows[is_clean], positions[is_clean]
+    arrivals, others = Replicas(changed[rows], positions), other_side[rows, positions]
+    unique = np.unique(others)
+    by_slack = unique[np.lexsort((unique, -slack[unique]))]
+    for other in by_slack.tolist():
+        yield other, arrivals.only(others == other)
+
+
+def _trade_one(
+    movable_replicas: MovableReplicas,
+    arrivals: Replicas,
+    source: int,
+    destination: int,
+    gain: int,
+    max_shift: int,
+) -> bool:
+    """Replace one arrival by another replica of its source; False when no trade helps.
+
+    The destination should gain `gain` bytes (lose some, below 0), and no more than `max_shift`.
+    """
+    placement = movable_replicas.placement
+    sizes = placement.cluster.size_bytes
+    # What came for the sake of racks must not go back.
+    returning = arrivals.only(placement.suits(arrivals, int(placement.cluster.racks[source])))
+    going = movable_replicas.of(source)
+    is_usable = placement.may_receive(going, destination)
+    going = going.only(is_usable & (placement.new_replicas[going.partitions] == 0))
+    if not len(going.partitions) or not len(returning.partitions):
+        return False
+    direction = 1 if gain > 0 else -1
+    reach = min(abs(gain), max_shift)
+    going_sizes, returning_sizes = sizes[going.partitions], sizes[returning.partitions]
+    wanted_sizes = returning_sizes + direction * reach
+    # The smallest that is large enough, or the largest that is small enough.
+    if gain > 0:
+        nearest = np.searchsorted(going_sizes, wanted_sizes, side="left")
+    else:
+        nearest = np.searchsorted(going_sizes, wanted_sizes, side="right") - 1
+    nearest = np.clip(nearest, 0, len(going_sizes) - 1)
+    gained = going_sizes[nearest] - returning_sizes
+    shifts = gained * direction
+    has_room = gained <= placement.room[destination]
+    is_good = (shifts > 0) & (shifts <= max_shift) & has_room
+    if not is_good.any():
+        return False
+    distances = np.abs(shifts - reach)
+    best = int(np.lexsort((returning.partitions, distances, ~is_good))[0])
+    placement.give(*returning.one(best), source)
+    placement.touched[returning.partitions[best]] = False
+    placement.give(*going.one(int(nearest[best])), destination)
+    return True
+
+
+# -- topics
+
+
+def exchange_topics(
+    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
+) -> None:
+    """Bring brokers that are more than `max_above` over their share of a topic down to it.
+
+    Only where the policy asks for it (`topics_max_above_share`): each exchange copies two replicas
+    and changes no count per broker. What comes back is of another topic, which gets no less even,
+    and about as large.
+
+    Worked example: broker 1 holds 9 replicas of topic a, where its share is 5 at most; 4 above is
+    more than 3, so it gives replicas of a until it holds 5, each for one of another topic.
+    """
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources & roles.destinations)
+    for topic, broker in _uneven_topics(placement, roles, shares, max_above):
+        highest_share = shares.highest(broker)[topic]
+        while placement.topic_counts[topic, broker] > highest_share:
+            if not _exchange_topic(movable_replicas, roles, shares, topic, broker):
+                break
+
+
+def topics_above(placement: Placement, roles: Roles, shares: TopicShares, max_above: int) -> int:
+    """Return the replicas above their topic's share, where that is by more than `max_above`."""
+    return sum(
+        int(placement.topic_counts[topic, broker] - shares.highest(broker)[topic])
+        for topic, broker in _uneven_topics(placement, roles, shares, max_above)
+    )
+
+
+def _uneven_topics(
+    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
+) -> list[tuple[int, int]]:
+    """Return (topic, broker), the worst first."""
+    found = []
+    for broker in np.flatnonzero(roles.sources & roles.destinations).tolist():
+        above = placement.topic_counts[:, broker] - shares.highest(broker)
+        for topic in np.flatnonzero(above > max_above).tolist():
+            found.append((-int(above[topic]), topic, broker))
+    return [(topic, broker) for _, topic, broker in sorted(found)]
+
+
+def _exchange_topic(
+    movable_replicas: MovableReplicas, roles: Roles, shares: TopicShares, topic: int, broker: int
+) -> bool:
+    """Give one replica of the topic away and get one of another topic; False when none can be."""
+    placement, of_topic = movable_replicas.placement, movable_replicas.of(broker)
+    of_topic = of_topic.only(placement.cluster.topic_numbers[of_topic.partitions] == topic)
+    for partner in _partners(placement, roles, shares, topic):
+        is_usable = placement.may_receive(of_topic, partner)
+        is_usable &= placement.has_room(of_topic, partner)
+        if not is_usable.any():
+            continue
+        partition, position = of_topic.one(int(is_usable.argmax()))
+        returned = _returned(movable_replicas, shares, partner, broker, partition)
+        if returned is not None:
+            placement.give(partition, position, partner)
+            placement.give(*returned, broker)
+            return True
+    return False
+
+
+def _partners(placement: Placement, roles: Roles, shares: TopicShares, topic: int) -> list[int]:
+    """Return brokers with room for the topic, those with fewest of it first."""
+    able = np.flatnonzero(roles.sources & roles.destinations)
+    counts = placement.topic_counts[topic, able]
+    highest = -(-int(shares.totals[topic]) * shares.wanted[able] // shares.wanted_total)
+    has_room = counts < highest
+    able, counts = able[has_room], counts[has_room]
+    fewest_first = np.lexsort((able, counts))
+    return list(able[fewest_first][:_MAX_TOPIC_PARTNERS].tolist())
+
+
+def _returned(
+    movable_replicas: MovableReplicas,
+    shares: TopicShares,
+    source: int,
+    destination: int,
+    partition: int,
+) -> tuple[int, int] | None:
+    """Return the replica nearest in size to `partition` whose topic gets no less even; or None."""
+    placement = movable_replicas.placement
+    replicas = movable_replicas.receivable(source, destination)
+    harm = shares.harm(placement, replicas.partitions, source, destination)
+    replicas = replicas.only((harm == 0) & (replicas.partitions != partition))
+    if not len(replicas.partitions):
+        return None
+    sizes = placement.cluster.size_bytes
+    distances = np.abs(sizes[replicas.partitions] - sizes[partition])
+    return replicas.one(int(np.lexsort((replicas.partitions, distances))[0]))
