@@ -226,7 +226,7 @@ class ReplicationFactor(_Replacing):
 
     Partitions that may not change stay as they are, and so do those without a leader, since there
     is no broker to copy from. Where no broker may receive a replica (each has one, is out of scope,
-    or has no room) a partition stays short of the factor; `reasons` names it.
+    or has no room) a partition stays short of the factor; the explanation names it.
     """
 
     name: ClassVar[Goal] = Goal.REPLICATION_FACTOR

@@ -8,9 +8,12 @@ them are written from one `PlanningResult`.
 
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.planning.explanation.figures import figures_of, lower_bound
-from counterpoise.planning.explanation.moves import moves_of, settings_before
+from counterpoise.planning.explanation.moves import (
+    moves_of,
+    reason_for_empty_plan,
+    settings_before,
+)
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.explanation.reasons import reason_for_empty_plan
 from counterpoise.planning.explanation.warnings import warnings_of
 
 

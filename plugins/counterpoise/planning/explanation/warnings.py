@@ -17,12 +17,12 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
-from counterpoise.planning.explanation.reasons import (
+from counterpoise.planning.explanation.moves import (
     left_to_repair,
     not_repaired,
     not_resized,
 )
+from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
 from counterpoise.planning.placing.targets import badly_racked
 from counterpoise.units import format_bytes
 

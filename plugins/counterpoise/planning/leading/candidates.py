@@ -93,18 +93,38 @@ class Candidates:
         rows, columns = np.nonzero((replicas >= 0) & (replicas != present))
         return rows, replicas[rows, columns]
 
+    def counts(self, brokers: Ints) -> Ints:
+        """Return how often each broker is among `brokers`, which may have NOBODY among them."""
+        counts = np.bincount(brokers[brokers >= 0], minlength=self.broker_count)
+        return counts.astype(np.int64)
+
+    def of_broker(self, broker: int) -> Ints:
+        """Return the partitions that a broker may lead, in order."""
+        return self._partitions_at(self._by_broker, broker)
+
     def shared_by(self, broker: int, other: int) -> Ints:
         """Return the partitions that both brokers may lead, in order."""
-        start = self._pair_number(broker, other) * len(self.replicas)
-        bounds = (start, start + len(self.replicas))
-        first, end = np.searchsorted(self._by_pair, bounds)
-        return np.asarray(self._by_pair[first:end] - start)
+        return self._partitions_at(self._by_pair, int(self._pair_number(broker, other)))
+
+    def _partitions_at(self, keys: Ints, number: int) -> Ints:
+        """Return the partitions of a broker or pair by its number: a slice of sorted keys.
+
+        A key is number x partition count + partition.
+        """
+        start = number * len(self.replicas)
+        first, end = np.searchsorted(keys, (start, start + len(self.replicas)))
+        return np.asarray(keys[first:end] - start)
+
+    @cached_property
+    def _by_broker(self) -> Ints:
+        """Return one key for each partition and candidate; the number is the broker."""
+        partitions, columns = np.nonzero(self.replicas >= 0)
+        return np.sort(self.replicas[partitions, columns] * len(self.replicas) + partitions)
 
     @cached_property
     def _by_pair(self) -> Ints:
-        """Return one number for each partition and pair of its candidates, in order.
+        """Return one key for each partition and pair of its candidates; the number is the pair.
 
-        The number is pair x partition count + partition, so the partitions of a pair are a slice.
         One million partitions with three replicas need 24 MB for it.
         """
         parts = [np.empty(0, dtype=np.int64)]
@@ -129,6 +149,10 @@ class Candidates:
         is_reorder = self.preferred[partitions] != leaders
         joins_plan = ~self.is_in_plan[partitions] & (is_change | is_reorder)
         return np.asarray(4 * is_change + 2 * joins_plan + is_reorder)
+
+    def further_cost(self, partitions: Ints, leaders: Ints | int, present: Ints | int) -> Ints:
+        """Return what each choice costs more than the present one."""
+        return self.cost(partitions, leaders) - self.cost(partitions, present)
 
 
 def _may_lead(placement: Placement, is_eligible: Flags) -> Flags:

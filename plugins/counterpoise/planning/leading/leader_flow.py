@@ -118,8 +118,8 @@ def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkA
     """
     brokers = candidates.eligible_brokers
     fixed = candidates.leaders_now[~candidates.is_free]
-    lower = _counts(fixed, candidates)[brokers]
-    upper = lower + _counts(candidates.replicas, candidates)[brokers]
+    lower = candidates.counts(fixed)[brokers]
+    upper = lower + candidates.counts(candidates.replicas)[brokers]
     total = len(candidates.free_partitions) + int(lower.sum())
     shares = fill(total, lower, upper, lower)
     sink_arcs = _level_sink_arcs(brokers, lower, upper, shares)
@@ -129,11 +129,6 @@ def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkA
         sink_arcs = _unit_sink_arcs(brokers, lower, upper)
         solution = _flow(candidates, arcs, groups, sink_arcs)
     return sink_arcs, solution
-
-
-def _counts(leaders: Ints, candidates: Candidates) -> Ints:
-    counts = np.bincount(leaders[leaders >= 0], minlength=candidates.broker_count)
-    return counts.astype(np.int64)
 
 
 def _level_sink_arcs(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _SinkArcs:
@@ -194,7 +189,7 @@ def _arcs(
         tails=arc_tails,
         heads=arc_heads,
         reorders=keys % 3 - 1,
-        supplies=np.bincount(leaders_now, minlength=candidates.broker_count),
+        supplies=candidates.counts(leaders_now),
     )
 
 

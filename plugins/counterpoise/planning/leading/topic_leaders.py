@@ -127,7 +127,7 @@ class _Leadership:
         partitions = partitions[is_harmless & (topics != but_topic)]
         if not len(partitions):
             return None
-        further_costs = candidates.cost(partitions, head) - candidates.cost(partitions, tail)
+        further_costs = candidates.further_cost(partitions, head, tail)
         return int(partitions[further_costs.argmin()]), head
 
     def take(self, change: _LeaderChange) -> None:

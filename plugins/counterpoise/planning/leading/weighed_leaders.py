@@ -111,17 +111,11 @@ class _Leadership:
     leaders: Ints  # per partition
     loads: Ints  # per broker, bytes per second
     counts: Ints  # per broker
-    by_broker: Ints  # broker x partition count + partition, in order, for each candidate
 
     @classmethod
     def of(cls, candidates: Candidates, target: _Target, leaders: Ints) -> "_Leadership":
-        partitions, columns = np.nonzero(candidates.replicas >= 0)
-        brokers = candidates.replicas[partitions, columns]
-        by_broker = np.sort(brokers * len(leaders) + partitions)
-        led = leaders[leaders >= 0]
-        counts = np.bincount(led, minlength=candidates.broker_count).astype(np.int64)
-        loads = _loads(candidates, leaders)
-        return cls(candidates, target, leaders.copy(), loads, counts, by_broker)
+        loads, counts = _loads(candidates, leaders), candidates.counts(leaders)
+        return cls(candidates, target, leaders.copy(), loads, counts)
 
     def bytes_off(self, loads: Ints) -> _Floats:
         """Return by how much loads are outside the band around the level."""
@@ -153,22 +147,19 @@ class _Leadership:
 
     def given_by(self, broker: int) -> tuple[Ints, Ints]:
         """Return each partition that a broker leads with each other broker that may lead it."""
-        partitions = self._may_lead(broker)
+        partitions = self.candidates.of_broker(broker)
         partitions = partitions[self.leaders[partitions] == broker]
         rows, others = self.candidates.alternatives(partitions, broker)
         return partitions[rows], others
 
     def received_by(self, broker: int) -> tuple[Ints, Ints]:
         """Return the partitions that a broker may lead and others do, with these brokers."""
-        partitions = self._may_lead(broker)
+        partitions = self.candidates.of_broker(broker)
         partitions = partitions[self.leaders[partitions] != broker]
         return partitions, self.leaders[partitions]
 
-    def _may_lead(self, broker: int) -> Ints:
-        start = broker * len(self.leaders)
-        bounds = (start, start + len(self.leaders))
-        first, end = np.searchsorted(self.by_broker, bounds)
-        return np.asarray(self.by_broker[first:end] - start)
+    def further_cost(self, partitions: Ints, leaders: Ints | int) -> Ints:
+        return self.candidates.further_cost(partitions, leaders, self.leaders[partitions])
 
     def take(self, changes: list[_LeaderChange]) -> None:
         for partition, head in changes:
@@ -315,14 +306,9 @@ def _best(leadership: _Leadership, broker: int, exchanges: _Exchanges) -> list[_
 def _costs(leadership: _Leadership, broker: int, exchanges: _Exchanges, chosen: Ints) -> Ints:
     """Return what the chosen exchanges cost more than to leave the leaders as they are."""
     given, received = exchanges.given[chosen], exchanges.received[chosen]
-    giving = _further_cost(leadership, given, exchanges.others[chosen])
-    receiving = _further_cost(leadership, received, broker)
+    giving = leadership.further_cost(given, exchanges.others[chosen])
+    receiving = leadership.further_cost(received, broker)
     return np.where(given == NOBODY, 0, giving) + np.where(received == NOBODY, 0, receiving)
-
-
-def _further_cost(leadership: _Leadership, partitions: Ints, leaders: Ints | int) -> Ints:
-    cost = leadership.candidates.cost
-    return cost(partitions, leaders) - cost(partitions, leadership.leaders[partitions])
 
 
 def _even_count(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
@@ -331,7 +317,7 @@ def _even_count(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
     is_fewer = leadership.counts[destinations] <= leadership.counts[broker] - 2
     given, destinations = given[is_fewer], destinations[is_fewer]
     gains = leadership.gains(broker, destinations, leadership.candidates.bytes_in[given])
-    costs = _further_cost(leadership, given, destinations)
+    costs = leadership.further_cost(given, destinations)
     order = np.lexsort((given, -gains, costs, leadership.counts[destinations]))
     for best in order.tolist():
         if gains[best] >= 0:
