@@ -12,11 +12,13 @@ from typing import Final
 
 import pyarrow as pa
 
-_UTC = pa.timestamp("us", tz="UTC")
+from counterpoise.model.tables import BOOL, INT32, INT64, TEXT, UTC_TIME, optional, required
+
+_FLOAT64, _DATE = pa.float64(), pa.date32()
 _KEYS: Final = (
-    pa.field("cluster", pa.string(), nullable=False),
-    pa.field("snapshot_id", pa.string(), nullable=False),
-    pa.field("observed_at", _UTC, nullable=False),
+    required("cluster", TEXT),
+    required("snapshot_id", TEXT),
+    required("observed_at", UTC_TIME),
 )
 
 # -- of the job leader_balance
@@ -25,15 +27,15 @@ _KEYS: Final = (
 BROKER_BALANCE: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("rack", pa.string()),
-        pa.field("is_fenced", pa.bool_(), nullable=False),
-        pa.field("leaders", pa.int64(), nullable=False),
-        pa.field("preferred_leaders", pa.int64(), nullable=False),  # partitions that name it first
+        required("broker_id", INT32),
+        optional("rack", TEXT),
+        required("is_fenced", BOOL),
+        required("leaders", INT64),
+        required("preferred_leaders", INT64),  # partitions that name it first
         # it leads, though another one is named first
-        pa.field("leaders_not_preferred", pa.int64(), nullable=False),
-        pa.field("replicas", pa.int64(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
+        required("leaders_not_preferred", INT64),
+        required("replicas", INT64),
+        required("bytes", INT64),
     ]
 )
 
@@ -41,12 +43,12 @@ BROKER_BALANCE: Final = pa.schema(
 TOPIC_BALANCE: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition_count", pa.int64(), nullable=False),
-        pa.field("most_leaders", pa.int64(), nullable=False),  # on one broker
+        required("topic", TEXT),
+        required("partition_count", INT64),
+        required("most_leaders", INT64),  # on one broker
         # over all live brokers, idle ones included
-        pa.field("fewest_leaders", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy of the topic
+        required("fewest_leaders", INT64),
+        required("size_bytes", INT64),  # of one copy of the topic
     ]
 )
 
@@ -58,13 +60,13 @@ TOPIC_BALANCE: Final = pa.schema(
 LEADER_CHANGES: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("leader_before", pa.int32()),
-        pa.field("leader", pa.int32()),
+        required("topic", TEXT),
+        required("partition", INT32),
+        optional("leader_before", INT32),
+        optional("leader", INT32),
         # that passed; more than 1: it changed more often than we saw
-        pa.field("leader_epochs", pa.int32()),
-        pa.field("kind", pa.string(), nullable=False),
+        optional("leader_epochs", INT32),
+        required("kind", TEXT),
     ]
 )
 LEADER_CHANGE_KINDS: Final = (
@@ -83,25 +85,25 @@ LEADER_CHANGE_KINDS: Final = (
 SNAPSHOT_CHANGES: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("cluster_id", pa.string(), nullable=False),
-        pa.field("previous_snapshot_id", pa.string()),
-        pa.field("is_rebuilt", pa.bool_(), nullable=False),
-        pa.field("seconds", pa.float64()),  # since the snapshot before
-        pa.field("partitions", pa.int64(), nullable=False),
-        pa.field("offline_partitions", pa.int64(), nullable=False),
-        pa.field("under_replicated_partitions", pa.int64(), nullable=False),
-        pa.field("reassigning_partitions", pa.int64(), nullable=False),
+        required("cluster_id", TEXT),
+        optional("previous_snapshot_id", TEXT),
+        required("is_rebuilt", BOOL),
+        optional("seconds", _FLOAT64),  # since the snapshot before
+        required("partitions", INT64),
+        required("offline_partitions", INT64),
+        required("under_replicated_partitions", INT64),
+        required("reassigning_partitions", INT64),
         # rows of LEADER_CHANGES but for `returned`
-        pa.field("leaders_changed", pa.int64(), nullable=False),
-        pa.field("failovers", pa.int64(), nullable=False),
-        pa.field("preferred_elections", pa.int64(), nullable=False),
-        pa.field("leader_epochs", pa.int64(), nullable=False),  # that passed, over all partitions
+        required("leaders_changed", INT64),
+        required("failovers", INT64),
+        required("preferred_elections", INT64),
+        required("leader_epochs", INT64),  # that passed, over all partitions
         # partitions with other replicas, in any order
-        pa.field("replica_sets_changed", pa.int64(), nullable=False),
-        pa.field("topics_created", pa.int64(), nullable=False),
-        pa.field("topics_deleted", pa.int64(), nullable=False),
+        required("replica_sets_changed", INT64),
+        required("topics_created", INT64),
+        required("topics_deleted", INT64),
         # the same name with another topic id
-        pa.field("topics_recreated", pa.int64(), nullable=False),
+        required("topics_recreated", INT64),
     ]
 )
 
@@ -115,15 +117,15 @@ SNAPSHOT_CHANGES: Final = pa.schema(
 PARTITION_LOAD: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("leader", pa.int32()),
-        pa.field("seconds", pa.float64()),  # since the snapshot before
-        pa.field("bytes_in_per_second", pa.int64()),
+        required("topic", TEXT),
+        required("partition", INT32),
+        optional("leader", INT32),
+        optional("seconds", _FLOAT64),  # since the snapshot before
+        optional("bytes_in_per_second", INT64),
         # of the leader's copy; null when another broker led before
-        pa.field("growth_bytes_per_second", pa.int64()),
-        pa.field("size_bytes", pa.int64()),
-        pa.field("how", pa.string(), nullable=False),
+        optional("growth_bytes_per_second", INT64),
+        optional("size_bytes", INT64),
+        required("how", TEXT),
     ]
 )
 
@@ -131,12 +133,12 @@ PARTITION_LOAD: Final = pa.schema(
 BROKER_LOAD: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("leader_bytes_in_per_second", pa.int64()),  # from producers, as leader
-        pa.field("follower_bytes_in_per_second", pa.int64()),  # fetched from leaders, as follower
+        required("broker_id", INT32),
+        optional("leader_bytes_in_per_second", INT64),  # from producers, as leader
+        optional("follower_bytes_in_per_second", INT64),  # fetched from leaders, as follower
         # partitions that it leads whose rate is known
-        pa.field("rates_known", pa.int64(), nullable=False),
-        pa.field("rates_unknown", pa.int64(), nullable=False),
+        required("rates_known", INT64),
+        required("rates_unknown", INT64),
     ]
 )
 
@@ -144,11 +146,11 @@ BROKER_LOAD: Final = pa.schema(
 LOG_DIR_LOAD: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("log_dir", pa.string(), nullable=False),
-        pa.field("held_bytes", pa.int64()),  # of the copies in it
-        pa.field("total_bytes", pa.int64()),
-        pa.field("usable_bytes", pa.int64()),
+        required("broker_id", INT32),
+        required("log_dir", TEXT),
+        optional("held_bytes", INT64),  # of the copies in it
+        optional("total_bytes", INT64),
+        optional("usable_bytes", INT64),
     ]
 )
 
@@ -156,13 +158,13 @@ LOG_DIR_LOAD: Final = pa.schema(
 TOPIC_LOAD: Final = pa.schema(
     [
         *_KEYS,
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition_count", pa.int64(), nullable=False),
-        pa.field("bytes_in_per_second", pa.int64()),  # null where no partition's rate is known
-        pa.field("hottest_partition", pa.int32()),
-        pa.field("hottest_bytes_in_per_second", pa.int64()),
-        pa.field("size_bytes", pa.int64(), nullable=False),  # of one copy
-        pa.field("growth_bytes_per_second", pa.int64()),
+        required("topic", TEXT),
+        required("partition_count", INT64),
+        optional("bytes_in_per_second", INT64),  # null where no partition's rate is known
+        optional("hottest_partition", INT32),
+        optional("hottest_bytes_in_per_second", INT64),
+        required("size_bytes", INT64),  # of one copy
+        optional("growth_bytes_per_second", INT64),
     ]
 )
 
@@ -171,15 +173,15 @@ TOPIC_LOAD: Final = pa.schema(
 # One row per day (UTC) and partition, from that day's rows of PARTITION_LOAD with a rate.
 PARTITION_LOAD_DAILY: Final = pa.schema(
     [
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("date", pa.date32(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("samples", pa.int64(), nullable=False),
-        pa.field("mean_bytes_in_per_second", pa.int64(), nullable=False),  # weighed by time
-        pa.field("p50_bytes_in_per_second", pa.int64(), nullable=False),
-        pa.field("p95_bytes_in_per_second", pa.int64(), nullable=False),
-        pa.field("max_bytes_in_per_second", pa.int64(), nullable=False),
+        required("cluster", TEXT),
+        required("date", _DATE),
+        required("topic", TEXT),
+        required("partition", INT32),
+        required("samples", INT64),
+        required("mean_bytes_in_per_second", INT64),  # weighed by time
+        required("p50_bytes_in_per_second", INT64),
+        required("p95_bytes_in_per_second", INT64),
+        required("max_bytes_in_per_second", INT64),
     ]
 )
 

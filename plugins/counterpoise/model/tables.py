@@ -16,32 +16,45 @@ import pyarrow as pa
 
 SCHEMA_VERSION: Final = 5
 
-_UTC = pa.timestamp("us", tz="UTC")
-_BROKER_IDS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+TEXT, BOOL, INT32, INT64 = pa.string(), pa.bool_(), pa.int32(), pa.int64()
+UTC_TIME = pa.timestamp("us", tz="UTC")
+
+
+def required(name: str, type_: pa.DataType) -> pa.Field:
+    """Return a column that is known in every row."""
+    return pa.field(name, type_, nullable=False)
+
+
+def optional(name: str, type_: pa.DataType) -> pa.Field:
+    """Return a column whose null means "not known"."""
+    return pa.field(name, type_)
+
+
+_BROKER_IDS = pa.list_(required("element", INT32))
 
 BROKERS: Final = pa.schema(
     [
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("host", pa.string()),
-        pa.field("port", pa.int32()),
-        pa.field("rack", pa.string()),
-        pa.field("is_fenced", pa.bool_(), nullable=False),  # registered, but not live
+        required("broker_id", INT32),
+        optional("host", TEXT),
+        optional("port", INT32),
+        optional("rack", TEXT),
+        required("is_fenced", BOOL),  # registered, but not live
         # over its log dirs (KIP-827); dirs on one file system count once
-        pa.field("disk_total_bytes", pa.int64()),
-        pa.field("disk_usable_bytes", pa.int64()),
+        optional("disk_total_bytes", INT64),
+        optional("disk_usable_bytes", INT64),
     ]
 )
 
 TOPICS: Final = pa.schema(
     [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string()),
-        pa.field("is_internal", pa.bool_(), nullable=False),
-        pa.field("partition_count", pa.int32(), nullable=False),
-        pa.field("min_insync_replicas", pa.int32()),
-        pa.field("cleanup_policy", pa.string()),  # delete, compact, or both with a comma
-        pa.field("retention_ms", pa.int64()),  # -1: for ever
-        pa.field("retention_bytes", pa.int64()),  # of one partition; -1: without limit
+        required("topic", TEXT),
+        optional("topic_id", TEXT),
+        required("is_internal", BOOL),
+        required("partition_count", INT32),
+        optional("min_insync_replicas", INT32),
+        optional("cleanup_policy", TEXT),  # delete, compact, or both with a comma
+        optional("retention_ms", INT64),  # -1: for ever
+        optional("retention_bytes", INT64),  # of one partition; -1: without limit
     ]
 )
 
@@ -58,47 +71,47 @@ UNLIMITED_TOPIC_CONFIGS: Final = frozenset({"retention_ms", "retention_bytes"})
 
 PARTITIONS: Final = pa.schema(
     [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("leader", pa.int32()),  # null: no leader
-        pa.field("leader_epoch", pa.int32()),
+        required("topic", TEXT),
+        required("partition", INT32),
+        optional("leader", INT32),  # null: no leader
+        optional("leader_epoch", INT32),
         # ordered; the first is the preferred leader
-        pa.field("replicas", _BROKER_IDS, nullable=False),
-        pa.field("isr", _BROKER_IDS),
+        required("replicas", _BROKER_IDS),
+        optional("isr", _BROKER_IDS),
         # of a reassignment under way, else empty
-        pa.field("adding_replicas", _BROKER_IDS, nullable=False),
-        pa.field("removing_replicas", _BROKER_IDS, nullable=False),
-        pa.field("size_bytes", pa.int64()),  # of the leader's copy, else of the largest copy
-        pa.field("bytes_in_per_second", pa.int64()),
-        pa.field("earliest_offset", pa.int64()),
-        pa.field("latest_offset", pa.int64()),
+        required("adding_replicas", _BROKER_IDS),
+        required("removing_replicas", _BROKER_IDS),
+        optional("size_bytes", INT64),  # of the leader's copy, else of the largest copy
+        optional("bytes_in_per_second", INT64),
+        optional("earliest_offset", INT64),
+        optional("latest_offset", INT64),
     ]
 )
 
 REPLICAS: Final = pa.schema(
     [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),  # 0 is the preferred leader
-        pa.field("is_leader", pa.bool_(), nullable=False),
-        pa.field("in_sync", pa.bool_()),
-        pa.field("size_bytes", pa.int64()),
-        pa.field("log_dir", pa.string()),
+        required("topic", TEXT),
+        required("partition", INT32),
+        required("broker_id", INT32),
+        required("position", INT32),  # 0 is the preferred leader
+        required("is_leader", BOOL),
+        optional("in_sync", BOOL),
+        optional("size_bytes", INT64),
+        optional("log_dir", TEXT),
     ]
 )
 
 # What a broker tells of its log dirs. Dirs on one file system tell the same figures.
 LOG_DIRS: Final = pa.schema(
     [
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("log_dir", pa.string(), nullable=False),  # its path on the broker
+        required("broker_id", INT32),
+        required("log_dir", TEXT),  # its path on the broker
         # of its file system (KIP-827: brokers from 3.3 on tell)
-        pa.field("total_bytes", pa.int64()),
-        pa.field("usable_bytes", pa.int64()),
+        optional("total_bytes", INT64),
+        optional("usable_bytes", INT64),
         # null: online; a dir that is offline tells no sizes and takes no replicas
-        pa.field("error", pa.string()),
-        pa.field("held_bytes", pa.int64()),  # of the copies in it, also of partitions that are gone
+        optional("error", TEXT),
+        optional("held_bytes", INT64),  # of the copies in it, also of partitions that are gone
     ]
 )
 
@@ -106,54 +119,47 @@ LOG_DIRS: Final = pa.schema(
 # DYNAMIC_BROKER).
 THROTTLES: Final = pa.schema(
     [
-        pa.field("resource_type", pa.string(), nullable=False),  # topic or broker
+        required("resource_type", TEXT),  # topic or broker
         # a topic, or a broker id in decimal
-        pa.field("resource_name", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
+        required("resource_name", TEXT),
+        required("key", TEXT),
         # as it is written; a list may be set and empty
-        pa.field("value", pa.string(), nullable=False),
+        required("value", TEXT),
     ]
 )
 
 LISTENERS: Final = pa.schema(
     [
-        pa.field("broker_id", pa.int32(), nullable=False),
-        pa.field("security_protocol", pa.string(), nullable=False),
+        required("broker_id", INT32),
+        required("security_protocol", TEXT),
         # as advertised to clients that came the way we did
-        pa.field("host", pa.string(), nullable=False),
-        pa.field("port", pa.int32(), nullable=False),
+        required("host", TEXT),
+        required("port", INT32),
     ]
 )
 
 QUORUM: Final = pa.schema(
     [
-        pa.field("node_id", pa.int32(), nullable=False),
-        pa.field("role", pa.string(), nullable=False),  # leader, voter or observer
-        pa.field("log_end_offset", pa.int64()),
-        pa.field("last_caught_up_at", _UTC),  # by the quorum leader's clock
+        required("node_id", INT32),
+        required("role", TEXT),  # leader, voter or observer
+        optional("log_end_offset", INT64),
+        optional("last_caught_up_at", UTC_TIME),  # by the quorum leader's clock
     ]
 )
 
+_FILE: Final = [
+    required("table", TEXT),
+    required("path", TEXT),  # relative to the store
+    required("row_count", INT64),
+]
 SNAPSHOTS: Final = pa.schema(
     [
-        pa.field("snapshot_id", pa.string(), nullable=False),
-        pa.field("cluster", pa.string(), nullable=False),  # our name for it
-        pa.field("cluster_id", pa.string(), nullable=False),  # Kafka's
-        pa.field("observed_at", _UTC, nullable=False),
-        pa.field("schema_version", pa.int32(), nullable=False),
-        pa.field(
-            "files",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("table", pa.string(), nullable=False),
-                        pa.field("path", pa.string(), nullable=False),  # relative to the store
-                        pa.field("row_count", pa.int64(), nullable=False),
-                    ]
-                )
-            ),
-            nullable=False,
-        ),
+        required("snapshot_id", TEXT),
+        required("cluster", TEXT),  # our name for it
+        required("cluster_id", TEXT),  # Kafka's
+        required("observed_at", UTC_TIME),
+        required("schema_version", INT32),
+        required("files", pa.list_(pa.struct(_FILE))),
     ]
 )
 
