@@ -216,16 +216,11 @@ class Installation:
         return check_connectivity(settings, topics=topics)
 
     def connectivity_settings(self, name: str) -> ConnectionSettings:
-        """Return the settings for a connectivity check, which knows more SASL mechanisms than the
-        clients do.
-        """
-        connection_id = self.cluster(name).connection_id
-        return ConnectionSettings.parse_for_connectivity_check(
-            self.connections.settings_for(connection_id), where=f"connection {connection_id}"
-        )
+        """Return the settings of the connection that reads."""
+        return self._connection(self.cluster(name).connection_id)
 
     def security_protocol(self, name: str) -> str:
-        return self._connection(self.cluster(name).connection_id).security_protocol
+        return self.connectivity_settings(name).security_protocol
 
     def close(self) -> None:
         if "ledger" in self.__dict__:
@@ -267,6 +262,8 @@ def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
 
     Raises ClusterUnreachableError.
     """
+    for warning in settings.warnings:
+        _LOGGER.warning("%s", warning)
     admin = connect(settings)
     try:
         for attempt in discover(admin).unreachable:

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from counterpoise.discovery.diagnosis import diagnose
-from counterpoise.errors import ConfigurationError
 from counterpoise.kafka_admin import connectivity as kafka_admin_connectivity
 from counterpoise.kafka_admin.certificates import is_valid_for
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
@@ -338,23 +337,6 @@ def test_host_names_are_compared_as_clients_do(
     host: str, names: list[str], ips: list[str], matches: bool
 ) -> None:
     assert is_valid_for(host, names, ips) is matches
-
-
-def test_a_check_supports_mechanisms_that_calls_do_not() -> None:
-    extra = {
-        "bootstrap.servers": "a:9092",
-        "security.protocol": "sasl_ssl",
-        "sasl.mechanisms": "OAUTHBEARER",
-        "sasl.oauthbearer.client.secret": "hush-hush",
-        "ssl.ca.location": "ca.pem",
-    }
-    settings = ConnectionSettings.parse_for_connectivity_check(extra)
-    assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "OAUTHBEARER")
-    assert settings.without_secrets("no hush-hush here") == "no *** here"
-    with pytest.raises(ConfigurationError, match=r"sasl\.mechanism"):
-        ConnectionSettings.parse(extra)
-    with pytest.raises(ConfigurationError, match=r"ssl\.keystore\.location"):
-        ConnectionSettings.parse_for_connectivity_check(extra | {"ssl.keystore.location": "k.p12"})
 
 
 # -- real sockets

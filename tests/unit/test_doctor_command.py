@@ -69,6 +69,68 @@ def test_usage_is_2(command: CommandLine, words: tuple[str, ...], said: str) -> 
     assert "Traceback" not in typed.err
 
 
+# What a person writes in connections.yaml, and what has to be said about it.
+NEAR_MISSES = [
+    ("enable.ssl.certificate.verification: treu", '"treu"; it must be true or false'),
+    ('enable.ssl.certificate.verification: "yes"', '"yes"; it must be true or false'),
+    ('enable.ssl.certificate.verification: ""', '""; it must be true or false'),
+    ("SSL.CA.LOCATION: /etc/ca.pem", 'write "ssl.ca.location"'),
+    ("ssl.ca.locaton: /etc/ca.pem", 'did you mean "ssl.ca.location"?'),
+    ("ssl.endpoint.identification.algorithm: nome", "it must be https or none"),
+]
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("snapshot", "--out", "state.json")], ids=str)
+@pytest.mark.parametrize(("line", "said"), NEAR_MISSES)
+def test_a_tls_setting_that_would_not_hold_is_refused(
+    command: CommandLine, words: tuple[str, ...], line: str, said: str
+) -> None:
+    command.configure("127.0.0.1:1")
+    (command.folder / "connections.yaml").write_text(
+        f"kafka:\n  bootstrap.servers: 127.0.0.1:1\n  security.protocol: SSL\n  {line}\n"
+    )
+    typed = command.type(*words, "--cluster", "demo")
+    assert typed.code == 2
+    assert "connection kafka: 1 problem" in typed.err
+    assert said in typed.err
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("snapshot", "--out", "state.json")], ids=str)
+def test_tls_settings_are_not_ignored_where_tls_is_misspelt(
+    command: CommandLine, words: tuple[str, ...]
+) -> None:
+    command.configure("127.0.0.1:1")
+    (command.folder / "connections.yaml").write_text(
+        "kafka: {bootstrap.servers: 127.0.0.1:1, security_protocol: SSL, ssl.ca.location: /x}\n"
+    )
+    typed = command.type(*words, "--cluster", "demo")
+    assert typed.code == 2
+    assert 'write "security.protocol"' in typed.err
+    assert '"ssl.ca.location" would be ignored with "security.protocol" PLAINTEXT' in typed.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("enable.ssl.certificate.verification: no", "nobody checks that it is the brokers"),
+        ("ssl.endpoint.identification.algorithm: none", "can pose as a broker"),
+    ],
+)
+def test_a_connection_without_verification_is_a_finding(
+    command: CommandLine, line: str, said: str
+) -> None:
+    command.configure("127.0.0.1:1")
+    (command.folder / "connections.yaml").write_text(
+        f"kafka:\n  bootstrap.servers: 127.0.0.1:1\n  security.protocol: SSL\n  {line}\n"
+    )
+    typed = command.type("doctor", "--cluster", "demo", "--json")
+    (finding,) = [
+        row for row in json.loads(typed.out)["findings"] if row["rule"] == "connection-unverified"
+    ]
+    assert (finding["severity"], finding["subject"]) == ("warning", "connection")
+    assert said in finding["seen"]
+
+
 def test_a_connection_that_cannot_be_used_is_2_and_shows_no_secret(command: CommandLine) -> None:
     command.configure("a:9092")
     given = {

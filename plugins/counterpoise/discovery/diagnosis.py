@@ -227,6 +227,12 @@ def _old_metadata(subject: str, summary: str, address: str) -> Finding:
     return Finding("metadata-differs", Severity.WARNING, subject, summary, fix=(fix,))
 
 
+def _unprotected(case: _Case) -> Iterator[Finding]:
+    for warning in case.connectivity.warnings:
+        seen, _, fix = warning.partition("; ")
+        yield Finding("connection-unverified", Severity.WARNING, "connection", seen, fix=(fix,))
+
+
 def _certificates(case: _Case) -> Iterator[Finding]:
     for certificate, addresses in case.connectivity.certificates.items():
         remaining = certificate.expires_at - case.now
@@ -302,6 +308,7 @@ _CHECKS: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _unexpected_brokers,
     _missing_brokers,
     _stale_leaders,
+    _unprotected,
     _certificates,
     _fenced_brokers,
     _unknown_topics,

@@ -7,7 +7,7 @@
 A Kafka client follows the endpoints that brokers advertise. This connection does not, so it still
 works where brokers advertise something wrong. Messages and SASL tokens are those of kafka-python.
 
-Limits: SASL with PLAIN and SCRAM; one request at a time; one thread uses one connection.
+Limits: one request at a time; one thread uses one connection.
 """
 
 import logging
@@ -24,13 +24,14 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.connection import ConnectionSettings, sasl_arguments
+from counterpoise.kafka_admin.connection_rules import OAUTHBEARER, PASSWORD_MECHANISMS
 from counterpoise.kafka_admin.liveness_probe import api_versions_request
 
 DEFAULT_MAX_BYTES: Final = 100_000_000  # of one response
 _CHUNK_BYTES: Final = 1 << 18
 _UNSUPPORTED_VERSION: Final = 35
-_SASL_EXCHANGES: Final = 4  # PLAIN takes one, SCRAM two
+_SASL_EXCHANGES: Final = 8  # PLAIN takes one, SCRAM two, Kerberos some more
 
 
 class AuthenticationRefusedError(ClusterError):
@@ -118,34 +119,36 @@ class AddressConnection:
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         self._versions = BrokerVersionData(api_versions=ranges)
 
-    def authenticate(self, settings: ConnectionSettings, seconds: float) -> None:
-        """Authenticate by SASL as `settings` say.
+    def authenticate(self, settings: ConnectionSettings, seconds: float, *, host: str) -> None:
+        """Authenticate by SASL as `settings` say; Kerberos needs the broker's `host` for it.
 
-        Raises AuthenticationRefusedError with the broker's reason.
+        Raises AuthenticationRefusedError with the broker's reason, and TokenError.
         """
-        name = settings.sasl_mechanism
+        name = str(settings.sasl_mechanism)
+        if settings.tokens is not None:
+            settings.tokens.token()  # before the broker waits for it
         handshake = self.send(SaslHandshakeRequest(version=1, mechanism=name), seconds)
         if handshake.error_code:
             raise AuthenticationRefusedError(_handshake_reason(handshake, name))
-        mechanism = get_sasl_mechanism(name)(
-            sasl_mechanism=name,
-            sasl_plain_username=settings.librdkafka.get("sasl.username"),
-            sasl_plain_password=settings.librdkafka.get("sasl.password"),
-        )
+        try:
+            mechanism = get_sasl_mechanism(name)(host=host, **sasl_arguments(settings))
+        except RuntimeError as error:  # Kerberos' library is not there
+            raise AuthenticationRefusedError(f"{name}: {error} Install gssapi.") from None
         for _ in range(_SASL_EXCHANGES):
-            self._exchange_token(mechanism, name, seconds)
+            self._exchange_token(mechanism, settings, seconds)
             if mechanism.is_done():
                 break
         if not mechanism.is_authenticated():
             raise AuthenticationRefusedError(f"{name}: the exchange did not come to an end")
 
-    def _exchange_token(self, mechanism: Any, name: str | None, seconds: float) -> None:
+    def _exchange_token(self, mechanism: Any, settings: ConnectionSettings, seconds: float) -> None:
+        name = str(settings.sasl_mechanism)
         token = mechanism.auth_bytes()
         response = self.send(SaslAuthenticateRequest(version=0, auth_bytes=token), seconds)
         if response.error_code:
             error_name = kafka_errors.for_code(response.error_code).__name__
             reason = response.error_message or error_name
-            raise AuthenticationRefusedError(f"{name} failed: {reason}")
+            raise AuthenticationRefusedError(_refusal(settings, reason))
         try:
             mechanism.receive(response.auth_bytes)
         except (ValueError, KeyError) as error:
@@ -153,9 +156,32 @@ class AddressConnection:
             raise AuthenticationRefusedError(reason) from None
 
 
-def _handshake_reason(handshake: Any, mechanism: str | None) -> str:
+def _refusal(settings: ConnectionSettings, reason: str) -> str:
+    """Say who was refused by the broker, why, and what to check."""
+    name = settings.sasl_mechanism
+    who = settings.principal.removeprefix("User:")
+    if name in PASSWORD_MECHANISMS:
+        return (
+            f'{name} failed: the broker refuses user "{who}" ({reason}); check "sasl.username" and '
+            '"sasl.password"'
+        )
+    if name == OAUTHBEARER:
+        return (
+            f'{name} failed: the broker refuses the token of "{who}" ({reason}); check its issuer, '
+            "audience, scope and end against the broker's sasl.oauthbearer settings"
+        )
+    return f"{name} failed: {reason}; check the Kerberos ticket (klist)"
+
+
+def _handshake_reason(handshake: Any, mechanism: str) -> str:
     if not handshake.mechanisms:
         error_name = kafka_errors.for_code(handshake.error_code).__name__
-        return f"the broker does not accept SASL on this listener ({error_name})"
+        return (
+            f"the broker does not accept SASL on this listener ({error_name}); name the port of a "
+            'SASL listener, or set "security.protocol" without SASL'
+        )
     offered = ", ".join(handshake.mechanisms)
-    return f"the broker does not offer {mechanism}; it offers {offered}"
+    return (
+        f"the broker does not offer {mechanism}; it offers {offered}: set one of them in "
+        '"sasl.mechanism"'
+    )

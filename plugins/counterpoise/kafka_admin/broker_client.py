@@ -24,6 +24,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from counterpoise.kafka_admin.address_connection import keep_secrets_out_of_logs
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
 from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, LivenessProbe
+from counterpoise.kafka_admin.tokens import TokenError
 
 MAX_ATTEMPTS: Final = 4
 WRITE_SECONDS: Final = 24.0  # of a whole call that changes something; a run's step lock holds 30
@@ -246,6 +248,10 @@ class BrokerClient:
         with self._opening:
             if self._client is None:
                 self._client = self._open()
+            elif self.settings.tokens is not None:
+                # Here, since kafka-python would fetch it while all its connections wait.
+                with suppress(TokenError):  # a connection that needs one will say so
+                    self.settings.tokens.token()
             return self._client._manager
 
     def _open(self) -> KafkaAdminClient:
@@ -275,9 +281,8 @@ class BrokerClient:
         raise ClusterUnreachableError(tuple((a.address, a.reason) for a in attempts))
 
     def _bootstrap(self, address: str) -> KafkaAdminClient:
-        settings = ConnectionSettings((address,), self.settings.librdkafka)
         return KafkaAdminClient(
-            **kafka_python_arguments(settings),
+            **kafka_python_arguments(self.settings.at(address)),
             request_timeout_ms=int(self.request_timeout_seconds * 1000),
             bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
             reconnect_backoff_max_ms=1000,
@@ -341,7 +346,7 @@ class BrokerClient:
         except kafka_errors.IncompatibleBrokerVersion as error:
             text = self.error_text(error)
             return Failure(text, was_sent=False, may_pass=False, is_unsupported=True)
-        except kafka_errors.AuthorizationError as error:  # SASL failed before the request
+        except (kafka_errors.AuthorizationError, TokenError) as error:  # before the request
             text = self.error_text(error)
             return Failure(text, was_sent=False, may_pass=False, is_refused=True)
         except (kafka_errors.KafkaError, OSError) as error:

@@ -51,17 +51,23 @@ def explain_refusal(
         return f"the certificate was not accepted: {error.verify_message}"
     if code == _EXPIRED:
         if certificate.expires_at > now:
-            return "a certificate above the broker's own has expired"
-        return f"the certificate expired on {format_moment(certificate.expires_at)}"
+            return "a certificate above the broker's own has expired; renew it on the broker"
+        return (
+            f"the certificate expired on {format_moment(certificate.expires_at)}; renew it, and "
+            "make the broker load the new one"
+        )
     if code == _NOT_YET_VALID:
-        return "the certificate is not valid yet; is a clock wrong?"
+        return "the certificate is not valid yet; set the clocks here and on the broker right"
     if code in _WRONG_HOST:
         names = ", ".join(certificate.names) or certificate.subject
-        return f"the certificate is for {names}, not for {host}"
+        return (
+            f"the certificate is for {names}, not for {host}; connect by a name that it has, or "
+            "have it name this host"
+        )
     if code in _NOT_TRUSTED:
         return (
             f"the certificate was issued by {certificate.issuer}, which is not trusted here; "
-            'set "ssl.ca.location"'
+            'name the certificate of that authority in "ssl.ca.location" or "ssl.ca.pem"'
         )
     return f"the certificate was not accepted: {error.verify_message}"
 

@@ -6,56 +6,43 @@
 The names are librdkafka's, as in the extra of an Airflow connection of type `kafka`. Settings that
 have nothing to do with reaching the brokers (of consumers and producers, `group.id` say) are left
 out. A security setting that only one of the two clients applies is refused: both have to connect in
-the same way.
+the same way (`connection_rules.py`).
 
-Limits: SASL with PLAIN and SCRAM; client certificates from files.
+Limits: GSSAPI was not tried; it needs the package gssapi and a librdkafka built with libsasl2.
 """
 
 import re
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from counterpoise.errors import ConfigurationError
+from counterpoise.kafka_admin.connection_rules import (
+    GSSAPI,
+    HOST_NAMES,
+    KNOWN,
+    MAY_BE_EMPTY,
+    METHOD,
+    OAUTHBEARER,
+    PASSWORD_MECHANISMS,
+    SAME_AS,
+    UNSECURED_TOKEN,
+    VERIFICATION,
+    choice_of,
+    find_complaints,
+    is_relevant,
+    is_true,
+)
+from counterpoise.kafka_admin.tls_context import ssl_context
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# Enough for a connectivity check, not for calls, which kafka-python makes.
-LIBRDKAFKA_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER")
+if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
+    from counterpoise.kafka_admin.tokens import TokenSource
 
-# librdkafka knows some settings under two names.
-_SAME_AS: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _SECRETS: Final = re.compile(r"password|secret|passphrase|key\.pem|sasl\.oauthbearer\.config")
-_SASL: Final = ("sasl.mechanism", "sasl.username", "sasl.password")
-_SSL: Final = (
-    "ssl.ca.location",
-    "ssl.ca.pem",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.key.password",
-    "ssl.crl.location",
-    "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
-)
-_SECURITY: Final = ("security.protocol", *_SASL, *_SSL)
-# Supported only as files.
-_ONLY_AS_FILES: Final = (
-    "ssl.certificate.pem",
-    "ssl.key.pem",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-)
-# These do not change what is read, so librdkafka alone may apply some of them.
-_OTHERS: Final = (
-    "client.id",
-    "broker.address.family",
-    "socket.keepalive.enable",
-    "socket.nagle.disable",
-)
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
-_TRUE_TEXTS: Final = ("true", "t", "1")
+_ANONYMOUS: Final = "User:ANONYMOUS"
+_SOMEBODY: Final = "User:PRINCIPAL"  # in commands, where we do not know who we are
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +54,7 @@ class ConnectionSettings:
 
     bootstrap_servers: tuple[str, ...]  # host:port, in the order in which they are tried
     librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tokens: "TokenSource | None" = field(default=None, repr=False, compare=False)  # OAUTHBEARER
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
@@ -84,44 +72,25 @@ class ConnectionSettings:
         for address in addresses:
             if complaint := _address_complaint(address):
                 complaints.append(complaint)
-        complaints += _unusable(settings)
-        complaints += _protocol_complaints(settings)
+        complaints += find_complaints(settings)
         if complaints:
             raise ConfigurationError(where, tuple(complaints))
-        known = {key: value for key, value in settings.items() if key in (*_SASL, *_SSL, *_OTHERS)}
-        return cls(addresses, {"security.protocol": _protocol(settings), **known})
+        known = {key: value for key, value in settings.items() if key in KNOWN}
+        protocol = choice_of(known, "security.protocol", "PLAINTEXT")
+        return cls(addresses, {**known, "security.protocol": protocol}, _token_source(known))
 
-    @classmethod
-    def parse_for_connectivity_check(
-        cls, extra: Mapping[str, object], *, where: str = "connection"
-    ) -> Self:
-        """Do as `parse`, but allow every SASL mechanism of librdkafka.
-
-        A connectivity check needs no other client. librdkafka itself checks the settings of these
-        mechanisms.
-        """
-        settings = _as_texts(extra, [])
-        protocol = _protocol(settings)
-        is_other_mechanism = settings.get("sasl.mechanism") in LIBRDKAFKA_MECHANISMS
-        if not protocol.startswith("SASL") or not is_other_mechanism:
-            return cls.parse(extra, where=where)
-        sasl: dict[str, str] = {}
-        others: dict[str, object] = {}
-        for key, value in settings.items():
-            if key.startswith(("sasl.", "enable.sasl", "https.")):
-                sasl[key] = value
-            else:
-                others[key] = value
-        others["security.protocol"] = "SSL" if "SSL" in protocol else "PLAINTEXT"
-        parsed = cls.parse(others, where=where)
-        return cls(
-            parsed.bootstrap_servers, {**parsed.librdkafka, "security.protocol": protocol, **sasl}
-        )
+    def at(self, address: str) -> Self:
+        """Return the same settings for this address alone."""
+        return replace(self, bootstrap_servers=(address,))
 
     @property
     def security_protocol(self) -> str:
         """Return PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         return self.librdkafka.get("security.protocol", "PLAINTEXT")
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
 
     @property
     def sasl_mechanism(self) -> str | None:
@@ -130,12 +99,68 @@ class ConnectionSettings:
             return None
         return self.librdkafka.get("sasl.mechanism")
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what these settings leave unprotected, and what to do about it."""
+        if not self.uses_tls:
+            return ()
+        if not is_true(self.librdkafka, VERIFICATION, "true"):
+            return (
+                f'"{VERIFICATION}" is false: nobody checks that it is the brokers who answer, and '
+                "whoever is in between can read and change everything; take it out, and name the "
+                'authority of the brokers\' certificates in "ssl.ca.location"',
+            )
+        if choice_of(self.librdkafka, HOST_NAMES, "https") == "none":
+            return (
+                f'"{HOST_NAMES}" is none: whoever has any certificate of the authority can pose as '
+                "a broker; take it out, and have the brokers' certificates name the hosts",
+            )
+        return ()
+
+    @property
+    def principal(self) -> str:
+        """Return who Kafka takes us for unless it maps names: `User:alice`.
+
+        `User:PRINCIPAL` where that cannot be known from here.
+        """
+        if self.sasl_mechanism in PASSWORD_MECHANISMS:
+            return f"User:{self.librdkafka['sasl.username']}"
+        if self.tokens is not None:
+            return self.tokens.principal or _SOMEBODY
+        if self.sasl_mechanism == GSSAPI:
+            name = self.librdkafka.get("sasl.kerberos.principal", "")
+            return f"User:{re.split('[/@]', name)[0]}" if name else _SOMEBODY
+        return _certificate_principal(self.librdkafka) if self.uses_tls else _ANONYMOUS
+
     def without_secrets(self, text: str) -> str:
-        """Return a client's `text` without passwords, fit for messages and logs."""
+        """Return a client's `text` without passwords and tokens, fit for messages and logs."""
         for key, secret in self.librdkafka.items():
             if secret and _SECRETS.search(key):
                 text = text.replace(secret, "***")
-        return text
+        return self.tokens.without_token(text) if self.tokens else text
+
+
+def _token_source(settings: Mapping[str, str]) -> "TokenSource | None":
+    if settings.get("sasl.mechanism") != OAUTHBEARER:
+        return None
+    from counterpoise.kafka_admin.tokens import TokenSource
+
+    return TokenSource(settings)
+
+
+def _certificate_principal(given: Mapping[str, str]) -> str:
+    """Return the principal of a client certificate: its subject, most specific part first."""
+    from cryptography import x509
+
+    try:
+        location = given.get("ssl.certificate.location")
+        pem = Path(location).read_text() if location else given.get("ssl.certificate.pem", "")
+        if not pem:
+            return _ANONYMOUS
+        subject = x509.load_pem_x509_certificate(pem.encode()).subject
+    except (OSError, ValueError):
+        return _SOMEBODY
+    return f"User:{subject.rfc4514_string()}"
 
 
 def join_address(host: str, port: int) -> str:
@@ -151,9 +176,18 @@ def split_address(address: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, str]:
-    """Return the settings for `confluent_kafka.AdminClient`."""
-    return {"bootstrap.servers": ",".join(settings.bootstrap_servers), **settings.librdkafka}
+def librdkafka_arguments(settings: ConnectionSettings) -> dict[str, Any]:
+    """Return the settings for `confluent_kafka.AdminClient`.
+
+    librdkafka gets the tokens of an OIDC provider by itself, all others from us.
+    """
+    given = dict(settings.librdkafka)
+    arguments: dict[str, Any] = {"bootstrap.servers": ",".join(settings.bootstrap_servers), **given}
+    tokens = settings.tokens
+    if tokens is not None and choice_of(given, METHOD, "default") != "oidc":
+        arguments.pop(UNSECURED_TOKEN, None)
+        arguments["oauth_cb"] = tokens.for_librdkafka
+    return arguments
 
 
 def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
@@ -165,78 +199,52 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
         "security_protocol": settings.security_protocol,
+        **sasl_arguments(settings),
     }
     if "client.id" in given:
         arguments["client_id"] = given["client.id"]
-    if settings.sasl_mechanism:
-        arguments["sasl_mechanism"] = settings.sasl_mechanism
-        arguments["sasl_plain_username"] = given["sasl.username"]
-        arguments["sasl_plain_password"] = given["sasl.password"]
-    if settings.security_protocol.endswith("SSL"):
+    if settings.uses_tls:
         arguments["ssl_context"] = ssl_context(given)
     return arguments
 
 
-def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return a context with the same settings as librdkafka.
+def sasl_arguments(settings: ConnectionSettings) -> dict[str, Any]:
+    """Return kafka-python's arguments for SASL; none without SASL."""
+    given = settings.librdkafka
+    mechanism = settings.sasl_mechanism
+    if mechanism is None:
+        return {}
+    arguments: dict[str, Any] = {"sasl_mechanism": mechanism}
+    if mechanism in PASSWORD_MECHANISMS:
+        arguments["sasl_plain_username"] = given["sasl.username"]
+        arguments["sasl_plain_password"] = given["sasl.password"]
+    elif settings.tokens is not None:
+        from counterpoise.kafka_admin.token_provider import TokenProvider
 
-    kafka-python's own arguments cannot express all of them. Raises ConfigurationError for a file
-    that cannot be used.
-    """
-    context = ssl.create_default_context()
-    context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != "none"
-    if given.get("enable.ssl.certificate.verification", "true").lower() not in _TRUE_TEXTS:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    key = "ssl.ca.location"
-    try:
-        if location := given.get(key):
-            is_directory = Path(location).is_dir()
-            context = _without_system_roots(context)
-            context.load_verify_locations(**{"capath" if is_directory else "cafile": location})
-        key = "ssl.ca.pem"
-        if pem := given.get(key):
-            context = _without_system_roots(context)
-            context.load_verify_locations(cadata=pem)
-        key = "ssl.certificate.location"
-        if certificate := given.get(key):
-            # With no password, OpenSSL would ask for a missing one on the terminal; with an empty
-            # one it fails.
-            password = given.get("ssl.key.password", "")
-            context.load_cert_chain(certificate, given.get("ssl.key.location"), password)
-        key = "ssl.crl.location"
-        if crl := given.get(key):
-            context.load_verify_locations(cafile=crl)
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise ConfigurationError("connection", (f'"{key}" cannot be used: {error}',)) from None
-    return context
+        arguments["sasl_oauth_token_provider"] = TokenProvider(settings.tokens)
+    else:
+        arguments["sasl_kerberos_service_name"] = given.get("sasl.kerberos.service.name", "kafka")
+    return arguments
 
 
-def _without_system_roots(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Return a context with the same checks that trusts no authority yet.
-
-    A private authority in the settings is then the only one that is trusted.
-    """
-    empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    empty.check_hostname = context.check_hostname
-    empty.verify_mode = context.verify_mode
-    return empty
-
-
-# -- reading and checking the settings
+# -- reading the settings
 
 
 def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, str]:
-    """Return the settings under their main names as text; JSON also has booleans and numbers."""
+    """Return the settings under their main names as text; JSON also has booleans and numbers.
+
+    A text setting that is empty counts as not given, as it does for librdkafka.
+    """
     settings: dict[str, str] = {}
     for name, value in extra.items():
         given_key = str(name)  # YAML also has keys that are no text
-        key = _SAME_AS.get(given_key, given_key)
+        key = SAME_AS.get(given_key, given_key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _is_relevant(key) and not isinstance(value, str | int | float):
+        if is_relevant(key) and not isinstance(value, str | int | float):
             type_name = "null" if value is None else type(value).__name__
             complaints.append(f'"{given_key}" must be text, not {type_name}')
+        elif text == "" and key in MAY_BE_EMPTY:
+            continue
         elif settings.setdefault(key, text) != text:
             complaints.append(f'"{given_key}" contradicts "{key}"; keep one of them')
     return settings
@@ -246,14 +254,6 @@ def _split_list(text: str) -> tuple[str, ...]:
     """Return the different entries of a comma-separated list, in order."""
     entries = (entry.strip() for entry in text.split(","))
     return tuple(dict.fromkeys(entry for entry in entries if entry))
-
-
-def _is_relevant(key: str) -> bool:
-    return key == "bootstrap.servers" or key in _OTHERS or _is_about_security(key)
-
-
-def _is_about_security(key: str) -> bool:
-    return key.startswith(("security.", "sasl.", "ssl.", "enable.ssl", "enable.sasl", "https."))
 
 
 def _address_complaint(address: str) -> str | None:
@@ -272,66 +272,3 @@ def _address_complaint(address: str) -> str | None:
     if _ADDRESS.fullmatch(address) is None:
         return f'address "{address}" is not host:port'
     return None
-
-
-def _unusable(settings: Mapping[str, str]) -> list[str]:
-    """Return a complaint for each security setting that only one of the clients can apply."""
-    complaints = []
-    for key in sorted(settings):
-        if key in _ONLY_AS_FILES:
-            complaints.append(
-                f'"{key}" is not supported; name PEM files in "ssl.certificate.location", '
-                '"ssl.key.location"'
-            )
-        elif _is_about_security(key) and key not in _SECURITY:
-            complaints.append(
-                f'"{key}" is unknown, or only one of the two Kafka clients would apply it; '
-                f"known: {_similar_names(key)}"
-            )
-    return complaints
-
-
-def _similar_names(key: str) -> str:
-    prefix = key.split(".")[0]
-    similar = [name for name in _SECURITY if name.split(".")[0] == prefix]
-    return ", ".join(similar or _SECURITY)
-
-
-def _protocol(settings: Mapping[str, str]) -> str:
-    return settings.get("security.protocol", "PLAINTEXT").upper()
-
-
-def _protocol_complaints(settings: Mapping[str, str]) -> list[str]:
-    protocol = _protocol(settings)
-    if protocol not in SECURITY_PROTOCOLS:
-        known = ", ".join(SECURITY_PROTOCOLS)
-        return [f'"security.protocol" is "{protocol}"; it must be one of {known}']
-    complaints = _sasl_complaints(settings, protocol)
-    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
-    if algorithm not in ("https", "none"):
-        complaints.append(
-            f'"ssl.endpoint.identification.algorithm" is "{algorithm}"; it must be https or none'
-        )
-    if "ssl.certificate.location" in settings and "ssl.key.location" not in settings:
-        complaints.append(
-            '"ssl.certificate.location" needs "ssl.key.location", the file with its private key'
-        )
-    return complaints
-
-
-def _sasl_complaints(settings: Mapping[str, str], protocol: str) -> list[str]:
-    if not protocol.startswith("SASL"):
-        wanted = "SASL_SSL" if protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
-        return [
-            f'"{key}" would be ignored with "security.protocol" {protocol}; did you mean {wanted}?'
-            for key in _SASL
-            if key in settings
-        ]
-    complaints = [
-        f'"{key}" is missing; {protocol} needs it' for key in _SASL if not settings.get(key)
-    ]
-    mechanism = settings.get("sasl.mechanism", "")
-    if mechanism and mechanism not in SASL_MECHANISMS:
-        supported = ", ".join(SASL_MECHANISMS)
-        complaints.append(f'"sasl.mechanism" is "{mechanism}"; supported are {supported}')
-    return complaints

@@ -20,14 +20,10 @@ import kafka.errors as kafka_errors
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError
 from counterpoise.kafka_admin import reading
 from counterpoise.kafka_admin.broker_client import UnsupportedRequestError
-from counterpoise.kafka_admin.connection import (
-    SASL_MECHANISMS,
-    ConnectionSettings,
-    join_address,
-    split_address,
-)
+from counterpoise.kafka_admin.connection import ConnectionSettings, join_address, split_address
 from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.kraft import describe_quorum
+from counterpoise.kafka_admin.metadata import none_if_negative
 from counterpoise.model.connectivity import (
     ClusterMetadata,
     ConnectivityCheck,
@@ -76,7 +72,7 @@ def check_connectivity(
             bootstrap = _repeat_reachable(bootstrap, addresses, check_bootstrap, pool)
             advertised = _repeat_reachable(advertised, brokers.values(), check_advertised, pool)
     endpoints = dict(zip(brokers, advertised, strict=True))
-    return ConnectivityCheck(settings.security_protocol, bootstrap, endpoints)
+    return ConnectivityCheck(settings.security_protocol, bootstrap, endpoints, settings.warnings)
 
 
 def _broker_sharing() -> Callable[[EndpointCheck], EndpointCheck]:
@@ -139,9 +135,6 @@ def read_cluster_metadata(
     endpoint = connectivity.answered_by
     if endpoint is None or endpoint.metadata is None:
         return None
-    if settings.sasl_mechanism not in (None, *SASL_MECHANISMS):
-        reason = f"controller, topics: not with {settings.sasl_mechanism}"
-        return ClusterMetadata(endpoint.metadata.brokers, (), unavailable=(reason,))
     unavailable: list[str] = []
     try:
         with closing(AddressClient(settings, endpoint.address)) as client:
@@ -153,7 +146,7 @@ def read_cluster_metadata(
     return ClusterMetadata(
         brokers=endpoint.metadata.brokers if cluster is None else cluster.brokers,
         topics=topics,
-        controller_id=None if quorum is None else reading.none_if_negative(quorum.leader_id),
+        controller_id=None if quorum is None else none_if_negative(quorum.leader_id),
         unavailable=tuple(unavailable),
     )
 

@@ -7,8 +7,7 @@ The stages are resolve, TCP, TLS, SASL, ApiVersions and Metadata, all on one con
 result is about whoever listens at this address, whatever it advertises. No topic is requested in a
 way that could create it.
 
-Limits: SASL mechanisms other than PLAIN and SCRAM are left to librdkafka, which does not tell which
-broker responded.
+A failed stage says why, and what to do: in the same words whichever client would have failed.
 """
 
 import re
@@ -31,21 +30,17 @@ from counterpoise.kafka_admin.address_connection import (
     AuthenticationRefusedError,
 )
 from counterpoise.kafka_admin.certificates import explain_refusal, read_certificate
-from counterpoise.kafka_admin.connection import (
-    SASL_MECHANISMS,
-    ConnectionSettings,
-    join_address,
-    ssl_context,
-)
-from counterpoise.kafka_admin.handshake import (
+from counterpoise.kafka_admin.connection import ConnectionSettings, join_address
+from counterpoise.kafka_admin.metadata import read_metadata
+from counterpoise.kafka_admin.protocol_probe import (
     CONNECT_TIMEOUT_SECONDS,
     NO_CONNECTION,
-    librdkafka_metadata,
     no_response_reason,
+    no_tls_reason,
     resolve,
     speaks_tls,
 )
-from counterpoise.kafka_admin.reading import read_metadata
+from counterpoise.kafka_admin.tls_context import ssl_context
 from counterpoise.model.connectivity import (
     Certificate,
     ConnectionStage,
@@ -107,7 +102,7 @@ class EndpointChecker:
         self._response_seconds = response_seconds
         self._verifying: ssl.SSLContext | None = None
         self._unverified: ssl.SSLContext | None = None  # only to read a refused certificate
-        if settings.security_protocol.endswith("SSL"):
+        if settings.uses_tls:
             self._verifying = ssl_context(settings.librdkafka)
             self._unverified = ssl_context(settings.librdkafka)
             self._unverified.check_hostname = False
@@ -127,13 +122,10 @@ class EndpointChecker:
         """
         progress = _Progress(host, port)
         try:
-            if self._settings.sasl_mechanism in (None, *SASL_MECHANISMS):
-                with closing(self._connect(progress)) as connection:
-                    self._request_metadata(progress, connection, topics)
-                    if expected_broker is not None:
-                        self._check_identity(progress, connection, expected_broker)
-            else:
-                self._check_by_librdkafka(progress)
+            with closing(self._connect(progress)) as connection:
+                self._request_metadata(progress, connection, topics)
+                if expected_broker is not None:
+                    self._check_identity(progress, connection, expected_broker)
         except _StageFailedError:
             pass
         return progress.as_check()
@@ -166,9 +158,11 @@ class EndpointChecker:
         try:
             if mechanism := self._settings.sasl_mechanism:
                 with self._stage(progress, ConnectionStage.SASL) as details:
-                    connection.authenticate(self._settings, self._response_seconds)
-                    username = self._settings.librdkafka.get("sasl.username", "")
-                    details.append(f"{mechanism} as {username}")
+                    connection.authenticate(
+                        self._settings, self._response_seconds, host=progress.host
+                    )
+                    who = self._settings.principal.removeprefix("User:")
+                    details.append(f"{mechanism} as {who}")
             with self._stage(progress, ConnectionStage.API_VERSIONS) as details:
                 connection.request_api_versions(self._response_seconds)
                 version = ".".join(map(str, connection.versions.broker_version))
@@ -255,24 +249,6 @@ class EndpointChecker:
             actual = _ACTUAL_ID.search(message)
             progress.actual_broker_id = int(actual[1]) if actual else None
 
-    def _check_by_librdkafka(self, progress: _Progress) -> None:
-        self._open_socket(progress).close()
-        started_at = time.monotonic()
-        found = librdkafka_metadata(progress.address, self._settings)
-        milliseconds = _milliseconds_since(started_at)
-        if isinstance(found, MetadataResponse):
-            progress.metadata = found
-            mechanism = str(self._settings.sasl_mechanism)
-            progress.stages += [
-                StageResult(ConnectionStage.SASL, True, mechanism, milliseconds),
-                StageResult(ConnectionStage.API_VERSIONS, True, "by librdkafka", 0),
-                StageResult(ConnectionStage.METADATA, True, _metadata_detail(found), 0),
-            ]
-            return
-        is_sasl = found.startswith("SASL")
-        stage = ConnectionStage.SASL if is_sasl else ConnectionStage.API_VERSIONS
-        progress.stages.append(StageResult(stage, False, found, milliseconds))
-
     # -- inside
 
     @contextmanager
@@ -302,16 +278,17 @@ class EndpointChecker:
         self, progress: _Progress, stage: ConnectionStage, error: BaseException
     ) -> tuple[ConnectionStage, str]:
         """Return the stage that failed and the reason in words."""
-        protocol = self._settings.security_protocol
         if stage in (ConnectionStage.RESOLVE, ConnectionStage.TCP):
             return stage, _error_text(error)
         if isinstance(error, ssl.SSLCertVerificationError):
             now = datetime.now(UTC)
             return stage, explain_refusal(error, progress.certificate, progress.host, now)
         if stage is ConnectionStage.TLS and speaks_tls(progress.address) is False:
-            return stage, f'it does not speak TLS, but "security.protocol" is {protocol}'
+            return stage, no_tls_reason(self._settings)
         if isinstance(error, ssl.SSLError):
-            has_own_certificate = "ssl.certificate.location" in self._settings.librdkafka
+            has_own_certificate = any(
+                key.startswith("ssl.certificate") for key in self._settings.librdkafka
+            )
             return ConnectionStage.TLS, _explain_tls_error(error, has_own_certificate)
         if isinstance(error, TimeoutError):
             is_tls = stage is ConnectionStage.TLS
@@ -369,7 +346,10 @@ def _explain_tls_error(error: ssl.SSLError, has_own_certificate: bool) -> str:
     if "certificate" not in reason and "handshake failure" not in reason:
         return f"the broker ended the handshake: {reason}"
     if has_own_certificate:
-        return f'the broker does not accept our certificate, "ssl.certificate.location" ({reason})'
+        return (
+            'the broker does not accept our certificate, "ssl.certificate.location" or ".pem" '
+            f"({reason}); is it still valid, and from an authority that the brokers trust?"
+        )
     return (
         'the broker requires a client certificate; set "ssl.certificate.location", '
         f'"ssl.key.location" ({reason})'

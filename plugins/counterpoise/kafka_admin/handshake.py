@@ -1,10 +1,10 @@
-"""Tries one bootstrap address as a client does, and says in plain words why it fails.
+"""Tries one bootstrap address with librdkafka, as most clients of a cluster would.
 
     attempt = try_address("kafka-1:9092", settings)
     attempt.reason  # "" when a Kafka broker responds there
 
-The stages: resolve the name, connect by TCP, then a handshake by librdkafka (TLS, SASL,
-ApiVersions, Metadata), whose reasons for a failed handshake are more precise than kafka-python's.
+First our own connection goes stage by stage (`endpoint.py`): its reasons are the same for every
+client, and name what to do. Only an address that passes is tried with librdkafka.
 
 Limits: a few seconds per address; no topic is named, so nothing can be created.
 """
@@ -12,9 +12,6 @@ Limits: a few seconds per address; no topic is named, so nothing can be created.
 import json
 import logging
 import re
-import socket
-import ssl
-import struct
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,22 +23,14 @@ from confluent_kafka.admin import AdminClient
 from counterpoise.errors import ConfigurationError
 from counterpoise.kafka_admin.connection import (
     ConnectionSettings,
-    join_address,
     librdkafka_arguments,
     split_address,
 )
-from counterpoise.model.connectivity import MetadataResponse
-from counterpoise.model.kafka import BrokerDescription
+from counterpoise.kafka_admin.endpoint import EndpointChecker
+from counterpoise.kafka_admin.protocol_probe import CONNECT_TIMEOUT_SECONDS
 
-CONNECT_TIMEOUT_SECONDS: Final = 3.0
 HANDSHAKE_TIMEOUT_SECONDS: Final = 5.0
-NO_CONNECTION: Final = (
-    f"no TCP connection within {CONNECT_TIMEOUT_SECONDS:g} s; is a firewall in the way?"
-)
 _POLL_SECONDS: Final = 0.01
-_SASL_HANDSHAKE: Final = 17  # the API key of the request
-_UNSUPPORTED_MECHANISM: Final = 33
-_FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 # librdkafka's errors name an address as `host:port/bootstrap`; a broker that it learnt of from a
 # response has its id in place of "bootstrap".
@@ -68,10 +57,11 @@ class BootstrapAttempt:
 def try_address(address: str, settings: ConnectionSettings) -> BootstrapAttempt:
     """Connect to `address` and complete a handshake.
 
-    Raises ConfigurationError when librdkafka refuses the settings themselves.
+    Raises ConfigurationError when the settings cannot be used.
     """
     started_at = time.monotonic()
-    reason = _tcp_reason(address) or _handshake_reason(address, settings)
+    check = EndpointChecker(settings).check(*split_address(address))
+    reason = check.failure or _librdkafka_reason(address, settings)
     milliseconds = round((time.monotonic() - started_at) * 1000)
     return BootstrapAttempt(address, settings.without_secrets(reason), milliseconds)
 
@@ -89,71 +79,12 @@ def librdkafka_client(settings: ConnectionSettings, **extra: Any) -> AdminClient
         raise ConfigurationError("connection", (complaint,)) from None
 
 
-def resolve(host: str, port: int, family: str = "any") -> tuple[str, ...]:
-    """Return the IP addresses of a name in the resolver's order; `family` is any, v4 or v6.
-
-    Raises OSError with the reason.
-    """
-    try:
-        split_address(join_address(host, port))  # brokers can advertise any text
-        if not host.isprintable():
-            raise ValueError("it has characters that no name has")
-        address_family = _FAMILIES.get(family, socket.AF_UNSPEC)
-        found = socket.getaddrinfo(host, port, address_family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise OSError(None, f'the name "{host}" does not resolve ({error.strerror})') from None
-    except ValueError as error:  # a label that is too long, for one
-        raise OSError(None, f'"{host}" and port {port} cannot be an address ({error})') from None
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _tcp_reason(address: str) -> str:
-    """Return why no TCP connection can be opened; "" where it can."""
-    host, port = split_address(address)
-    try:
-        resolve(host, port)
-    except OSError as error:
-        return str(error.strerror)
-    try:
-        socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS).close()
-    except TimeoutError:
-        return NO_CONNECTION
-    except OSError as error:
-        return f"TCP: {error.strerror or error}"
-    return ""
-
-
-def librdkafka_metadata(address: str, settings: ConnectionSettings) -> MetadataResponse | str:
-    """Return the metadata that librdkafka reads from a listening address, or why it reads none.
-
-    For the SASL mechanisms that only librdkafka has. Raises ConfigurationError when it refuses the
-    settings.
-    """
-    if reason := _handshake_reason(address, settings):
-        return settings.without_secrets(reason)
-    client = librdkafka_client(ConnectionSettings((address,), settings.librdkafka))
-    future: Future[Any] = client.describe_cluster(request_timeout=HANDSHAKE_TIMEOUT_SECONDS)
-    while not future.done():
-        client.poll(_POLL_SECONDS)  # it fetches tokens in here
-    # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread
-    # must not be the one that deletes it.
-    if (error := future.exception()) is not None:
-        return settings.without_secrets(str(error.args[0].str()))
-    cluster = future.result()
-    brokers = [
-        BrokerDescription(node.id, node.host, node.port, node.rack, is_fenced=False)
-        for node in cluster.nodes
-    ]
-    brokers_by_id = tuple(sorted(brokers, key=lambda broker: broker.broker_id))
-    return MetadataResponse(cluster.cluster_id or "", brokers_by_id)
-
-
-def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
+def _librdkafka_reason(address: str, settings: ConnectionSettings) -> str:
     """Return why librdkafka's handshake fails; "" where it succeeds."""
     errors: list[KafkaError] = []
     statistics: list[str] = []
     client = librdkafka_client(
-        ConnectionSettings((address,), settings.librdkafka),
+        settings.at(address),
         error_cb=errors.append,
         **{
             "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_SECONDS * 1000),
@@ -167,7 +98,7 @@ def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
     while time.monotonic() < deadline:
         if future.done() or errors or _has_metadata(statistics):
             break
-        client.poll(_POLL_SECONDS)
+        client.poll(_POLL_SECONDS)  # it fetches tokens in here
     if future.done() and future.exception() is None:
         return ""
     # librdkafka sends the request to the broker that it believes to be the controller. In KRaft
@@ -175,23 +106,8 @@ def _handshake_reason(address: str, settings: ConnectionSettings) -> str:
     # librdkafka learnt of that broker from it.
     if _has_metadata(statistics) or any(_OF_ANOTHER_BROKER.match(e.str()) for e in errors):
         return ""
-    if settings.security_protocol.endswith("SSL") and speaks_tls(address) is False:
-        return f'it does not speak TLS, but "security.protocol" is {settings.security_protocol}'
-    specific_errors = [error for error in errors if _is_specific(error)]
-    if specific_errors:
-        return _explain(specific_errors[0], settings)
-    return no_response_reason(address, settings)
-
-
-def _is_specific(error: KafkaError) -> bool:
-    """Return whether an error says more than that no Kafka broker responded.
-
-    "All brokers down" follows every other error; alone, it means that the connection was closed or
-    nothing came back. A response of an invalid size is in another protocol: its first four bytes
-    were read as a length.
-    """
-    is_all_down: bool = error.code() == KafkaError._ALL_BROKERS_DOWN
-    return not is_all_down and "Invalid response" not in error.str()
+    text = errors[0].str() if errors else f"nothing within {HANDSHAKE_TIMEOUT_SECONDS:g} s"
+    return f"librdkafka does not connect, though a connection of our own does: {text}"
 
 
 def _has_metadata(statistics: list[str]) -> bool:
@@ -200,81 +116,3 @@ def _has_metadata(statistics: list[str]) -> bool:
         return False
     brokers = json.loads(statistics[-1])["brokers"].values()
     return any(broker["nodeid"] >= 0 for broker in brokers)
-
-
-def _explain(error: KafkaError, settings: ConnectionSettings) -> str:
-    text: str = error.str().partition(": ")[2] or error.str()
-    if error.code() == KafkaError._AUTHENTICATION:
-        return f"SASL {settings.sasl_mechanism} failed: {text}"
-    if error.code() == KafkaError._SSL or "SSL handshake" in text or "SSL_HANDSHAKE" in text:
-        return f"TLS failed: {text}"
-    return text
-
-
-def no_response_reason(address: str, settings: ConnectionSettings) -> str:
-    """Say why an address that accepts connections does not respond, as far as can be found out."""
-    protocol = settings.security_protocol
-    uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
-    if not uses_tls and speaks_tls(address):
-        return f'it speaks TLS, but "security.protocol" is {protocol}; set SSL or SASL_SSL'
-    if not uses_sasl and (mechanisms := _sasl_mechanisms(address, uses_tls)):
-        wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
-        return f'it wants SASL ({mechanisms}), but "security.protocol" is {protocol}; set {wanted}'
-    return (
-        "it accepts connections, but does not answer as a Kafka broker does to "
-        f'"security.protocol" {protocol}'
-    )
-
-
-def _unverified_context() -> ssl.SSLContext:
-    """Return a context that trusts everybody: only to find out which protocol is spoken."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def speaks_tls(address: str) -> bool | None:
-    """Return whether a TLS handshake is understood there; None when nothing comes back."""
-    try:
-        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
-            _unverified_context().wrap_socket(plain).close()
-    except ssl.SSLError as error:
-        # A server that requires a client certificate speaks TLS, too.
-        return "ALERT" in str(error.reason or "")
-    except TimeoutError:
-        return None
-    except OSError:
-        return False
-    return True
-
-
-def _sasl_mechanisms(address: str, uses_tls: bool) -> str:
-    """Return the mechanisms of a SASL listener, as "PLAIN, SCRAM-SHA-256"; "" for another listener.
-
-    A SaslHandshake without a mechanism is refused with the list of mechanisms.
-    """
-    # API version 1, correlation id 1, no client id; then an empty mechanism.
-    request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, 0)
-    try:
-        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
-            connection = _unverified_context().wrap_socket(plain) if uses_tls else plain
-            with connection:
-                connection.sendall(struct.pack(">i", len(request)) + request)
-                response = connection.recv(4096)
-        _, _, error_code, count = struct.unpack_from(">iihi", response)
-        if error_code != _UNSUPPORTED_MECHANISM:
-            return ""
-        return ", ".join(_read_strings(response[struct.calcsize(">iihi") :], count))
-    except (OSError, struct.error, UnicodeDecodeError):
-        return ""
-
-
-def _read_strings(data: bytes, count: int) -> list[str]:
-    """Read `count` strings, each after its length in two bytes."""
-    strings = []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", data)
-        strings.append(data[2 : 2 + length].decode())
-        data = data[2 + length :]
-    return strings

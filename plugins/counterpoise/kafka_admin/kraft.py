@@ -25,11 +25,11 @@ from counterpoise.kafka_admin.liveness_probe import (
     UNRESPONSIVE_AFTER_SECONDS,
     api_versions_request,
 )
+from counterpoise.kafka_admin.metadata import none_if_negative
 from counterpoise.kafka_admin.reading import (
     UNKNOWN_TOPIC,
     RequestReader,
     live_or_named_brokers,
-    none_if_negative,
     raise_for,
     responses_by_broker,
 )

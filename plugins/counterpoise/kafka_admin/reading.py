@@ -17,20 +17,18 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.address_connection import AddressConnection
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
     describe_error_code,
 )
+from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.connectivity import MetadataResponse
 from counterpoise.model.kafka import (
     BrokerDescription,
     ClusterDescription,
     LogDirDescription,
-    PartitionDescription,
     Reassignment,
     TopicDescription,
 )
@@ -66,7 +64,7 @@ def describe_cluster(broker_client: RequestReader) -> ClusterDescription:
     for b in response.brokers:
         is_fenced = bool(getattr(b, "is_fenced", False))
         brokers.append(BrokerDescription(b.broker_id, b.host, b.port, b.rack, is_fenced))
-    return ClusterDescription(response.cluster_id, _by_id(brokers))
+    return ClusterDescription(response.cluster_id, by_id(brokers))
 
 
 def live_or_named_brokers(
@@ -138,48 +136,10 @@ def _sorted_topics(topics: Sequence[Any]) -> tuple[TopicDescription, ...]:
             topic=topic.name,
             topic_id=str(topic.topic_id),
             is_internal=bool(topic.is_internal),
-            partitions=_partitions_of(topic),
+            partitions=partitions_of(topic),
         )
         for topic in by_name
     )
-
-
-def _partitions_of(topic: Any) -> tuple[PartitionDescription, ...]:
-    """Return the partitions of a topic in a metadata response, by number."""
-    partitions = [
-        PartitionDescription(
-            partition=p.partition_index,
-            leader=none_if_negative(p.leader_id),
-            leader_epoch=none_if_negative(p.leader_epoch),
-            replicas=tuple(p.replica_nodes),
-            isr=tuple(p.isr_nodes),
-        )
-        for p in topic.partitions
-    ]
-    return tuple(sorted(partitions, key=lambda partition: partition.partition))
-
-
-def read_metadata(
-    connection: AddressConnection, topics: Sequence[str], seconds: float
-) -> MetadataResponse:
-    """Return live brokers and the partitions of `topics` as one address reports them.
-
-    An unknown topic is left out, and not created.
-    """
-    topic_type = MetadataRequest.MetadataRequestTopic
-    wanted = [topic_type(name=name) for name in topics]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response = connection.send(request, seconds)
-    brokers = [
-        BrokerDescription(b.node_id, b.host, b.port, b.rack, is_fenced=False)
-        for b in response.brokers
-    ]
-    partitions = {
-        TopicPartition(str(topic.name), partition.partition): partition
-        for topic in response.topics
-        for partition in _partitions_of(topic)
-    }
-    return MetadataResponse(response.cluster_id or "", _by_id(brokers), partitions)
 
 
 # -- reassignments and log dirs
@@ -242,15 +202,6 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
 
 
 # -- responses
-
-
-def _by_id(brokers: Sequence[BrokerDescription]) -> tuple[BrokerDescription, ...]:
-    return tuple(sorted(brokers, key=lambda broker: broker.broker_id))
-
-
-def none_if_negative(number: int | None) -> int | None:
-    """Return None for -1, which is Kafka's "not known"."""
-    return None if number is None or number < 0 else number
 
 
 def raise_for(error_code: int, message: str | None, what: str) -> None:

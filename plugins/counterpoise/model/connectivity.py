@@ -119,6 +119,7 @@ class ConnectivityCheck:
     security_protocol: str
     bootstrap: tuple[EndpointCheck, ...]  # in the order of the list
     advertised: Mapping[int, EndpointCheck] = field(default_factory=dict)  # by live broker
+    warnings: tuple[str, ...] = ()  # what the connection's settings leave unprotected
 
     @property
     def answered_by(self) -> EndpointCheck | None:

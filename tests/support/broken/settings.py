@@ -311,7 +311,7 @@ def connections() -> Iterator[Broken]:
     yield _settings("with addresses null", "bootstrap.servers: ", "must be text, not null")
     good = "bootstrap.servers: 'a:9092'"
     for id_, more, said in (
-        ("an unknown protocol", "security.protocol: TLS", "it must be one of"),
+        ("an unknown protocol", "security.protocol: TLS", "it must be PLAINTEXT, SSL"),
         ("a password in the clear", password, "did you mean SASL_SSL"),
         (
             "SASL without a password",
@@ -321,7 +321,7 @@ def connections() -> Iterator[Broken]:
         (
             "an unknown mechanism",
             f"security.protocol: SASL_SSL, sasl.mechanism: MAGIC, sasl.username: u, {password}",
-            "supported are",
+            "supported, in upper case, are PLAIN",
         ),
         (
             "a password that is a list",
