@@ -1,34 +1,109 @@
 """Opens the ledger's database and brings its schema up to date.
 
     engine = open_database("sqlite:///var/ledger.db")
+    engine = open_database(url, migrate=False)       # makes and changes nothing
 
-SQLite transactions start with BEGIN IMMEDIATE, so that two writers wait for one another instead of
-failing midway. A file that is gone is not made anew: `sqlite_file.py`.
+SQLite transactions that write start with BEGIN IMMEDIATE, so that two writers wait for one another
+instead of failing midway. A file that is gone is not made anew: `sqlite_file.py`.
+
+The engine's own URL has neither user nor password, so that no log and no message can show them.
 """
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from counterpoise.errors import InputError, LedgerError
 from counterpoise.ledger import sqlite_file
+from counterpoise.ledger.links import chain_everything
 
+READS_ONLY: Final = "counterpoise_reads_only"  # execution option of a transaction
+_INSUFFICIENT_PRIVILEGE: Final = "42501"  # SQLSTATE
+_HIDDEN: Final = "counterpoise_hidden"  # execution option of the engine: words that stay secret
+# What a URL may say behind its `?`, and messages with it. All else might be a secret.
+_SHOWN_PARAMETERS: Final = {
+    *("host", "port", "mode", "uri", "timeout", "connect_timeout", "application_name"),
+    *("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
+}
 _LOCK_WAIT_SECONDS = 30
 _ADVISORY_LOCK = 0x436F756E  # any number that only our migrations use
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_HOW_TO_MIGRATE: Final = "run `counterpoise ledger migrate` with a role that may change its tables"
 
 
-def open_database(url: str) -> sa.Engine:
+def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
     """Return an engine over a database with the newest schema.
 
-    Raises InputError for a bad URL, LedgerError otherwise.
+    Without `migrate`, no file and no table is made or changed. Raises InputError for a bad URL,
+    LedgerError otherwise, also where the schema is not the newest and may not be changed.
     """
+    parsed, engine = _engine(url)
+    where = where_of(parsed)
+    file = _file_of(parsed)
+    try:
+        if parsed.get_backend_name() == "sqlite":
+            _prepare_sqlite(engine, file, may_make=migrate)
+        revision = _revision(engine)
+        if revision != newest_revision():
+            if not migrate:
+                raise _wrong_schema(where, revision)
+            _migrate(engine, where, file)
+        if file and migrate:
+            sqlite_file.mark(file)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        if is_refused(error):
+            raise LedgerError(
+                f"the ledger {where} needs schema {newest_revision()}, and this role may not make "
+                f"it ({explain(error, engine)}); {_HOW_TO_MIGRATE}"
+            ) from None
+        raise LedgerError(
+            f"the ledger {where} cannot be opened: {explain(error, engine)}"
+        ) from None
+    return engine
+
+
+def where_of(url: sa.URL) -> str:
+    """Return a URL for messages: without user, password and parameters."""
+    return _without_login(url).difference_update_query(url.query).render_as_string()
+
+
+def _without_login(url: sa.URL) -> sa.URL:
+    return url._replace(username=None, password=None)
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether the database said that its role may not do this."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) == _INSUFFICIENT_PRIVILEGE
+
+
+def explain(error: Exception, engine: sa.Engine) -> str:
+    """Return the first line of what the driver said, without what has to stay secret."""
+    reason = str(getattr(error, "orig", None) or error).split("\n")[0]
+    for word in engine.get_execution_options()[_HIDDEN]:
+        reason = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", reason)
+    return reason
+
+
+def _engine(url: str) -> tuple[sa.URL, sa.Engine]:
     try:
         parsed = sa.make_url(url)
+        hidden = {key: value for key, value in parsed.query.items() if key not in _SHOWN_PARAMETERS}
+        login = {
+            key: value
+            for key, value in {"user": parsed.username, "password": parsed.password}.items()
+            if value is not None
+        }
+        shown = _without_login(parsed).difference_update_query(hidden)
         is_sqlite = parsed.get_backend_name() == "sqlite"
+        words = [word for value in (hidden | login).values() for word in _words_of(value)]
         engine = sa.create_engine(
-            parsed, connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {}
+            shown,
+            connect_args={"timeout": _LOCK_WAIT_SECONDS} if is_sqlite else {**login, **hidden},
+            execution_options={_HIDDEN: sorted(words, key=len, reverse=True)},
+            hide_parameters=True,
         )
     except ValueError:  # its port, say; the message itself could show a part of the password
         raise InputError(
@@ -38,40 +113,41 @@ def open_database(url: str) -> sa.Engine:
         raise InputError(
             f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db"
         ) from None
-    where = parsed.render_as_string(hide_password=True)
-    file = _file_of(parsed) if is_sqlite else None
-    try:
-        if is_sqlite:
-            _prepare_sqlite(engine, file)
-        if not _is_newest(engine):
-            _migrate(engine, where, file)
-        if file:
-            sqlite_file.mark(file)
-    except (sa.exc.SQLAlchemyError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error).split("\n")[0]
-        raise LedgerError(f"the ledger {where} cannot be opened: {reason}") from None
-    return engine
+    return shown, engine
+
+
+def _words_of(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    words = (value,) if isinstance(value, str) else value
+    return tuple(word for word in words if word)
 
 
 def _file_of(url: sa.URL) -> Path | None:
-    is_file = url.database and url.database != ":memory:" and not url.query.get("uri")
+    is_file = (
+        url.get_backend_name() == "sqlite"
+        and url.database
+        and url.database != ":memory:"
+        and not url.query.get("uri")
+    )
     return Path(url.database or "").absolute() if is_file else None
 
 
-def _prepare_sqlite(engine: sa.Engine, file: Path | None) -> None:
+def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> None:
     if file:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        sqlite_file.guard(engine, file)
+        if may_make:
+            sqlite_file.make_folder(file.parent)
+        sqlite_file.guard(engine, file, may_make=may_make)
 
     @sa.event.listens_for(engine, "connect")
     def _no_implicit_transactions(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
-        connection.execute("PRAGMA journal_mode=WAL")
+        if may_make:
+            connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA foreign_keys=ON")
 
     @sa.event.listens_for(engine, "begin")
-    def _begin_immediate(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    def _begin(connection: sa.Connection) -> None:
+        reads_only = connection.get_execution_options().get(READS_ONLY, False)
+        connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
 
 
 def newest_revision() -> str:
@@ -79,16 +155,36 @@ def newest_revision() -> str:
     return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
 
 
-def _is_newest(engine: sa.Engine) -> bool:
-    """Return whether the schema is the newest, as for every command but the first.
+def _revision(engine: sa.Engine) -> str | None:
+    """Return the schema's revision; None where there are no tables of ours.
 
-    This saves the import of Alembic, which takes as long as all that a command asks the database.
+    It is the newest for every command but the first: this saves the import of Alembic, which takes
+    as long as all that a command asks the database.
     """
     versions = sa.table("alembic_version", sa.column("version_num"))
-    with engine.begin() as connection:
+    reader = engine.execution_options(**{READS_ONLY: True})
+    with reader.begin() as connection:
         if not sa.inspect(connection).has_table(versions.name):
-            return False
-        return list(connection.scalars(sa.select(versions.c.version_num))) == [newest_revision()]
+            return None
+        revision: str | None = connection.scalar(sa.select(versions.c.version_num))
+    return revision
+
+
+def _wrong_schema(where: str, revision: str | None) -> LedgerError:
+    if revision is None:
+        return LedgerError(f"the ledger {where} was not made yet; {_HOW_TO_MIGRATE}")
+    if revision > newest_revision():
+        return _is_newer(where, revision)
+    return LedgerError(
+        f"the ledger {where} has schema {revision}, and this release needs {newest_revision()}; "
+        f"{_HOW_TO_MIGRATE}"
+    )
+
+
+def _is_newer(where: str, revision: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {where} was made by a newer Counterpoise (schema {revision}); update this one"
+    )
 
 
 def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
@@ -112,9 +208,7 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
         if current is not None and current not in {
             script.revision for script in scripts.walk_revisions()
         }:
-            raise LedgerError(
-                f"the ledger {where} was made by a newer Counterpoise (schema {current}); "
-                "update this one"
-            )
+            raise _is_newer(where, current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        chain_everything(connection, datetime.now(UTC))

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.ledger.schema import elections, events, moves, pulses, runs, touched_keys
+from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import STEP_LOCK_SECONDS, Event, Submission, TouchedKey
@@ -33,13 +34,13 @@ class StepLock:
         self,
         run_id: str,
         holder: str,
-        transaction: Callable[[], AbstractContextManager[sa.Connection]],
+        writing: Callable[[], AbstractContextManager[sa.Connection]],
     ) -> None:
-        self._run_id, self._holder, self._transaction = run_id, holder, transaction
+        self._run_id, self._holder, self._writing = run_id, holder, writing
 
     def check(self) -> None:
         """Extend the lock. Raises RunConflictError when another copy has taken over."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             now = database_seconds(connection)
             held = connection.execute(
                 runs.update()
@@ -52,7 +53,7 @@ class StepLock:
             )
 
     def release(self) -> None:
-        with self._transaction() as connection:
+        with self._writing() as connection:
             connection.execute(
                 runs.update()
                 .where(runs.c.run_id == self._run_id, runs.c.step_holder == self._holder)
@@ -73,18 +74,18 @@ class Journal:
     def __init__(
         self,
         run_id: str,
-        transaction: Callable[[], AbstractContextManager[sa.Connection]],
+        transactions: Transactions,
         clock: Callable[[], datetime],
     ) -> None:
         self.run_id = run_id
-        self._transaction = transaction
+        self._transactions = transactions
         self._clock = clock
 
     @contextmanager
     def step_lock(self) -> Iterator[StepLock]:
         """Hold the step lock. Raises StepLockHeldError when another copy holds it."""
         holder = uuid.uuid4().hex
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             now = database_seconds(connection)
             taken = connection.execute(
                 runs.update()
@@ -96,7 +97,7 @@ class Journal:
                 f"run {self.run_id}: another process is at work on it; if that one died, try again "
                 f"in {STEP_LOCK_SECONDS} s"
             )
-        lock = StepLock(self.run_id, holder, self._transaction)
+        lock = StepLock(self.run_id, holder, self._transactions.writing)
         try:
             yield lock
         finally:
@@ -109,7 +110,7 @@ class Journal:
         added to what is ours. A key that was restored since (the run halted and was started again)
         begins anew.
         """
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             known = {(t.resource, t.key): t for t in self._touched(connection)}
             for touched in keys:
                 earlier = known.get((touched.resource, touched.key))
@@ -129,7 +130,7 @@ class Journal:
                     )
 
     def touched(self) -> tuple[TouchedKey, ...]:
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             return self._touched(connection)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
@@ -139,7 +140,7 @@ class Journal:
         answered stays on record: an answer to a later one says nothing about it.
         """
         call = uuid.uuid4().hex
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for touched in keys:
                 values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
                 self._update_key(connection, touched, **values)
@@ -154,25 +155,25 @@ class Journal:
         ]
         was_answered = sa.not_(sa.or_(sa.false(), *unanswered))
         is_of_call = (key.run_id == self.run_id, key.unanswered_call == call)
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             connection.execute(
                 touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
             )
 
     def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
         """Record that every change that was sent of these keys was applied, or never will be."""
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for touched in keys:
                 self._update_key(connection, touched, unanswered_call=None)
 
     def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
         """Record what the cluster reports after the change."""
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for touched, value in keys:
                 self._update_key(connection, touched, during_value=value)
 
     def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             self._update_key(
                 connection,
                 touched,
@@ -183,13 +184,13 @@ class Journal:
 
     def restore_later(self, touched: TouchedKey, outcome: str) -> None:
         """Record why a key cannot be restored now; its restore stays pending."""
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             self._update_key(connection, touched, outcome=outcome)
 
     def submitting(self, partitions: Iterable[TopicPartition]) -> None:
         """Record the intent to move; until `answered`, the outcome of the call is not known."""
         now = self._clock()
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for tp in partitions:
                 where = self._move(tp)
                 changed = connection.execute(
@@ -222,7 +223,7 @@ class Journal:
 
     def submissions(self) -> dict[TopicPartition, Submission]:
         query = sa.select(moves).where(moves.c.run_id == self.run_id)
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             rows = [
                 Submission(
                     TopicPartition(r.topic, r.partition),
@@ -237,7 +238,7 @@ class Journal:
 
     def electing(self, partitions: Iterable[TopicPartition]) -> None:
         """Count an attempt to elect the preferred leader of each."""
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for tp in partitions:
                 where = (
                     elections.c.run_id == self.run_id,
@@ -254,7 +255,7 @@ class Journal:
 
     def election_attempts(self) -> dict[TopicPartition, int]:
         query = sa.select(elections).where(elections.c.run_id == self.run_id)
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             return {
                 TopicPartition(r.topic, r.partition): r.attempts for r in connection.execute(query)
             }
@@ -262,7 +263,7 @@ class Journal:
     def run_progress(self) -> RunProgress | None:
         """Return the progress at the last observation; None before the first one."""
         query = sa.select(pulses.c.body).where(pulses.c.run_id == self.run_id)
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             body = connection.scalar(query)
         return RunProgress.from_json(body) if body else None
 
@@ -272,20 +273,20 @@ class Journal:
             "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
         }
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
             if not connection.execute(update).rowcount:
                 connection.execute(pulses.insert().values(run_id=self.run_id, **values))
 
     def event(self, kind: str, text: str) -> None:
-        with self._transaction() as connection:
+        with self._transactions.chaining_run(self.run_id) as connection:
             connection.execute(
                 events.insert().values(run_id=self.run_id, at=self._clock(), kind=kind, text=text)
             )
 
     def events(self) -> tuple[Event, ...]:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             return tuple(Event(r.at, r.kind, r.text) for r in connection.execute(query))
 
     def _touched(self, connection: sa.Connection) -> tuple[TouchedKey, ...]:
@@ -341,7 +342,7 @@ class Journal:
         )
 
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             for tp in partitions:
                 connection.execute(moves.update().where(*self._move(tp)).values(**values))
 

@@ -9,16 +9,18 @@ Every method is one transaction. Raises LedgerError when the database cannot be 
 """
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.errors import InputError, LedgerError, RunConflictError, WrongClusterError
+from counterpoise.errors import InputError, RefusedError, RunConflictError, WrongClusterError
+from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.journal import Journal
+from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
@@ -29,8 +31,10 @@ from counterpoise.ledger.schema import (
     requests,
     runs,
 )
+from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Approval, Decision, Question
-from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.control import ControlRequest
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
@@ -39,10 +43,15 @@ class Ledger:
     def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
         self._engine = engine
         self._clock = clock
+        self._transactions = Transactions(engine, clock)
 
     @classmethod
-    def open(cls, url: str, clock: Callable[[], datetime]) -> "Ledger":
-        return cls(open_database(url), clock)
+    def open(cls, url: str, clock: Callable[[], datetime], *, migrate: bool = True) -> "Ledger":
+        """Open a ledger; without `migrate`, one that is made and up to date already.
+
+        Raises InputError, LedgerError.
+        """
+        return cls(open_database(url, migrate=migrate), clock)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -52,10 +61,13 @@ class Ledger:
 
         Raises WrongClusterError when another one answers under it.
         """
-        with self._transaction() as connection:
-            pinned = connection.scalar(
-                sa.select(clusters.c.cluster_id).where(clusters.c.name == name)
-            )
+        query = sa.select(clusters.c.cluster_id).where(clusters.c.name == name)
+        with self._transactions.reading() as connection:
+            pinned = connection.scalar(query)
+        if pinned == cluster_id:
+            return
+        with self._transactions.writing() as connection:
+            pinned = connection.scalar(query)
             if pinned is None:
                 connection.execute(clusters.insert().values(name=name, cluster_id=cluster_id))
             elif pinned != cluster_id:
@@ -66,7 +78,7 @@ class Ledger:
                 )
 
     def record_snapshot(self, name: str, snapshot_id: str, observed_at: datetime) -> None:
-        with self._transaction() as connection:
+        with self._transactions.chaining(name) as connection:
             connection.execute(
                 clusters.update()
                 .where(clusters.c.name == name)
@@ -75,7 +87,7 @@ class Ledger:
 
     def last_snapshot_id(self, name: str) -> str | None:
         query = sa.select(clusters.c.last_snapshot_id).where(clusters.c.name == name)
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             found: str | None = connection.scalar(query)
         return found
 
@@ -88,29 +100,28 @@ class Ledger:
         account: str | None = None,
         dag_id: str | None = None,
         dag_run_id: str | None = None,
+        may_supersede_approved: bool = True,
     ) -> Run:
         """Open a run for a plan; an earlier one that nobody has started is superseded.
 
         The same plan proposed again while its run still waits is the same run, unless another Dag
-        run proposes it. Raises RunConflictError while another run is under way on this cluster.
+        run proposes it. Raises RunConflictError while another run is under way on this cluster,
+        RefusedError where one is approved that the requester may not supersede.
         """
-        now = self._clock()
-        with self._transaction() as connection:
+        requester, now = Person.from_ledger(requested_by, account), self._clock()
+        with self._transactions.chaining(plan.cluster) as connection:
             for row in self._open_rows(connection, plan.cluster):
                 is_same_dag_run = dag_run_id is None or (
                     (row.dag_id, row.dag_run_id) == (dag_id, dag_run_id)
                 )
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
-                    return _run(row)
+                    return read_run(row)
                 if row.state in UNDER_WAY_STATES:
                     raise RunConflictError(_one_run_at_a_time(plan.cluster, row))
-                self._set_state(
-                    connection,
-                    row.run_id,
-                    RunState.SUPERSEDED,
-                    f"superseded by {plan.fingerprint}",
-                    now,
-                )
+                if row.state == RunState.APPROVED and not may_supersede_approved:
+                    raise RefusedError(_not_superseded(plan.cluster, row, requester))
+                reason = f"superseded by {plan.fingerprint}"
+                self._set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             _record_plan(connection, plan, plan_uri, now)
             run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
             connection.execute(
@@ -127,20 +138,19 @@ class Ledger:
                     opened_at=now,
                 )
             )
-            self._add_event(
-                connection, run_id, "proposed", f"{plan.fingerprint} by {requested_by}", now
-            )
+            text = f"{plan.fingerprint} by {requester.shown}"
+            self._add_event(connection, run_id, "proposed", text, now)
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
         """Return one run. Raises InputError for an unknown id."""
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
         if row is None:
             raise InputError(
                 f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs"
             )
-        return _run(row)
+        return read_run(row)
 
     def runs(
         self, *, cluster: str | None = None, fingerprint: str | None = None
@@ -151,8 +161,8 @@ class Ledger:
             query = query.where(runs.c.cluster == cluster)
         if fingerprint is not None:
             query = query.where(runs.c.fingerprint == fingerprint)
-        with self._transaction() as connection:
-            return tuple(_run(row) for row in connection.execute(query))
+        with self._transactions.reading() as connection:
+            return tuple(read_run(row) for row in connection.execute(query))
 
     def run_of(self, dag_id: str, dag_run_id: str) -> Run | None:
         """Return the run that a Dag run proposed, the newest of several; None without one."""
@@ -162,23 +172,14 @@ class Ledger:
             .order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
             .limit(1)
         )
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             row = connection.execute(query).first()
-        return _run(row) if row else None
+        return read_run(row) if row else None
 
     def record_question(self, question: Question) -> None:
         """Keep what a person is asked; the answer has to be for exactly this plan."""
-        with self._transaction() as connection:
-            connection.execute(
-                questions.insert().values(
-                    dag_id=question.dag_id,
-                    dag_run_id=question.dag_run_id,
-                    task_id=question.task_id,
-                    run_id=question.run_id,
-                    fingerprint=question.fingerprint,
-                    asked_at=question.asked_at,
-                )
-            )
+        with self._transactions.chaining_run(question.run_id) as connection:
+            connection.execute(questions.insert().values(**asdict(question)))
 
     def last_question(self, dag_id: str, dag_run_id: str, task_id: str) -> Question | None:
         """Return the newest question of a task; None where nobody was asked."""
@@ -192,44 +193,23 @@ class Ledger:
             .order_by(questions.c.id.desc())
             .limit(1)
         )
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             row = connection.execute(query).first()
-        if row is None:
-            return None
-        return Question(
-            dag_id=row.dag_id,
-            dag_run_id=row.dag_run_id,
-            task_id=row.task_id,
-            run_id=row.run_id,
-            fingerprint=row.fingerprint,
-            asked_at=row.asked_at,
-        )
+        return read_question(row) if row else None
 
     def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
         """Change a run's state and record the reason.
 
         Raises RunConflictError when its present state does not lead there, or another run is open.
         """
-        with self._transaction() as connection:
+        with self._transactions.chaining_run(run_id) as connection:
             self._set_state(connection, run_id, to, reason, self._clock())
 
     def record_decision(self, approval: Approval) -> None:
         """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
         granted = approval.decision is Decision.GRANTED
-        with self._transaction() as connection:
-            connection.execute(
-                approvals.insert().values(
-                    run_id=approval.run_id,
-                    fingerprint=approval.fingerprint,
-                    decision=approval.decision,
-                    by=approval.by,
-                    reason=approval.reason,
-                    at=approval.at,
-                    rate_bytes_per_second=approval.rate_bytes_per_second,
-                    expires_at=approval.expires_at,
-                    account=approval.account,
-                )
-            )
+        with self._transactions.chaining_run(approval.run_id) as connection:
+            connection.execute(approvals.insert().values(**asdict(approval)))
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
@@ -244,31 +224,18 @@ class Ledger:
                     "" if granted else approval.reason,
                     approval.at,
                 )
-            text = f"{approval.decision} by {approval.by}: {approval.reason}"
+            text = f"{approval.decision} by {approval.person.shown}: {approval.reason}"
             self._add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
         """Return every decision on a run, oldest first."""
         query = sa.select(approvals).where(approvals.c.run_id == run_id).order_by(approvals.c.id)
-        with self._transaction() as connection:
-            return tuple(
-                Approval(
-                    run_id=row.run_id,
-                    fingerprint=row.fingerprint,
-                    decision=Decision(row.decision),
-                    by=row.by,
-                    reason=row.reason,
-                    at=row.at,
-                    rate_bytes_per_second=row.rate_bytes_per_second,
-                    expires_at=row.expires_at,
-                    account=row.account,
-                )
-                for row in connection.execute(query)
-            )
+        with self._transactions.reading() as connection:
+            return tuple(read_approval(row) for row in connection.execute(query))
 
     def record_request(self, request: ControlRequest) -> None:
         """Keep a request about a run or a cluster; the next observation of the run follows it."""
-        with self._transaction() as connection:
+        with self._transactions.chaining(request.cluster) as connection:
             connection.execute(
                 requests.insert().values(
                     cluster=request.cluster,
@@ -282,7 +249,8 @@ class Ledger:
                     account=request.account,
                 )
             )
-            if request.run_id is not None:
+            # A role that may only insert requests leaves the rest to the run.
+            if request.run_id is not None and self._transactions.may_chain(connection):
                 self._add_event(
                     connection, request.run_id, f"{request.control} asked", str(request), request.at
                 )
@@ -295,11 +263,11 @@ class Ledger:
             .where(requests.c.cluster == cluster, concerned)
             .order_by(requests.c.id)
         )
-        with self._transaction() as connection:
-            return tuple(_request(row) for row in connection.execute(query))
+        with self._transactions.reading() as connection:
+            return tuple(read_request(row) for row in connection.execute(query))
 
     def mark_request_done(self, request: ControlRequest) -> None:
-        with self._transaction() as connection:
+        with self._transactions.writing() as connection:
             connection.execute(
                 requests.update()
                 .where(requests.c.id == request.request_id)
@@ -313,21 +281,14 @@ class Ledger:
             .join(runs, pulses.c.run_id == runs.c.run_id)
             .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != run_id)
         )
-        with self._transaction() as connection:
+        with self._transactions.reading() as connection:
             return int(connection.scalar(query) or 0)
 
     def journal(self, run_id: str) -> Journal:
-        return Journal(run_id, self._transaction, self._clock)
+        return Journal(run_id, self._transactions, self._clock)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or error).split("\n")[0]
-            where = self._engine.url.render_as_string(hide_password=True)
-            raise LedgerError(f"the ledger {where} did not answer: {reason}") from error
+    def chain(self) -> Chain:
+        return Chain(self._transactions)
 
     @staticmethod
     def _select_runs() -> sa.Select[Any]:
@@ -374,6 +335,14 @@ def _one_run_at_a_time(cluster: str, run: sa.Row[Any]) -> str:
     )
 
 
+def _not_superseded(cluster: str, run: sa.Row[Any], requester: Person) -> str:
+    return (
+        f"cluster {cluster}: run {run.run_id} is approved, and {requester.shown} may not operate "
+        "here, so a new plan of theirs cannot supersede it. Wait for its end, or somebody who may "
+        "operate ends it first (`counterpoise reject`)"
+    )
+
+
 def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
     """Say why a run does not become `to`, and how to go on."""
     if state is None:
@@ -403,37 +372,4 @@ def _record_plan(
             plan_uri=plan_uri,
             recorded_at=now,
         )
-    )
-
-
-def _run(row: sa.Row[Any]) -> Run:
-    return Run(
-        run_id=row.run_id,
-        cluster=row.cluster,
-        fingerprint=row.fingerprint,
-        plan_uri=row.plan_uri,
-        state=RunState(row.state),
-        reason=row.reason,
-        opened_at=row.opened_at,
-        closed_at=row.closed_at,
-        requested_by=row.requested_by,
-        requester_account=row.requester_account,
-        dag_id=row.dag_id,
-        dag_run_id=row.dag_run_id,
-    )
-
-
-def _request(row: sa.Row[Any]) -> ControlRequest:
-    return ControlRequest(
-        cluster=row.cluster,
-        run_id=row.run_id,
-        control=Control(row.control),
-        by=row.by,
-        why=row.why,
-        at=row.at,
-        rate_bytes_per_second=row.rate_bytes_per_second,
-        until=row.until,
-        done_at=row.obeyed_at,
-        request_id=row.id,
-        account=row.account,
     )

@@ -1,12 +1,14 @@
 """Guards a ledger in a file of SQLite: it is made once, and never silently made again.
 
+    make_folder(Path("var"))
     guard(engine, Path("var/ledger.db"))
 
 SQLite makes a new, empty database where a file is gone, and an open connection goes on writing to a
 file that has been moved away: runs, approvals and earlier values would be lost without a message.
 So a connection is handed out only while its file is the one at the path; otherwise the path is
 opened anew, and where nothing is there, that is an error. A small file beside it marks that a
-ledger was made once.
+ledger was made once. Files that are made here are for their owner alone, since they say who may do
+what; a mode that somebody gave them later stays.
 
 Limits: one machine, a local disk; a path written as an SQLite URI (`file:...?uri=true`) is not
 guarded.
@@ -22,6 +24,8 @@ import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError
 
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
 _MADE: Final = "-made"
 _LEFT: Final = "-wal"
 _MADE_TEXT: Final = """\
@@ -31,8 +35,19 @@ to begin with an empty ledger.
 """
 
 
-def guard(engine: sa.Engine, path: Path) -> None:
-    """Open and hand out connections of `engine` only while the ledger's file is in its place."""
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, for their owner alone; one that is there stays."""
+    for missing in (folder, *folder.parents)[::-1]:
+        if not missing.exists():
+            missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+
+
+def guard(engine: sa.Engine, path: Path, *, may_make: bool) -> None:
+    """Open and hand out connections of `engine` only while the ledger's file is in its place.
+
+    Where none was made yet, it is made by the first connection if `may_make`; otherwise that raises
+    LedgerError.
+    """
 
     @sa.event.listens_for(engine, "do_connect")
     def _open_what_is_there(
@@ -41,7 +56,15 @@ def guard(engine: sa.Engine, path: Path) -> None:
         was_made = _was_made(path)
         if was_made and not _size(path):
             raise gone(path, "is gone" if _identity(path) is None else "is an empty file")
-        uri = f"file:{quote(str(path))}?mode={'rw' if was_made else 'rwc'}"
+        if not was_made and not may_make and not _size(path):
+            raise LedgerError(
+                f"the ledger {path} was not made yet; `counterpoise ledger migrate` makes it, and "
+                "so does every command that writes to it"
+            )
+        if not was_made and may_make:
+            # SQLite gives its log and its index the mode of the database.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, _FILE_MODE))
+        uri = f"file:{quote(str(path))}?mode=rw"
         connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, **options)
         return connection
 
@@ -62,7 +85,9 @@ def is_marked(path: Path) -> bool:
 
 def mark(path: Path) -> None:
     if not is_marked(path):
-        _beside(path, _MADE).write_text(_MADE_TEXT)
+        handle = os.open(_beside(path, _MADE), os.O_CREAT | os.O_WRONLY, _FILE_MODE)
+        with os.fdopen(handle, "w") as file:
+            file.write(_MADE_TEXT)
 
 
 def gone(path: Path, how: str) -> LedgerError:

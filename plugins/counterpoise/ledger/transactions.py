@@ -1,0 +1,87 @@
+"""The transactions of a ledger: one to read, one to write, one that chains what it writes.
+
+    with transactions.reading() as connection: ...
+    with transactions.chaining("demo") as connection: ...     # the lock, the rows, their chain
+
+Raises LedgerError when the database does not answer, or refuses what its role may not do. No
+message holds a password, a user or a row.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from counterpoise.errors import LedgerError
+from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_of
+from counterpoise.ledger.links import append_pending, lock
+from counterpoise.ledger.schema import chain, runs
+
+
+class Transactions:
+    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._reader = engine.execution_options(**{READS_ONLY: True})
+        if engine.dialect.name == "postgresql":
+            self._reader = self._reader.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        self._may_chain: bool | None = None
+        self._cluster_by_run: dict[str, str] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Yield a connection that cannot write, and sees one moment of the database."""
+        with self._translated(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def chaining(self, cluster: str) -> Iterator[sa.Connection]:
+        """Yield a connection, and chain what was written for a cluster."""
+        with self.writing() as connection:
+            may_chain = self.may_chain(connection)
+            if may_chain:
+                lock(connection, cluster)
+            yield connection
+            if may_chain:
+                append_pending(connection, cluster, self._clock())
+
+    @contextmanager
+    def chaining_run(self, run_id: str) -> Iterator[sa.Connection]:
+        """Yield a connection, and chain what was written for the cluster of a run."""
+        if run_id not in self._cluster_by_run:
+            query = sa.select(runs.c.cluster).where(runs.c.run_id == run_id)
+            with self.reading() as connection:
+                self._cluster_by_run[run_id] = connection.scalar(query) or ""
+        with self.chaining(self._cluster_by_run[run_id]) as connection:
+            yield connection
+
+    def may_chain(self, connection: sa.Connection) -> bool:
+        """Return whether this role may add to the chain; one that may only insert requests leaves
+        that to the next writer.
+        """
+        if self._may_chain is None:
+            self._may_chain = connection.dialect.name != "postgresql" or bool(
+                connection.scalar(sa.select(sa.func.has_table_privilege(chain.name, "INSERT")))
+            )
+        return self._may_chain
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.SQLAlchemyError as error:
+            where, reason = where_of(self._engine.url), explain(error, self._engine)
+            if is_refused(error):
+                raise LedgerError(
+                    f"the ledger {where} refused it: {reason}. The role of this process may not do "
+                    'that; docs/security.md ("The ledger") lists what each role needs'
+                ) from None
+            raise LedgerError(f"the ledger {where} did not answer: {reason}") from None
