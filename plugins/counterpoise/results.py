@@ -84,7 +84,7 @@ class Results:
     def newest(self, cluster: str, since: datetime, max_count: int) -> tuple[str, ...]:
         """Return ids of analysed snapshots scheduled at `since` or later, newest first."""
         ids = sorted(self.of_cluster(cluster), key=scheduled_at_of, reverse=True)
-        return tuple(one for one in ids[:max_count] if scheduled_at_of(one) >= since)
+        return tuple(name for name in ids[:max_count] if scheduled_at_of(name) >= since)
 
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
         """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
@@ -117,7 +117,7 @@ class Results:
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
         """Write which snapshots cannot be analysed at present; an empty list clears them."""
-        rows = [{"snapshot_id": one.snapshot_id, "reason": one.reason} for one in left_out]
+        rows = [{"snapshot_id": entry.snapshot_id, "reason": entry.reason} for entry in left_out]
         if not rows and not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
             return
         self._store.write_text(f"views/{cluster}/{_LEFT_OUT}", json.dumps(rows, indent=1) + "\n")

@@ -82,7 +82,7 @@ def ended(installation: Installation, kafka: SimulatedCluster) -> pipeline.Plann
 def leave_a_pending_restore(
     installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
 ) -> None:
-    key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, ours="20000000")
+    key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, written_value="20000000")
     installation.ledger.journal(run["run_id"]).touching([key])
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "20000000"}
 

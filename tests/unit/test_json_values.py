@@ -42,7 +42,7 @@ RUN_PROGRESS: Final = RunProgress(
     throttle_gaps=3,
     unthrottled_observations=1,
     is_cancelling=True,
-    troubles={"broker 4 is dead": SOON},
+    conditions_since={"broker 4 is dead": SOON},
     under_replicated_at_start=("orders-7",),
     unavailable_at_start=("x-1", "x-2"),
 )

@@ -186,14 +186,20 @@ def test_the_first_earlier_value_of_a_key_stays_while_it_is_ours(ledger: Ledger)
     run = ledger.propose(PLAN, "p", requested_by="a")
     journal = ledger.journal(run.run_id)
     orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
-    journal.touching([TouchedKey(orders, "list", "id", before_value="9:9", ours="0:1")])
-    journal.touching([TouchedKey(orders, "list", "id", before_value="9:9,0:1", ours="1:1")])
+    journal.touching([TouchedKey(orders, "list", "id", "9:9", written_value="0:1")])
+    journal.touching(
+        [TouchedKey(orders, "list", "id", before_value="9:9,0:1", written_value="1:1")]
+    )
     (touched,) = journal.touched()
-    assert (touched.before_value, touched.ours) == ("9:9", "0:1,1:1")
+    assert (touched.before_value, touched.written_value) == ("9:9", "0:1,1:1")
     journal.restored(touched, "9:9", "as before")
-    journal.touching([TouchedKey(orders, "list", "id", before_value="8:8", ours="2:2")])
+    journal.touching([TouchedKey(orders, "list", "id", "8:8", written_value="2:2")])
     (touched,) = journal.touched()
-    assert (touched.before_value, touched.ours, touched.restored_at) == ("8:8", "2:2", None)
+    assert (touched.before_value, touched.written_value, touched.restored_at) == (
+        "8:8",
+        "2:2",
+        None,
+    )
 
 
 def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:

@@ -150,8 +150,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
     First nothing of ours is in flight any more, then every throttle key is restored.
     """
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
-    if hopeless := _moves_to_cancel(inputs):
-        return _cancel(hopeless, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
+    if to_cancel := _moves_to_cancel(inputs):
+        return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
     throttles = inputs.throttles_for([*moving, *unknown_outcomes])
     if moving and (throttle := inputs.missing_changes(throttles)):
         return throttle

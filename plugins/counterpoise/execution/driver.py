@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, StepLock
 
 # Their plans are what brings unavailable partitions back.
-_GOALS_FOR_SICK_CLUSTERS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
+_GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class Driver:
                 "make a new plan"
             )
         unavailable = observation.conditions.unavailable_partitions
-        if unavailable and self._plan.goal not in _GOALS_FOR_SICK_CLUSTERS:
+        if unavailable and self._plan.goal not in _GOALS_FOR_UNAVAILABLE_PARTITIONS:
             affected = pluralize(
                 len(unavailable),
                 "partition outside the plan takes",

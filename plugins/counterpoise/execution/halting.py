@@ -71,7 +71,7 @@ def reason_to_hold(observation: Observation, run_progress: RunProgress) -> str:
     """Return what has to pass before anything new is submitted; "" when nothing has to."""
     if upgrade := different_versions(observation):
         return upgrade
-    conditions = [name for name in run_progress.troubles if name != OUT_OF_SYNC]
+    conditions = [name for name in run_progress.conditions_since if name != OUT_OF_SYNC]
     return f"{', '.join(conditions)}: waiting for that to pass" if conditions else ""
 
 
@@ -293,7 +293,7 @@ def _below_min_isr(by_state: MovesByState, observation: Observation) -> Halt | N
 def _has_lasted(
     condition: str, run_progress: RunProgress, observation: Observation, patience: timedelta
 ) -> bool:
-    since = run_progress.troubles.get(condition)
+    since = run_progress.conditions_since.get(condition)
     return since is not None and observation.observed_at - since >= patience
 
 

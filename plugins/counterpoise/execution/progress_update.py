@@ -67,7 +67,7 @@ def update_progress(
         throttle_gaps=base.throttle_gaps + bool(removed),
         unthrottled_observations=base.unthrottled_observations + 1 if missing else 0,
         is_cancelling=base.is_cancelling,
-        troubles=_conditions(base, by_state, observation),
+        conditions_since=_conditions(base, by_state, observation),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
     )
@@ -273,7 +273,7 @@ def _conditions(
         present.append(LEADERLESS)
     if pending and not moving and all(observation.out_of_sync_replicas(m) for m in pending):
         present.append(OUT_OF_SYNC)
-    return {name: base.troubles.get(name, observation.observed_at) for name in present}
+    return {name: base.conditions_since.get(name, observation.observed_at) for name in present}
 
 
 def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:

@@ -57,8 +57,8 @@ def brokers_in_force(
         own_throttles = WantedThrottles(throttles.rate_bytes_per_second, own_rates, throttles.lists)
         return not missing_changes(own_throttles, configs, touched_keys)
 
-    answers = _ask_each(is_in_force, broker_ids)
-    return frozenset(broker_id for broker_id, is_yes in answers.items() if is_yes)
+    in_force = _check_each(is_in_force, broker_ids)
+    return frozenset(broker_id for broker_id, holds in in_force.items() if holds)
 
 
 def brokers_that_disagree(
@@ -81,11 +81,12 @@ def brokers_that_disagree(
             for touched in topic_keys
         )
 
-    answers = _ask_each(agrees, broker_ids)
-    return tuple(broker_id for broker_id, is_yes in answers.items() if not is_yes)
+    agreeing = _check_each(agrees, broker_ids)
+    return tuple(broker_id for broker_id, holds in agreeing.items() if not holds)
 
 
-def _ask_each(ask: Callable[[int], bool], broker_ids: Iterable[int]) -> Mapping[int, bool]:
-    asked = sorted(broker_ids)
+def _check_each(check: Callable[[int], bool], broker_ids: Iterable[int]) -> Mapping[int, bool]:
+    """Return the result of `check` for each broker, in the order of ids."""
+    checked_ids = sorted(broker_ids)
     with ThreadPoolExecutor(_MAX_BROKERS_AT_ONCE) as pool:
-        return dict(zip(asked, pool.map(ask, asked), strict=True))
+        return dict(zip(checked_ids, pool.map(check, checked_ids), strict=True))

@@ -110,12 +110,12 @@ def missing_changes(
     Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
     rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    ours = {(t.resource, t.key): t for t in touched_keys if t.restored_at is None}
+    own_keys = {(t.resource, t.key): t for t in touched_keys if t.restored_at is None}
     changes = []
     for resource, key in sorted(throttles.rates):
         if resource not in configs:
             continue
-        touched = ours.get((resource, key))
+        touched = own_keys.get((resource, key))
         rate = _capped(throttles.rate_bytes_per_second, touched)
         if not _is_right_rate(dynamic_value(configs, resource, key), rate, touched):
             changes.append(ConfigChange(resource, key, ConfigOperation.SET, str(rate)))
@@ -138,7 +138,7 @@ def _capped(rate: int, touched: TouchedKey | None) -> int:
 def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> bool:
     if value is None or not value.isdecimal():
         return False
-    is_ours = touched is not None and value in _entries(touched.ours)
+    is_ours = touched is not None and value in _entries(touched.written_value)
     return int(value) == rate if is_ours else int(value) <= rate
 
 
@@ -156,11 +156,11 @@ def removed_by_others(
         touched = were_in_force.get((change.resource, change.key))
         if touched is None:
             continue
-        ours = set(_entries(touched.ours))
+        written_entries = set(_entries(touched.written_value))
         if change.key in RATE_KEYS:
-            is_removed = dynamic_value(configs, change.resource, change.key) not in ours
+            is_removed = dynamic_value(configs, change.resource, change.key) not in written_entries
         else:
-            is_removed = bool(ours & set(_entries(change.value)))
+            is_removed = bool(written_entries & set(_entries(change.value)))
         if is_removed:
             removed.append(change)
     return tuple(removed)
@@ -169,7 +169,7 @@ def removed_by_others(
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     """Return whether the key holds something of ours."""
     present = _entries(dynamic_value(configs, touched.resource, touched.key))
-    return not set(_entries(touched.ours)).isdisjoint(present)
+    return not set(_entries(touched.written_value)).isdisjoint(present)
 
 
 def keys_touched_by(
@@ -182,7 +182,7 @@ def keys_touched_by(
             key=change.key,
             topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
             before_value=dynamic_value(configs, change.resource, change.key),
-            ours=change.value,
+            written_value=change.value,
         )
         for change in changes
     )
@@ -205,13 +205,15 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
         before = before_values.get((resource, key))
         present = dynamic_value(configs, resource, key)
         if present is not None and present != before:
-            keys.append(TouchedKey(resource, key, "", before, ours=present))
+            keys.append(TouchedKey(resource, key, "", before, written_value=present))
     for (resource, key), wanted in throttles.lists.items():
         before = before_values.get((resource, key))
         if dynamic_value(configs, resource, key) in (None, before):
             continue
         added = ",".join(entry for entry in wanted if entry not in (before or "").split(","))
-        keys.append(TouchedKey(resource, key, topic_ids[resource.name], before, ours=added))
+        keys.append(
+            TouchedKey(resource, key, topic_ids[resource.name], before, written_value=added)
+        )
     return tuple(keys)
 
 
@@ -228,7 +230,7 @@ def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | No
 
 
 def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | None:
-    if present not in _entries(touched.ours) or present == touched.before_value:
+    if present not in _entries(touched.written_value) or present == touched.before_value:
         return None
     return _set_or_delete(touched, touched.before_value)
 
@@ -236,8 +238,8 @@ def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | 
 def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | None:
     if present is None or present == touched.before_value:
         return None
-    present_entries, our_entries = _entries(present), set(_entries(touched.ours))
-    other_entries = [entry for entry in present_entries if entry not in our_entries]
+    present_entries, written_entries = _entries(present), set(_entries(touched.written_value))
+    other_entries = [entry for entry in present_entries if entry not in written_entries]
     has_ours = other_entries != present_entries
     if has_ours and set(other_entries) == set(_entries(touched.before_value)):
         # Nobody else changed it: exactly as it was.
@@ -246,7 +248,7 @@ def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | 
         # Set but empty: what a SUBTRACT leaves.
         return _set_or_delete(touched, None)
     if has_ours:
-        removed = ",".join(entry for entry in present_entries if entry in our_entries)
+        removed = ",".join(entry for entry in present_entries if entry in written_entries)
         return ConfigChange(touched.resource, touched.key, ConfigOperation.SUBTRACT, removed)
     return None
 

@@ -125,7 +125,7 @@ class Journal:
                     self._update_key(
                         connection,
                         touched,
-                        ours=_joined(earlier.ours, touched.ours),
+                        ours=_joined(earlier.written_value, touched.written_value),
                         during_value=None,
                     )
 
@@ -303,7 +303,7 @@ class Journal:
                 key=row.key,
                 topic_id=row.topic_id,
                 before_value=row.before_value,
-                ours=row.ours,
+                written_value=row.ours,
                 during_value=row.during_value,
                 after_value=row.after_value,
                 restored_at=row.restored_at,
@@ -325,7 +325,7 @@ class Journal:
         return {
             "topic_id": touched.topic_id,
             "before_value": touched.before_value,
-            "ours": touched.ours,
+            "ours": touched.written_value,
             "touched_at": self._clock(),
             "outcome": "",
         }

@@ -105,7 +105,7 @@ class TouchedKey:
     key: str
     topic_id: str  # "" for brokers
     before_value: str | None  # None: not set at this resource
-    ours: str  # the rate, or the comma-separated list entries that we added
+    written_value: str  # the rate, or the comma-separated list entries that we added
     during_value: str | None = None
     after_value: str | None = None
     restored_at: datetime | None = None

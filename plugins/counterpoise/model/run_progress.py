@@ -34,6 +34,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "back_off_level": "brake",
     "has_isr_loss": "is_hurting",
     "isr_loss_changed_at": "hurting_changed_at",
+    "conditions_since": "troubles",
     "throttle_gaps": "gaps",
     "unthrottled_observations": "unthrottled_looks",
     "under_replicated_at_start": "short_at_start",
@@ -88,7 +89,8 @@ class RunProgress:
     throttle_gaps: int = 0  # observations that found throttle keys removed by others
     unthrottled_observations: int = 0  # one after another, with copies that lack their throttle
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
-    troubles: Mapping[str, datetime] = field(default_factory=dict)  # what is waited for, since when
+    # what is waited for, since when: {"broker 4 is dead": 2026-12-01 06:00 UTC}
+    conditions_since: Mapping[str, datetime] = field(default_factory=dict)
     # partitions outside the plan, when the run began
     under_replicated_at_start: tuple[str, ...] = ()
     unavailable_at_start: tuple[str, ...] = ()  # for writes
