@@ -131,7 +131,7 @@ def judge_removal(
     ("orders-3", (1, 2, 4)): a partition that any of them has on one of the brokers is left there.
     """
     removed = set(broker_ids)
-    left = {
+    remaining = {
         name
         for partitions in observations
         for name, replicas in partitions
@@ -139,6 +139,6 @@ def judge_removal(
     }
     return RemovalVerdict(
         broker_ids=tuple(broker_ids),
-        partitions_left=tuple(sorted(left)),
+        partitions_left=tuple(sorted(remaining)),
         voters=tuple(sorted(removed.intersection(voter_ids))),
     )

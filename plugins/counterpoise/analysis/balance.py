@@ -92,9 +92,13 @@ def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
 
     A broker without replicas has zeros.
     """
-    led = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
+    counts_table = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
     leader_counts = dict(
-        zip(led["leader"].to_pylist(), led["topic_count"].to_pylist(), strict=True)
+        zip(
+            counts_table["leader"].to_pylist(),
+            counts_table["topic_count"].to_pylist(),
+            strict=True,
+        )
     )
     held = snapshot.replicas.group_by("broker_id").aggregate(
         [("topic", "count"), ("size_bytes", "sum")]

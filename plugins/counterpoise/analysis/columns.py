@@ -112,8 +112,8 @@ def _wanted(
     return series.filter(is_wanted)
 
 
-def _instant(at: datetime) -> pa.Scalar:
-    return pa.scalar(at, pa.timestamp("us", tz="UTC"))
+def _instant(time: datetime) -> pa.Scalar:
+    return pa.scalar(time, pa.timestamp("us", tz="UTC"))
 
 
 def _in_order(table: pa.Table) -> pa.Table:

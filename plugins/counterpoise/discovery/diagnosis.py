@@ -229,8 +229,8 @@ def _old_metadata(subject: str, summary: str, address: str) -> Finding:
 
 def _unprotected(case: _Case) -> Iterator[Finding]:
     for warning in case.connectivity.warnings:
-        seen, _, fix = warning.partition("; ")
-        yield Finding("connection-unverified", Severity.WARNING, "connection", seen, fix=(fix,))
+        summary, _, fix = warning.partition("; ")
+        yield Finding("connection-unverified", Severity.WARNING, "connection", summary, fix=(fix,))
 
 
 def _certificates(case: _Case) -> Iterator[Finding]:

@@ -257,9 +257,10 @@ class CommandExecutor:
         is_harmless = all(reason.startswith(harmless) for _, reason in errors)
         if errors and not results.accepted and not is_harmless:
             subject, reason = errors[0]
+            all_of_them = f"all {len(errors)}, for example " if len(errors) > 1 else ""
             raise ClusterError(
-                f"{what}: the cluster refused all {len(errors)}, for example {_name(subject)}: "
-                f"{reason}; correct the cause, then execute the plan again"
+                f"{what}: the cluster refused {all_of_them}{_name(subject)}: {reason}; correct the "
+                "cause, then execute the plan again"
             )
 
 

@@ -40,8 +40,9 @@ def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
         raise InputError(
             f"scheduled time {scheduled_at.isoformat()} has no time zone; give it in UTC"
         )
-    at = scheduled_at.astimezone(UTC)
-    return f"{cluster}-{at.strftime(_AT)}{f'.{at.microsecond:06d}' if at.microsecond else ''}Z"
+    moment = scheduled_at.astimezone(UTC)
+    fraction = f".{moment.microsecond:06d}" if moment.microsecond else ""
+    return f"{cluster}-{moment.strftime(_AT)}{fraction}Z"
 
 
 def scheduled_at_of(snapshot_id: str) -> datetime:

@@ -134,9 +134,9 @@ class Offsets:
             leader_id = self._leader_ids.get(key)
             if leader_id is not None:
                 partitions_by_leader.setdefault(leader_id, []).append(key)
-        for leader_id, led in sorted(partitions_by_leader.items()):
-            for start in range(0, len(led), PARTITIONS_PER_REQUEST):
-                batch = led[start : start + PARTITIONS_PER_REQUEST]
+        for leader_id, led_partitions in sorted(partitions_by_leader.items()):
+            for start in range(0, len(led_partitions), PARTITIONS_PER_REQUEST):
+                batch = led_partitions[start : start + PARTITIONS_PER_REQUEST]
                 yield _Batch(leader_id, _EARLIEST, batch)
                 yield _Batch(leader_id, _LATEST, batch)
 

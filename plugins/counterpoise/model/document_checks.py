@@ -108,14 +108,14 @@ def _throttle_complaints(throttles: object) -> Iterator[str]:
     if not isinstance(throttles, list):
         yield '"throttles" must be a list of [type, name, key, value]'
         return
-    seen: set[tuple[str, ...]] = set()
+    known: set[tuple[str, ...]] = set()
     for index, row in enumerate(throttles):
         if not _is_throttle(row):
             yield f"throttles[{index}]: must be {_THROTTLE}, all of it text"
-        elif tuple(row[:3]) in seen:
+        elif tuple(row[:3]) in known:
             yield f"throttles[{index}]: {' '.join(row[:3])} is listed twice"
         else:
-            seen.add(tuple(row[:3]))
+            known.add(tuple(row[:3]))
 
 
 def _is_throttle(row: object) -> bool:
@@ -153,15 +153,15 @@ def _complaints_of_broker(broker: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(log_dirs, list) or not all(isinstance(entry, dict) for entry in log_dirs):
         yield 'log_dirs must be a list of {"path", "total_bytes", "usable_bytes"}'
         return
-    seen: set[str] = set()
+    known: set[str] = set()
     for log_dir in log_dirs:
         path = log_dir.get("path")
         if not isinstance(path, str) or not path:
             yield "each of its log_dirs needs a path (text)"
             continue
-        if path in seen:
+        if path in known:
             yield f"log dir {path} is listed twice"
-        seen.add(path)
+        known.add(path)
         for complaint in _complaints_of_log_dir(log_dir):
             yield f"log dir {path}: {complaint}"
 
@@ -192,15 +192,15 @@ def _wrong_values(entry: Mapping[str, Any], columns: Iterable[pa.Field]) -> Iter
 
 
 def _partition_complaints(rows: Iterable[Any], broker_ids: set[int]) -> Iterator[str]:
-    seen: set[tuple[str, int]] = set()
+    known: set[tuple[str, int]] = set()
     for index, row in enumerate(rows):
         complaint = _partition_complaint(row, broker_ids)
-        if complaint is None and (row[0], row[1]) in seen:
+        if complaint is None and (row[0], row[1]) in known:
             complaint = f"{row[0]}-{row[1]} is listed twice"
         if complaint:
             yield f"partitions[{index}]: {complaint}"
         else:
-            seen.add((row[0], row[1]))
+            known.add((row[0], row[1]))
 
 
 def _partition_complaint(row: object, broker_ids: set[int]) -> str | None:

@@ -320,17 +320,17 @@ def _move_content(move: Move) -> dict[str, Any]:
 
 def _check_moves(moves: Iterable[Move]) -> None:
     """Raise ValueError for the first move that no plan may have, whatever the cluster is."""
-    seen: set[TopicPartition] = set()
+    earlier: set[TopicPartition] = set()
     for index, move in enumerate(moves):
-        if complaint := _complaint(move, seen):
+        if complaint := _complaint(move, earlier):
             raise ValueError(f"moves[{index}]: {complaint}")
-        seen.add(move.topic_partition)
+        earlier.add(move.topic_partition)
 
 
-def _complaint(move: Move, seen: Container[TopicPartition]) -> str | None:
+def _complaint(move: Move, earlier: Container[TopicPartition]) -> str | None:
     if not is_topic(move.topic):
         return f"topic {move.topic[:60]!r} is no topic of Kafka"
-    if move.topic_partition in seen:
+    if move.topic_partition in earlier:
         return f"{move.topic_partition} moves twice"
     for replicas in (move.replicas_before, move.replicas_after):
         if not replicas or len(set(replicas)) != len(replicas):

@@ -41,15 +41,15 @@ _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 Thresholds = Mapping[str, Mapping[str, int]]
 
 
-def audit(installation: Installation, cluster: str, at: datetime) -> AuditReport:
-    """Audit a cluster, store what was found, write the report. The scheduled time `at` names both.
+def audit(installation: Installation, cluster: str, scheduled_at: datetime) -> AuditReport:
+    """Audit a cluster, store what was found, write the report. `scheduled_at` names both.
 
     Raises what a snapshot raises (ClusterUnreachableError, ClusterError), InputError for a policy
     whose thresholds or waivers name no rule, StoreError.
     """
     thresholds = _thresholds(installation, cluster)
-    facts = _gather_facts(installation, cluster, at, thresholds)
-    previous = installation.archive.audit_before(cluster, at)
+    facts = _gather_facts(installation, cluster, scheduled_at, thresholds)
+    previous = installation.archive.audit_before(cluster, scheduled_at)
     report = auditing.compare(
         auditing.PreviousAudit.of(previous) if previous else None, auditing.find(facts), facts
     )
@@ -77,11 +77,11 @@ def _thresholds(installation: Installation, cluster: str) -> Thresholds:
 
 
 def _gather_facts(
-    installation: Installation, cluster: str, at: datetime, thresholds: Thresholds
+    installation: Installation, cluster: str, scheduled_at: datetime, thresholds: Thresholds
 ) -> AuditFacts:
     with ExitStack() as stack:
         reader, operator = _connected(installation, cluster, stack)
-        snapshot = read_snapshot(reader, installation, cluster, at)
+        snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
         connectivity = _connectivity(installation, cluster)
         inspected = inspection.inspect(reader, snapshot, operator=operator)
     past = past_facts(installation, snapshot)

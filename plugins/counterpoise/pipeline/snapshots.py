@@ -64,34 +64,38 @@ def keep(installation: Installation, snapshot: ClusterSnapshot) -> None:
     )
 
 
-def fresh_snapshot(installation: Installation, cluster: str, at: datetime) -> ClusterSnapshot:
-    """Return a snapshot made now and named by `at`; nothing is kept.
+def fresh_snapshot(
+    installation: Installation, cluster: str, scheduled_at: datetime
+) -> ClusterSnapshot:
+    """Return a snapshot made now and named by `scheduled_at`; nothing is kept.
 
     Raises ClusterUnreachableError, ClusterError.
     """
     with installation.reader(cluster) as reader:
-        return read_snapshot(reader, installation, cluster, at)
+        return read_snapshot(reader, installation, cluster, scheduled_at)
 
 
 def read_snapshot(
-    reader: ClusterReader, installation: Installation, cluster: str, at: datetime
+    reader: ClusterReader, installation: Installation, cluster: str, scheduled_at: datetime
 ) -> ClusterSnapshot:
     """Return what `fresh_snapshot` does, over a connection that is open already."""
     return take_snapshot(
         reader,
         cluster=cluster,
-        snapshot_id=history.snapshot_id_for(cluster, at),
+        snapshot_id=history.snapshot_id_for(cluster, scheduled_at),
         observed_at=installation.clock(),
         security_protocol=installation.security_protocol(cluster),
     )
 
 
-def checked_snapshot(installation: Installation, cluster: str, at: datetime) -> ClusterSnapshot:
+def checked_snapshot(
+    installation: Installation, cluster: str, scheduled_at: datetime
+) -> ClusterSnapshot:
     """Return a fresh snapshot that may be planned on; it does not join the history.
 
     Raises BadSnapshotError for one that was quarantined.
     """
-    fresh = fresh_snapshot(installation, cluster, at)
+    fresh = fresh_snapshot(installation, cluster, scheduled_at)
     check_snapshot(installation, fresh)
     return fresh
 

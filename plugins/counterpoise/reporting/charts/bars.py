@@ -101,8 +101,8 @@ def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> Non
     axes = plain_axes(figure, grid="x")
     thickness = 0.62 if len(bars) <= MAX_BAR_ROWS else 0.72
     top = max([fair, *(bar.value for bar in bars)]) or 1
-    for at, bar in enumerate(bars):
-        _one_row(axes, at, bar, unit, fair, top, thickness)
+    for row, bar in enumerate(bars):
+        _one_row(axes, row, bar, unit, fair, top, thickness)
     axes.axvline(fair, **FAIR_LINE)
     axes.text(
         fair,
@@ -120,23 +120,23 @@ def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> Non
 
 
 def _one_row(
-    axes: "Axes", at: int, bar: Bar, unit: Unit, fair: float, top: float, thickness: float
+    axes: "Axes", row: int, bar: Bar, unit: Unit, fair: float, top: float, thickness: float
 ) -> None:
     colour = _colour(bar)
     solid = bar.value - bar.hatched
-    axes.barh(at, solid, height=thickness, color=colour, linewidth=0)
+    axes.barh(row, solid, height=thickness, color=colour, linewidth=0)
     if bar.hatched:
-        axes.barh(at, bar.hatched, left=solid, height=thickness, **_hatching(colour))
+        axes.barh(row, bar.hatched, left=solid, height=thickness, **_hatching(colour))
     note, ink = unit(bar.value), INK
     if bar.is_idle:
-        axes.barh(at, fair, height=thickness, **_missing())
+        axes.barh(row, fair, height=thickness, **_missing())
         note, ink = "idle: holds nothing", ALERT
     elif bar.is_fenced:
         note, ink = f"{note} (dead)", MUTED
     size = 7.8 if thickness < 0.7 else 6.8
     axes.text(
         bar.value + top * 0.015,
-        at,
+        row,
         note,
         va="center",
         ha="left",
@@ -153,10 +153,10 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     colours = [
         _colour(bar) if room >= MIN_COLOURED_WIDTH or bar.is_fenced else NO_RACK for bar in bars
     ]
-    at = range(len(bars))
+    positions = range(len(bars))
     top = max([fair, *(bar.value for bar in bars)]) or 1
     solid = [bar.value - bar.hatched for bar in bars]
-    axes.bar(at, solid, width=thickness, color=colours, linewidth=0)
+    axes.bar(positions, solid, width=thickness, color=colours, linewidth=0)
     for x, bar in enumerate(bars):
         if bar.hatched:
             look = (

@@ -35,7 +35,7 @@ def day_numbers(times: Iterable[datetime]) -> list[float]:
     """Return the days as an axis of dates counts them."""
     from matplotlib.dates import date2num
 
-    numbers: list[float] = date2num([at.replace(tzinfo=None) for at in times]).tolist()  # type: ignore[no-untyped-call]
+    numbers: list[float] = date2num([time.replace(tzinfo=None) for time in times]).tolist()  # type: ignore[no-untyped-call]
     return numbers
 
 

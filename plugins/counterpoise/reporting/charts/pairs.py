@@ -67,15 +67,15 @@ def _pair_rows(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
         "bbox": PLATE,
         "zorder": 5,
     }
-    for at, pair in enumerate(pairs):
+    for row, pair in enumerate(pairs):
         for offset, value, colour in ((-0.2, pair.before, BEFORE), (0.2, pair.after, AFTER)):
-            axes.barh(at + offset, value, height=0.36, color=colour, linewidth=0)
+            axes.barh(row + offset, value, height=0.36, color=colour, linewidth=0)
             ink = MUTED if colour == BEFORE else INK
-            axes.text(value + top * 0.02, at + offset, unit(value), color=ink, **look)
+            axes.text(value + top * 0.02, row + offset, unit(value), color=ink, **look)
         if pair.best is not None:
             axes.plot(
                 [pair.best] * 2,
-                [at - 0.43, at + 0.43],
+                [row - 0.43, row + 0.43],
                 color=FAIR,
                 linewidth=1.6,
                 solid_capstyle="butt",
@@ -88,9 +88,9 @@ def _pair_rows(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
 
 def _pair_columns(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     axes = plain_axes(figure, grid="y")
-    at = range(len(pairs))
-    axes.bar(at, [pair.before for pair in pairs], width=0.8, color=BEFORE, linewidth=0)
-    axes.bar(at, [pair.after for pair in pairs], width=0.8, color=AFTER, linewidth=0)
+    positions = range(len(pairs))
+    axes.bar(positions, [pair.before for pair in pairs], width=0.8, color=BEFORE, linewidth=0)
+    axes.bar(positions, [pair.after for pair in pairs], width=0.8, color=AFTER, linewidth=0)
     for x, pair in enumerate(pairs):
         axes.plot(
             [x - 0.46, x + 0.46],
@@ -107,7 +107,7 @@ def _pair_columns(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
 def _pair_steps(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
     """Draw two outlines instead of bars: one path each, also for a thousand brokers."""
     axes = plain_axes(figure, grid="y")
-    edges = [at - 0.5 for at in range(len(pairs) + 1)]
+    edges = [row - 0.5 for row in range(len(pairs) + 1)]
     before, after = [pair.before for pair in pairs], [pair.after for pair in pairs]
     room = figure.get_figwidth() * 72 / len(pairs)
     axes.stairs(before, edges, fill=True, color=BEFORE, linewidth=0)
@@ -121,7 +121,7 @@ def _pair_steps(figure: "Figure", pairs: Sequence[Pair], unit: Unit) -> None:
 def _best_steps(axes: "Axes", pairs: Sequence[Pair]) -> None:
     known = [pair.best for pair in pairs if pair.best is not None]
     if len(known) == len(pairs):
-        edges = [at - 0.5 for at in range(len(pairs) + 1)]
+        edges = [row - 0.5 for row in range(len(pairs) + 1)]
         axes.stairs(
             known, edges, baseline=None, color=FAIR, linewidth=1.2, linestyle=(0, (5, 2)), zorder=4
         )
