@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import takewhile
 
-from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.errors import NotApprovedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.movement import max_moves_at_once, rate_with_room
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import ApprovalPolicy, MovementPolicy
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.units import format_moment
 
 
@@ -21,18 +22,42 @@ def people_needed(plan: RebalancePlan) -> int:
     return 2 if plan.lowers_replication_factor else 1
 
 
-def approvers_in_force(approvals: Sequence[Approval]) -> tuple[str, ...]:
-    """Return the people whose approval no later rejection has undone, in the order of their first.
-
-    `approvals` are oldest first. Whether each still holds is checked by `granted_approval`.
-    Example: alice approves, bob rejects, carol and alice approve: ("carol", "alice").
-    """
+def approvals_in_force(approvals: Sequence[Approval]) -> tuple[Approval, ...]:
+    """Return the approvals that no later rejection has undone; `approvals` are oldest first."""
 
     def is_granted(approval: Approval) -> bool:
         return approval.decision is Decision.GRANTED
 
-    since_rejection = list(takewhile(is_granted, reversed(approvals)))
-    return tuple(dict.fromkeys(approval.by for approval in reversed(since_rejection)))
+    return tuple(takewhile(is_granted, reversed(approvals)))[::-1]
+
+
+def approvers_in_force(approvals: Sequence[Approval]) -> tuple[Person, ...]:
+    """Return the people whose approval no later rejection has undone, in the order of their first.
+
+    `approvals` are oldest first. Whether each still holds is checked by `granted_approval`.
+    Example: alice approves, bob rejects, carol and alice approve: (carol, alice).
+    """
+    people: list[Person] = []
+    for approval in approvals_in_force(approvals):
+        if not any(approval.person.is_same(other) for other in people):
+            people.append(approval.person)
+    return tuple(people)
+
+
+def counting_approvals(
+    approvals: Sequence[Approval], fingerprint: str, now: datetime
+) -> tuple[Approval, ...]:
+    """Return the decisions that count, oldest first: a rejection always does, an approval for this
+    plan only, and until it expires.
+    """
+
+    def counts(approval: Approval) -> bool:
+        if approval.decision is not Decision.GRANTED:
+            return True
+        has_expired = approval.expires_at is None or now >= approval.expires_at
+        return approval.fingerprint == fingerprint and not has_expired
+
+    return tuple(approval for approval in approvals if counts(approval))
 
 
 def granted_approval(
@@ -51,7 +76,8 @@ def granted_approval(
     last = approvals[-1]
     if last.decision is not Decision.GRANTED:
         raise NotApprovedError(
-            f"plan {fingerprint} was {last.decision} by {last.by} at {format_moment(last.at)}"
+            f"plan {fingerprint} was {last.decision} by {last.person.shown} at "
+            f"{format_moment(last.at)}"
         )
     if last.fingerprint != fingerprint:
         raise NotApprovedError(
@@ -63,51 +89,23 @@ def granted_approval(
         )
     if now >= last.expires_at:
         raise NotApprovedError(
-            f"the approval of plan {fingerprint} by {last.by} expired at "
+            f"the approval of plan {fingerprint} by {last.person.shown} expired at "
             f"{format_moment(last.expires_at)}; approve it again, or make a new plan"
         )
 
-    def counts(approval: Approval) -> bool:
-        """Return whether a decision counts: a rejection always does, an approval for this plan
-        only, and until it expires.
-        """
-        if approval.decision is not Decision.GRANTED:
-            return True
-        has_expired = approval.expires_at is None or now >= approval.expires_at
-        return approval.fingerprint == fingerprint and not has_expired
-
-    approvers = approvers_in_force([approval for approval in approvals if counts(approval)])
+    approvers = approvers_in_force(counting_approvals(approvals, fingerprint, now))
     if len(approvers) < people:
         raise NotApprovedError(
             f"plan {fingerprint} lowers a replication factor, so {people} different people have to "
-            f"approve it; until now {' and '.join(approvers)} did. Somebody else has to approve it "
+            f"approve it; until now {join_people(approvers)} did. Somebody else has to approve it "
             "too (`counterpoise approve PLAN --by USER --rate RATE --reason TEXT`)"
         )
     return last
 
 
-def check_approver(policy: ApprovalPolicy, by: str) -> None:
-    """Raise RefusedError when the policy names approvers and `by` is none of them."""
-    if policy.approvers and by not in policy.approvers:
-        raise RefusedError(
-            f"{by} may not approve here; the policy names {', '.join(policy.approvers)}"
-        )
-
-
-def others_to_ask(policy: ApprovalPolicy, approved_by: Sequence[str]) -> tuple[str, ...]:
-    """Return the approvers of the policy who have not approved yet; () where everybody may.
-
-    Raises RefusedError when nobody is left.
-    """
-    others = tuple(user for user in policy.approvers if user not in approved_by)
-    if policy.approvers and not others:
-        raise RefusedError(
-            "the plan lowers a replication factor, so two people have to approve it, but the "
-            f"policy names nobody but "
-            f"{' and '.join(approved_by)}; add an approver to the policy, or "
-            "reject the plan"
-        )
-    return others
+def join_people(people: Sequence[Person]) -> str:
+    """Return for example `alice and bob (airflow:2)`."""
+    return " and ".join(person.shown for person in people)
 
 
 def suggested_rate(plan: RebalancePlan, policy: MovementPolicy) -> int | None:
@@ -124,4 +122,6 @@ def default_rate(plan: RebalancePlan, policy: MovementPolicy) -> int:
     links have less room.
     """
     suggested = suggested_rate(plan, policy)
-    return min(policy.rate_bytes_per_second, suggested or policy.rate_bytes_per_second)
+    capacity = policy.link_capacity_bytes_per_second
+    rates = (policy.rate_bytes_per_second, suggested, capacity)
+    return min(rate for rate in rates if rate)

@@ -2,36 +2,56 @@
 
     record_decision(
         installation, run_id, fingerprint,
-        decision=Decision.GRANTED, by="alice", reason="broker 4", rate="50MB/s",
+        decision=Decision.GRANTED, by=alice, reason="broker 4", rate="50MB/s",
     )
-    pause(installation, run_id, by="bob", why="month end")
-    freeze(installation, "orders-eu", until="8h", by="bob", why="month end")
+    pause(installation, run_id, by=bob, why="month end")
+    freeze(installation, "orders-eu", until="8h", by=bob, why="month end")
 
-Each writes a row of the ledger, never the cluster; the run does it at its next step. Everybody may
-make a run do less, and is recorded; another rate and an undo need somebody who may approve. When
-something is refused, nothing has been written.
+Each writes a row of the ledger, never the cluster; the run does it at its next step. Who may do
+what is in `access.py`. When something is refused, nothing has been written.
 """
 
-from counterpoise.approval import approvers_in_force, check_approver
+from dataclasses import replace
+from datetime import datetime
+
+from counterpoise import access
+from counterpoise.approval import approvers_in_force
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
 from counterpoise.model.movement import max_moves_at_once, rate_warning
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.units import parse_rate, parse_until
 
 
+def check_may(installation: Installation, cluster: str, person: Person, action: Action) -> Person:
+    """Return the person who counts on a cluster, as `access.check_may` does. Raises RefusedError,
+    InputError for a cluster that the settings do not name.
+    """
+    policy = installation.cluster(cluster).policy
+    return access.check_may(policy, installation.people, person, action)
+
+
 def check_grant(
-    installation: Installation, plan: RebalancePlan, *, by: str, rate: str | None
+    installation: Installation,
+    plan: RebalancePlan,
+    *,
+    by: Person,
+    requester: Person,
+    rate: str | None,
 ) -> int:
     """Return the rate in bytes per second.
 
-    Raises InputError for an unusable one, RefusedError when `by` may not approve, or when producers
-    write faster to what the plan moves at once than the rate allows to copy.
+    Raises InputError for an unusable one, RefusedError when `by` may not approve, requested the
+    plan, or at a rate that the policy forbids or at which the copies never end.
     """
-    check_approver(installation.cluster(plan.cluster).policy.approval, by)
+    approver = check_may(installation, plan.cluster, by, Action.APPROVE)
+    policy = installation.cluster(plan.cluster).policy
+    access.check_requester(policy, installation.people, approver, requester)
     return _usable_rate(installation, plan, rate or "")
 
 
@@ -41,7 +61,7 @@ def record_decision(
     fingerprint: str,
     *,
     decision: Decision,
-    by: str,
+    by: Person,
     reason: str,
     rate: str | None,
     must_be_another: bool = False,
@@ -50,44 +70,71 @@ def record_decision(
 
     With `must_be_another`, a yes counts only from somebody who has not said it yet.
 
-    Raises InputError for a yes with an unusable rate, RefusedError for one from somebody who may
-    not approve, or with a rate at which the copies never end, StalePlanError for another plan,
-    RunConflictError for a run that no longer waits. Nothing is granted then.
+    Raises InputError for an unusable rate and for an answer without a reason, RefusedError for one
+    from somebody who may not give it, or with a rate at which the copies never end, StalePlanError
+    for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
     """
+    run = _run_of_plan(installation, run_id, fingerprint)
+    rate_bytes_per_second: int | None = None
+    try:
+        reason = _required(reason, "reason")
+        counting = _who_decides(installation, run, decision, by)
+        if must_be_another and decision is Decision.GRANTED:
+            _check_is_another(installation, run_id, counting)
+        if decision is Decision.GRANTED:
+            plan, requester = installation.plan_of(run), run.requester
+            rate_bytes_per_second = check_grant(
+                installation, plan, by=by, requester=requester, rate=rate
+            )
+    except CounterpoiseError as error:
+        text = f"{decision} by {by.shown}: {error}"
+        installation.ledger.journal(run_id).event("answer refused", text)
+        raise
+    approval = Approval(
+        run_id=run_id,
+        fingerprint=fingerprint,
+        decision=decision,
+        by=counting.name,
+        account=counting.recorded_account,
+        reason=reason,
+        at=installation.clock(),
+        rate_bytes_per_second=rate_bytes_per_second,
+    )
+    if decision is Decision.GRANTED:
+        lasts = installation.cluster(run.cluster).policy.approval.expires_after
+        approval = replace(approval, expires_at=approval.at + lasts)
+    installation.ledger.record_decision(approval)
+    return approval
+
+
+def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> Run:
     run = installation.ledger.run(run_id)
     if run.fingerprint != fingerprint:
         raise StalePlanError(
             f"run {run_id} is for plan {run.fingerprint}, not for {fingerprint}; nothing was "
             "granted"
         )
-    policy = installation.cluster(run.cluster).policy.approval
-    is_granted = decision is Decision.GRANTED
-    rate_bytes_per_second: int | None = None
-    try:
-        if is_granted:
-            plan = installation.plan_of(run)
-            rate_bytes_per_second = check_grant(installation, plan, by=by, rate=rate)
-            if must_be_another:
-                _check_is_another(installation, run_id, by)
-    except CounterpoiseError as error:
-        installation.ledger.journal(run_id).event("answer refused", f"{decision} by {by}: {error}")
-        raise
-    now = installation.clock()
-    approval = Approval(
-        run_id=run_id,
-        fingerprint=fingerprint,
-        decision=decision,
-        by=by,
-        reason=reason,
-        at=now,
-        rate_bytes_per_second=rate_bytes_per_second,
-        expires_at=now + policy.expires_after if is_granted else None,
-    )
-    installation.ledger.record_decision(approval)
-    return approval
+    return run
 
 
-def pause(installation: Installation, run_id: str, *, by: str, why: str) -> ControlRequest:
+def _who_decides(installation: Installation, run: Run, decision: Decision, by: Person) -> Person:
+    """Return the person who counts.
+
+    The requester may withdraw their plan with a no, and whoever may cancel a run may say no to one
+    that is approved and has not started. That nobody answered in time needs no permission.
+    """
+    if decision is Decision.TIMED_OUT:
+        return by
+    action = Action.APPROVE
+    if decision is Decision.REJECTED:
+        if access.is_requester(installation.people, by, run.requester) and not by.is_claimed:
+            return by
+        if run.state in (RunState.APPROVED, RunState.HALTED):
+            action = Action.OPERATE
+    return check_may(installation, run.cluster, by, action)
+
+
+def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a run to submit nothing new; what is in flight finishes.
 
     Raises InputError, RefusedError.
@@ -100,7 +147,7 @@ def pause(installation: Installation, run_id: str, *, by: str, why: str) -> Cont
     return _request(installation, run, Control.PAUSE, by, why)
 
 
-def resume(installation: Installation, run_id: str, *, by: str, why: str) -> ControlRequest:
+def resume(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a paused run to go on. Raises InputError, RefusedError; also where it is not paused."""
     run = _run_under_way(installation, run_id, Control.RESUME)
     requests = installation.ledger.requests(run.cluster, run_id)
@@ -112,19 +159,33 @@ def resume(installation: Installation, run_id: str, *, by: str, why: str) -> Con
 
 
 def change_rate(
-    installation: Installation, run_id: str, rate: str, *, by: str, why: str
+    installation: Installation, run_id: str, rate: str, *, by: Person, why: str
 ) -> ControlRequest:
     """Ask a run to copy at another rate from its next step on.
 
-    Raises InputError for an unusable rate, RefusedError as `check_grant` does.
+    More than what was approved is an approval, too. Raises InputError for an unusable rate,
+    RefusedError as `check_grant` does.
     """
     run = _run_under_way(installation, run_id, Control.RATE)
-    check_approver(installation.cluster(run.cluster).policy.approval, by)
-    wanted = _usable_rate(installation, installation.plan_of(run), rate)
+    plan = installation.plan_of(run)
+    wanted = _parsed_rate(rate)
+    if wanted > _approved_rate(installation, run_id):
+        check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
+    check_may(installation, run.cluster, by, Action.OPERATE)
+    wanted = _usable_rate(installation, plan, rate)
     return _request(installation, run, Control.RATE, by, why, rate_bytes_per_second=wanted)
 
 
-def cancel(installation: Installation, run_id: str, *, by: str, why: str) -> ControlRequest:
+def _approved_rate(installation: Installation, run_id: str) -> int:
+    rates = [
+        approval.rate_bytes_per_second
+        for approval in installation.ledger.approvals_of(run_id)
+        if approval.decision is Decision.GRANTED
+    ]
+    return (rates[-1] or 0) if rates else 0
+
+
+def cancel(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a run to cancel what is in flight, to settle and to end as halted.
 
     Raises InputError, RefusedError.
@@ -133,70 +194,79 @@ def cancel(installation: Installation, run_id: str, *, by: str, why: str) -> Con
     return _request(installation, run, Control.CANCEL, by, why)
 
 
-def undo(installation: Installation, run_id: str, *, by: str, why: str) -> ControlRequest:
-    """Cancel a run that somebody wants to undo; the undo plan is made when it has halted.
+def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
+    """Cancel a run that somebody wants to undo; the undo plan is made when it has halted, and
+    approved on its own.
 
-    Raises InputError, and RefusedError for somebody who may not approve.
+    Raises InputError, RefusedError.
     """
     run = _run_under_way(installation, run_id, Control.UNDO)
-    check_approver(installation.cluster(run.cluster).policy.approval, by)
     return _request(installation, run, Control.UNDO, by, why)
 
 
 def freeze(
-    installation: Installation, cluster: str, *, until: str, by: str, why: str
+    installation: Installation, cluster: str, *, until: str, by: Person, why: str
 ) -> ControlRequest:
-    """Let no run of the cluster start, or submit anything, until then. Raises InputError."""
+    """Let no run of the cluster start, or submit anything, until then. Raises InputError,
+    RefusedError.
+    """
     installation.cluster(cluster)
-    now = installation.clock()
-    request = ControlRequest(
-        cluster=cluster,
-        run_id=None,
-        control=Control.FREEZE,
-        by=_required(by, "by"),
-        why=_required(why, "why"),
-        at=now,
-        until=parse_until(until, now),
-    )
-    installation.ledger.record_request(request)
-    return request
+    end = parse_until(until, installation.clock())
+    return _request_of(installation, cluster, Control.FREEZE, by, why, until=end)
 
 
-def unfreeze(installation: Installation, cluster: str, *, by: str, why: str) -> ControlRequest:
+def unfreeze(installation: Installation, cluster: str, *, by: Person, why: str) -> ControlRequest:
     """End a freeze. Raises InputError, and RefusedError where the cluster is not frozen."""
     installation.cluster(cluster)
     now = installation.clock()
     if find_active_requests(installation.ledger.requests(cluster), now).frozen is None:
         raise RefusedError(f"cluster {cluster} is not frozen, so there is no freeze to end")
-    request = ControlRequest(
-        cluster=cluster,
-        run_id=None,
-        control=Control.UNFREEZE,
-        by=_required(by, "by"),
-        why=_required(why, "why"),
-        at=now,
-    )
-    installation.ledger.record_request(request)
-    return request
+    return _request_of(installation, cluster, Control.UNFREEZE, by, why)
 
 
 def _request(
     installation: Installation,
     run: Run,
     control: Control,
-    by: str,
+    by: Person,
     why: str,
     *,
     rate_bytes_per_second: int | None = None,
 ) -> ControlRequest:
-    request = ControlRequest(
-        cluster=run.cluster,
+    return _request_of(
+        installation,
+        run.cluster,
+        control,
+        by,
+        why,
         run_id=run.run_id,
+        rate_bytes_per_second=rate_bytes_per_second,
+    )
+
+
+def _request_of(
+    installation: Installation,
+    cluster: str,
+    control: Control,
+    by: Person,
+    why: str,
+    *,
+    run_id: str | None = None,
+    rate_bytes_per_second: int | None = None,
+    until: datetime | None = None,
+) -> ControlRequest:
+    """Record a request of somebody who may operate the cluster. Raises RefusedError, InputError."""
+    counting = check_may(installation, cluster, by, Action.OPERATE)
+    request = ControlRequest(
+        cluster=cluster,
+        run_id=run_id,
         control=control,
-        by=_required(by, "by"),
+        by=counting.name,
+        account=counting.recorded_account,
         why=_required(why, "why"),
         at=installation.clock(),
         rate_bytes_per_second=rate_bytes_per_second,
+        until=until,
     )
     installation.ledger.record_request(request)
     return request
@@ -225,10 +295,15 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
     raise RefusedError(f"run {run_id} is {run.state}, so {control} can do nothing: {instead}")
 
 
+def _parsed_rate(rate: str) -> int:
+    return parse_rate(rate, where="rate")
+
+
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
-    wanted = parse_rate(rate, where="rate")
-    movement = installation.cluster(plan.cluster).policy.movement
-    if warning := rate_warning(plan, wanted, max_moves_at_once(movement)):
+    wanted = _parsed_rate(rate)
+    policy = installation.cluster(plan.cluster).policy
+    access.check_rate(policy, wanted)
+    if warning := rate_warning(plan, wanted, max_moves_at_once(policy.movement)):
         raise RefusedError(warning)
     return wanted
 
@@ -239,9 +314,10 @@ def _required(text: str, what: str) -> str:
     return text.strip()
 
 
-def _check_is_another(installation: Installation, run_id: str, by: str) -> None:
-    if by in approvers_in_force(installation.ledger.approvals_of(run_id)):
+def _check_is_another(installation: Installation, run_id: str, by: Person) -> None:
+    approvers = approvers_in_force(installation.ledger.approvals_of(run_id))
+    if any(by.is_same(approver) for approver in approvers):
         raise RefusedError(
-            f"{by} has approved this plan already; the second approval has to come from another "
-            "person"
+            f"{by.shown} has approved this plan already; the second approval has to come from "
+            "another person"
         )

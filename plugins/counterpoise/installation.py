@@ -10,7 +10,6 @@ containers.
 """
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,9 +28,11 @@ from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.model.person import People
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.run import Run
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
 from counterpoise.storage import Store
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
 
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 
 
 class Connections(Protocol):
@@ -128,6 +129,7 @@ class Installation:
     connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None
     known_clusters: Settings | None = None
     connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None
+    may_migrate_ledger: bool = True
 
     @cached_property
     def settings(self) -> Settings:
@@ -147,7 +149,13 @@ class Installation:
         # Imported here: planning needs no database, and starts faster without one.
         from counterpoise.ledger import Ledger
 
-        return Ledger.open(self.locations.ledger, self.clock)
+        url = self.locations.ledger
+        return Ledger.open(url, self.clock, migrate=self.may_migrate_ledger)
+
+    @property
+    def people(self) -> People:
+        """Return who is behind which account, as the settings say."""
+        return self.settings.people
 
     def cluster(self, name: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises InputError for a name that the file lacks."""
@@ -281,16 +289,19 @@ def open_installation(
     connections: Connections | None = None,
     known_clusters: Settings | None = None,
     environment: Mapping[str, str] = os.environ,
+    may_migrate_ledger: bool = True,
 ) -> Installation:
     """Return the installation that the environment describes.
 
-    `connections` are those of the command line by default.
+    `connections` are those of the command line by default. Without `may_migrate_ledger`, as for
+    pages, the ledger is neither made nor migrated.
     """
     locations = Locations.from_environment(environment)
     return Installation(
         locations,
         connections or FileConnections(locations.connections, environment),
         known_clusters=known_clusters,
+        may_migrate_ledger=may_migrate_ledger,
     )
 
 

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from counterpoise import pipeline
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -62,7 +63,7 @@ def run(installation: Installation) -> pipeline.PlannedRun:
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),
         installation.cluster("demo").policy.balance,
     )
-    return pipeline.submit_plan(installation, made, requested_by="analysis")
+    return pipeline.submit_plan(installation, made, requested_by=Person("analysis"))
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def lowering(installation: Installation) -> pipeline.PlannedRun:
     made = plan_by_hand(
         snapshot, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1"), replication_factor=1
     )
-    return pipeline.submit_plan(installation, made, requested_by="alice")
+    return pipeline.submit_plan(installation, made, requested_by=Person("carol"))
 
 
 def answer(
@@ -157,7 +158,7 @@ def test_a_no_is_recorded_with_who_and_why(
 def test_silence_is_a_no_by_nobody(installation: Installation, run: pipeline.PlannedRun) -> None:
     answer(run, "Reject", None, rate="20MB/s", reason="")
     (approval,) = installation.ledger.approvals_of(run["run_id"])
-    assert (approval.decision, approval.by) == (Decision.TIMED_OUT, NOBODY)
+    assert (approval.decision, approval.by) == (Decision.TIMED_OUT, NOBODY.name)
     assert installation.ledger.run(run["run_id"]).state is RunState.REJECTED
 
 

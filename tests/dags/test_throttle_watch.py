@@ -21,6 +21,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, TouchedKey
@@ -48,14 +49,14 @@ def silent(_text: str) -> None:
 
 def opened(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
     """A run that has been approved and opened."""
-    run = pipeline.plan(installation, "demo", rebalance_request, requested_by="alice")
+    run = pipeline.plan(installation, "demo", rebalance_request, requested_by=Person("carol"))
     assert run is not None
     controls.record_decision(
         installation,
         run["run_id"],
         run["fingerprint"],
         decision=Decision.GRANTED,
-        by="alice",
+        by=Person("alice"),
         reason="x",
         rate="20MB/s",
     )

@@ -25,6 +25,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
+from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from local_airflow import AirflowApi, LocalAirflow
@@ -217,9 +218,9 @@ def moving(rebalance: Rebalance) -> Rebalance:
 def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
     watch = moving.api.trigger(WATCH)
     controls.change_rate(
-        moving.installation, moving.run.run_id, SLOWER, by="alice", why="month end"
+        moving.installation, moving.run.run_id, SLOWER, by=Person("alice"), why="month end"
     )
-    controls.pause(moving.installation, moving.run.run_id, by="bob", why="month end")
+    controls.pause(moving.installation, moving.run.run_id, by=Person("bob"), why="month end")
     run_progress = moving.until_next_observation()
     assert run_progress.rate_bytes_per_second == 100_000
     moving.until(
@@ -227,7 +228,7 @@ def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
         lambda: "paused by bob: month end" in moving.run_progress.waits_for,
     )
     assert moving.rate_in_force() == "100000"
-    controls.resume(moving.installation, moving.run.run_id, by="bob", why="it is over")
+    controls.resume(moving.installation, moving.run.run_id, by=Person("bob"), why="it is over")
     assert moving.api.wait_for_run(WATCH, watch, END_TIMEOUT_SECONDS).state == "success"
     assert moving.run.state is RunState.RUNNING, "a watch leaves a run alone that somebody drives"
 
@@ -254,7 +255,7 @@ def test_a_look_called_failed_and_cleared_does_no_harm(moving: Rebalance) -> Non
 
 
 def test_a_cancelled_run_halts_cleanly(moving: Rebalance) -> None:
-    controls.cancel(moving.installation, moving.run.run_id, by="bob", why="not today")
+    controls.cancel(moving.installation, moving.run.run_id, by=Person("bob"), why="not today")
     moving.until_halted()
     assert moving.until_the_dag_run_ended() == "failed"
     assert "cancel by bob: not today" in moving.run.reason
@@ -272,7 +273,7 @@ def test_a_run_marked_as_failed_restores_nothing_before_its_moves_end_and_comple
     assert rate == "100000"
     assert moving.state_of("verdict") is None, "nobody judges a run before its end"
     controls.change_rate(
-        moving.installation, moving.run.run_id, FAST, by="alice", why="to see the end of it"
+        moving.installation, moving.run.run_id, FAST, by=Person("alice"), why="to see the end of it"
     )
     moving.until_halted()
     assert moving.until_the_dag_run_ended() == "failed"

@@ -8,6 +8,7 @@ import pytest
 
 from counterpoise import controls
 from counterpoise.kafka_admin.broker_client import BrokerClient
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
@@ -122,7 +123,7 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
     run = approved(ground, "stopped", SLOW)
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by="alice", why="test")
+        controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
     freezer.points += [
         "alter_reassignments while cancelling",
         "alter_reassignments while restoring",
@@ -155,7 +156,7 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     )
     (frozen,) = freezer.frozen
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by="alice", why="test")
+        controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.diagnosis(run)
     kafka.thaw_broker(frozen)

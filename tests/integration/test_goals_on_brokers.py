@@ -18,6 +18,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.rebalance_request import RebalanceRequest
@@ -122,16 +123,21 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", rebalance_request, requested_by="alice")
+    run = pipeline.plan(installation, "demo", rebalance_request, requested_by=Person("alice"))
     assert run is not None
     pipeline.validate(installation, run["run_id"], run["fingerprint"])
     return run
 
 
 def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "alice") -> None:
-    words = {"by": by, "reason": "test", "rate": "50MB/s"}
+    words = {"reason": "test", "rate": "50MB/s"}
     controls.record_decision(
-        installation, run["run_id"], run["fingerprint"], decision=Decision.GRANTED, **words
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by=Person(by),
+        **words,
     )
 
 
@@ -200,7 +206,7 @@ def test_a_rebalance_within_a_scope_and_its_undo(
     undo = pipeline.plan_of_assignment(
         fresh_snapshot(installation), back, installation.cluster("demo").policy.balance
     )
-    run = pipeline.submit_plan(installation, undo, requested_by="alice")
+    run = pipeline.submit_plan(installation, undo, requested_by=Person("alice"))
     approve(installation, run)
     carry_out(kafka, installation, run)
     assert placement(kafka) == start

@@ -9,15 +9,15 @@ import pytest
 
 from counterpoise import installation
 from counterpoise.cli import repeating
-from counterpoise.kafka_admin.port import REASSIGN
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.acl import REASSIGN
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from tests.support.command_line import CommandLine
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
-YES = ("--rate", "1MB/s", "--reason", "broker 3 is new", "--by", "alice")
+YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster)
     assert typed.code == 1
     assert "was not approved; approve it first" in typed.err
     assert shell.type("approve", path, *YES).code == 0
-    assert shell.type("reject", path, "--reason", "second thoughts", "--by", "bob").code == 0
+    assert shell.type("reject", path, "--reason", "second thoughts", user="bob").code == 0
     rejected = shell.type("execute", path)
     assert rejected.code == 1
     assert "was rejected by bob on 20" in rejected.err

@@ -12,6 +12,7 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
@@ -70,12 +71,15 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
     assert wanted is not None
     assert (wanted["goal"], wanted["broker_ids"]) == ("add-brokers", [3])
     run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by="analysis"
+        installation,
+        "demo",
+        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
+        requested_by=Person("analysis"),
     )
     assert run is not None
     analyse_by_hand(installation)
     assert pipeline.propose(installation, "demo") is None, "the question waits already"
-    no = {"decision": Decision.REJECTED, "by": "alice", "reason": "later", "rate": None}
+    no = {"decision": Decision.REJECTED, "by": Person("alice"), "reason": "later", "rate": None}
     controls.record_decision(installation, run["run_id"], run["fingerprint"], **no)  # type: ignore[arg-type]
     assert pipeline.propose(installation, "demo") == wanted, (
         "answered, and the broker is still idle"
@@ -87,12 +91,15 @@ def test_a_question_about_something_else_does_not_silence_the_idle_broker(
 ) -> None:
     analyse_by_hand(installation)
     other = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by="alice"
+        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=Person("alice")
     )
     assert other is not None
     assert pipeline.propose(installation, "demo") is not None
     newer = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by="analysis"
+        installation,
+        "demo",
+        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
+        requested_by=Person("analysis"),
     )
     assert newer is not None
     assert installation.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
@@ -110,10 +117,10 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
     started = installation.clock()
     installation.clock = lambda: started + timedelta(seconds=kafka.now)
     run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by="alice"
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=Person("alice")
     )
     assert run is not None
-    yes = {"decision": Decision.GRANTED, "by": "alice", "reason": "now", "rate": "2MB/s"}
+    yes = {"decision": Decision.GRANTED, "by": Person("alice"), "reason": "now", "rate": "2MB/s"}
     controls.record_decision(installation, run["run_id"], run["fingerprint"], **yes)  # type: ignore[arg-type]
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     while (

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise.cli import common
 from counterpoise.cli.main import main
+
+
+@contextmanager
+def typed_by(user: str) -> Iterator[None]:
+    """Let the operating system say that this user types."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "system_user_name", lambda: user)
+        yield
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class CommandLine:
     folder: Path
     capture: pytest.CaptureFixture[str]
     environment: dict[str, str]
+    user: str = "tester"  # of the operating system, who types where a test names nobody else
 
     @classmethod
     def in_folder(cls, folder: Path, capture: pytest.CaptureFixture[str]) -> "CommandLine":
@@ -46,9 +56,9 @@ class CommandLine:
             f'kafka: {{bootstrap.servers: "{bootstrap}"}}\n'
         )
 
-    def type(self, *words: str | Path) -> Typed:
+    def type(self, *words: str | Path, user: str = "") -> Typed:
         self.capture.readouterr()
-        with self._environment():
+        with self._environment(), typed_by(user or self.user):
             try:
                 code = main([str(word) for word in words])
             except SystemExit as usage:  # argparse's own way to end

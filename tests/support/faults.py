@@ -39,6 +39,7 @@ from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
@@ -191,7 +192,7 @@ class Ground:
                 assignment,
                 installation.cluster("demo").policy.balance,
             )
-            return pipeline.submit_plan(installation, made, requested_by="alice")
+            return pipeline.submit_plan(installation, made, requested_by=Person("alice"))
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
@@ -213,7 +214,7 @@ class Ground:
                 run["run_id"],
                 run["fingerprint"],
                 decision=decision,
-                by=by,
+                by=Person(by),
                 reason=reason,
                 rate=rate,
             )
@@ -244,7 +245,7 @@ class Ground:
 
     def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
         with self.installation() as installation:
-            controls.change_rate(installation, run["run_id"], rate, by="alice", why="test")
+            controls.change_rate(installation, run["run_id"], rate, by=Person("alice"), why="test")
 
     def advance(
         self,

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from counterpoise.approval import approvers_in_force, granted_approval, others_to_ask, people_needed
+from counterpoise.access import people_to_ask
+from counterpoise.approval import approvers_in_force, granted_approval, people_needed
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.policy import ApprovalPolicy
+from counterpoise.model.person import People, Person
+from counterpoise.model.policy import ApprovalPolicy, ClusterPolicy
 from counterpoise.model.request import Goal
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
@@ -65,8 +67,12 @@ def test_what_does_not_count_as_two_people(words: list[Approval], says: str) -> 
 
 
 def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> None:
-    assert approvers_in_force([word("alice"), word("bob"), word("alice")]) == ("alice", "bob")
-    assert others_to_ask(ApprovalPolicy(approvers=("alice", "bob")), ("alice",)) == ("bob",)
-    assert others_to_ask(ApprovalPolicy(), ("alice",)) == ()
+    in_force = approvers_in_force([word("alice"), word("bob"), word("alice")])
+    assert in_force == (Person("alice"), Person("bob"))
+    carol, people = Person("carol"), People()
+    policy = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice", "bob")))
+    assert people_to_ask(policy, people, carol, [Person("alice")]) == ("bob",)
+    assert people_to_ask(ClusterPolicy(), people, carol, [Person("alice")]) == ()
+    alone = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice",)))
     with pytest.raises(RefusedError, match="names nobody but alice"):
-        others_to_ask(ApprovalPolicy(approvers=("alice",)), ("alice",))
+        people_to_ask(alone, people, carol, [Person("alice")])

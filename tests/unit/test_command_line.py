@@ -353,10 +353,14 @@ def test_configuration_complaints_come_all_at_once(shell: CommandLine) -> None:
 
 
 def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
-    shell.configure("127.0.0.1:1", extra="    policy: {approval: {approvers: [alice]}}\n")
+    shell.configure(
+        "127.0.0.1:1",
+        extra="    policy: {approval: {approvers: [alice], requester_may_approve: yes}}\n",
+    )
     path = plan(shell)
-    for by, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:
-        assert shell.type("approve", path, "--rate", rate, "--reason", "x", "--by", by).code == code
+    for user, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:
+        typed = shell.type("approve", path, "--rate", rate, "--reason", "x", user=user)
+        assert typed.code == code
     assert json.loads(shell.type("status", "--json").out) == []
 
 

@@ -14,6 +14,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.pipeline import snapshots
@@ -206,13 +207,15 @@ def test_nothing_is_planned_on_a_bad_snapshot(
         place.installation() as installation,
         pytest.raises(RefusedError, match="neither analysed nor planned on"),
     ):
-        pipeline.plan(installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by="alice")
+        pipeline.plan(
+            installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
+        )
     place.has(20)
     _without_broker(place.kafka, 2, monkeypatch)
     with place.installation() as installation:
         with pytest.raises(RefusedError, match="brokers_are_registered"):
             pipeline.plan(
-                installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by="alice"
+                installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
             )
         assert installation.ledger.runs() == ()
     assert not (place.folder / "store/plans").exists()

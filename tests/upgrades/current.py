@@ -30,6 +30,7 @@ from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.kafka_admin.simulated_world import VERSION, SimulatedBroker
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.person import Person
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.settings import Locations
@@ -266,7 +267,7 @@ class Present:
 
     def change_rate(self, run_id: str, rate: str) -> None:
         with self.installation() as site:
-            controls.change_rate(site, run_id, rate, by="new", why="from the newer version")
+            controls.change_rate(site, run_id, rate, by=Person("new"), why="from the newer version")
 
     def plan_path(self, run_id: str) -> Path:
         """Where the plan of a run lies in the store."""

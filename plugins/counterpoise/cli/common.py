@@ -1,35 +1,69 @@
 """What several commands share: arguments, the installation, files, JSON, text from outside."""
 
 import argparse
-import getpass
 import gzip
-import json
+import os
+import pwd
 import sys
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
 
 from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run
+from counterpoise.model.safe_text import for_json, without_control_characters
 
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def printable(text: str) -> str:
-    """Return text from outside without characters that steer a terminal, line breaks included.
+@dataclass(frozen=True)
+class SafeRenderable:
+    """What is printed, without control characters that came with a text.
 
-    `a\\x1b[31mb` becomes `a`, a replacement character and `[31mb`. Limits: rich's markup stays;
-    print with `markup=False`, or as rich's Text.
+    Limits: rich's markup stays; print with `markup=False`, or as rich's Text.
     """
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
-    )
+
+    renderable: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield segment._replace(text=without_control_characters(segment.text))
+
+
+class _SafeOutput(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [SafeRenderable(renderable) for renderable in renderables]
+
+
+def safe_console(console: Console) -> Console:
+    """Return the console, which from now on prints no control character of a text."""
+    console.push_render_hook(_SafeOutput())
+    return console
+
+
+def stderr_console() -> Console:
+    """Return a console for progress, where stdout is for machines."""
+    return safe_console(Console(stderr=True))
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -55,9 +89,34 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
     parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
+    add_by_argument(parser)
+
+
+def add_by_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--by", default=getpass.getuser(), metavar="USER", help="who requests it (default: you)"
+        "--by",
+        metavar="NAME",
+        help="who requests it, where that is not you: recorded as claimed by you, and "
+        "worth nothing where the policy names people",
     )
+
+
+def who(installation: Installation, by: str | None = None) -> Person:
+    """Return who types: the system's user, whatever $USER says, or a name that they claim.
+
+    Raises InputError for an empty name.
+    """
+    person = installation.people.system_user(system_user_name())
+    return person if by is None else installation.people.claimed_by(person, by)
+
+
+def system_user_name() -> str:
+    """Return the name of the process's user as the system knows it."""
+    user_id = os.getuid()
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:  # as in a container that knows only the number
+        return f"uid-{user_id}"
 
 
 def add_json_argument(parser: "argparse._ActionsContainer") -> None:
@@ -149,5 +208,4 @@ def read_plan(path: Path) -> RebalancePlan:
 
 
 def print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2, sort_keys=True, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(for_json(value, indent=2) + "\n")

@@ -14,6 +14,7 @@ from counterpoise.cli.common import (
     add_person_arguments,
     add_run_arguments,
     installation_for_run,
+    who,
 )
 from counterpoise.installation import open_installation
 from counterpoise.model.control import ControlRequest
@@ -68,9 +69,10 @@ def _add_run_control(
 def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
-        request = arguments.request(installation, run.run_id, by=arguments.by, why=arguments.why)
+        by = who(installation, arguments.by)
+        request = arguments.request(installation, run.run_id, by=by, why=arguments.why)
     console.print(
-        f"{request.control} of run {run.run_id} requested by {request.by}: {_NEXT_STEP}",
+        f"{request.control} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}",
         markup=False,
     )
     return 0
@@ -80,9 +82,9 @@ def _add_rate(commands: Commands) -> None:
     parser = commands.add_parser(
         "rate",
         help="a run copies faster or slower",
-        description="Changes how much a broker may copy per second in a run under way; only for "
-        "those who may approve. Daily rates of the policy and the throttle back-off still lower "
-        "it.",
+        description="Changes how much a broker may copy per second in a run under way; more than "
+        "was approved is for those who may approve. Daily rates of the policy and the throttle "
+        "back-off still lower it.",
     )
     add_run_arguments(parser)
     parser.add_argument("rate", metavar="30MB/s", help="the new rate, with its unit")
@@ -93,12 +95,14 @@ def _add_rate(commands: Commands) -> None:
 def _rate(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
+        by = who(installation, arguments.by)
         request = controls.change_rate(
-            installation, run.run_id, arguments.rate, by=arguments.by, why=arguments.why
+            installation, run.run_id, arguments.rate, by=by, why=arguments.why
         )
     rate = format_rate(request.rate_bytes_per_second or 0)
     console.print(
-        f"rate {rate} of run {run.run_id} requested by {request.by}: {_NEXT_STEP}", markup=False
+        f"rate {rate} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}",
+        markup=False,
     )
     return 0
 
@@ -127,7 +131,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             installation,
             arguments.cluster,
             until=arguments.until,
-            by=arguments.by,
+            by=who(installation, arguments.by),
             why=arguments.why,
         )
     console.print(f"cluster {request.cluster} is frozen{request.until_in_words}", markup=False)
@@ -147,8 +151,7 @@ def _add_unfreeze(commands: Commands) -> None:
 
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation() as installation:
-        request = controls.unfreeze(
-            installation, arguments.cluster, by=arguments.by, why=arguments.why
-        )
+        by = who(installation, arguments.by)
+        request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     console.print(f"cluster {request.cluster} is no longer frozen", markup=False)
     return 0

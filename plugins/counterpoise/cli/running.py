@@ -1,4 +1,4 @@
-"""Commands of a run, in order: preflight, approve, reject, execute, verify."""
+"""Commands of a run, in order: preflight, propose, approve, reject, execute, verify."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -11,17 +11,22 @@ from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
+    add_by_argument,
     add_person_arguments,
     installation_for,
     print_json,
     read_plan,
+    stderr_console,
+    who,
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
 from counterpoise.units import format_moment, format_rate
@@ -32,6 +37,7 @@ _CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
 
 def add_commands(commands: Commands) -> None:
     _add_preflight(commands)
+    _add_propose(commands)
     _add_approve(commands)
     _add_reject(commands)
     _add_execute(commands)
@@ -84,6 +90,31 @@ def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     return 1
 
 
+def _add_propose(commands: Commands) -> None:
+    parser = _plan_command(
+        commands,
+        "propose",
+        _propose,
+        "propose a plan for another person to approve",
+        "Opens a run for a plan that waits for a yes or a no, with you as its requester. Where the "
+        "policy asks for another person than the requester, somebody else approves it then "
+        "(`counterpoise approve`); elsewhere `approve` alone is enough.",
+    )
+    add_by_argument(parser)
+
+
+def _propose(arguments: argparse.Namespace, console: Console) -> int:
+    plan = _plan_with_moves(arguments.plan, "propose")
+    installation, _ = installation_for(arguments, plan)
+    with installation:
+        by = who(installation, arguments.by)
+        run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
+        requester = queries.run_status(installation, run_id).run.requester
+    _print_who_counts(console, by, requester)
+    console.print(f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}", markup=False)
+    return 0
+
+
 def _add_approve(commands: Commands) -> None:
     parser = _plan_command(
         commands,
@@ -108,21 +139,19 @@ def _add_approve(commands: Commands) -> None:
 
 
 def _approve(arguments: argparse.Namespace, console: Console) -> int:
-    plan = read_plan(arguments.plan)
-    if plan.is_empty:
-        raise RefusedError(
-            f"{arguments.plan}: nothing needs to move ({plan.reason}), so there is nothing to "
-            "approve"
-        )
+    plan = _plan_with_moves(arguments.plan, "approve")
     installation, _ = installation_for(arguments, plan)
     with installation:
-        # Before a run is opened for it.
-        controls.check_grant(installation, plan, by=arguments.by, rate=arguments.rate)
+        by = who(installation, arguments.by)
+        run = queries.latest_run_of(installation, plan.fingerprint)
+        is_new = run is None or run.state in _CLOSED_STATES
+        # Before a run is opened for it. Whoever opens it here is the one who requests it.
+        requester = by if run is None or is_new else run.requester
+        controls.check_grant(installation, plan, by=by, requester=requester, rate=arguments.rate)
         if not arguments.no_preflight:
             _check_permissions(installation, plan, console)
-        run = queries.latest_run_of(installation, plan.fingerprint)
-        if run is None or run.state in _CLOSED_STATES:
-            run_id = pipeline.submit_plan(installation, plan, requested_by=arguments.by)["run_id"]
+        if run is None or is_new:
+            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
         else:
             run_id = run.run_id
         approval = controls.record_decision(
@@ -130,19 +159,39 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             run_id,
             plan.fingerprint,
             decision=Decision.GRANTED,
-            by=arguments.by,
+            by=by,
             reason=arguments.reason,
             rate=arguments.rate,
         )
         missing = queries.approvals_missing(installation, run_id, plan)
+    _print_who_counts(console, by, approval.person)
     console.print(
-        f"approved by {approval.by} at {format_rate(approval.rate_bytes_per_second or 0)}, "
+        f"approved by {approval.person.shown} at "
+        f"{format_rate(approval.rate_bytes_per_second or 0)}, "
         f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{plan.fingerprint}",
         markup=False,
     )
     if missing:
         console.print("the plan lowers a replication factor: another person has to approve it too")
     return 0
+
+
+def _plan_with_moves(path: Path, what: str) -> RebalancePlan:
+    plan = read_plan(path)
+    if plan.is_empty:
+        raise RefusedError(
+            f"{path}: nothing needs to move ({plan.reason}), so there is nothing to {what}"
+        )
+    return plan
+
+
+def _print_who_counts(console: Console, by: Person, counting: Person) -> None:
+    if by.is_claimed and not counting.is_claimed:
+        console.print(
+            f"{by.name} is only claimed, and the policy names people: recorded as {counting.shown}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _check_permissions(installation: Installation, plan: RebalancePlan, console: Console) -> None:
@@ -188,17 +237,23 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     installation, _ = installation_for(arguments, plan)
     with installation:
-        run_id = pipeline.submit_plan(installation, plan, requested_by=arguments.by)["run_id"]
-        controls.record_decision(
+        by = who(installation, arguments.by)
+        run = queries.latest_run_of(installation, plan.fingerprint)
+        if run is None or run.state in _CLOSED_STATES:
+            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
+        else:
+            run_id = run.run_id
+        decision = controls.record_decision(
             installation,
             run_id,
             plan.fingerprint,
             decision=Decision.REJECTED,
-            by=arguments.by,
+            by=by,
             reason=arguments.reason,
             rate=None,
         )
-    console.print(f"rejected by {arguments.by}: run {run_id}", markup=False)
+    _print_who_counts(console, by, decision.person)
+    console.print(f"rejected by {decision.person.shown}: run {run_id}", markup=False)
     return 0
 
 
@@ -225,9 +280,10 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
                 f"plan {plan.fingerprint} was not approved; approve it first "
                 f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"
             )
+        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
         if run.state in _CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
-        progress = Console(stderr=True) if arguments.json else console
+        progress = stderr_console() if arguments.json else console
         try:
             _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
         except KeyboardInterrupt:
@@ -262,7 +318,7 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
             f"(`counterpoise status` lists the runs), or {again}"
         )
     decision = queries.run_status(installation, run.run_id).approval
-    by = f" by {decision.by}" if decision else ""
+    by = f" by {decision.person.shown}" if decision else ""
     return (
         f"run {run.run_id} of this plan was rejected{by}{when} ({run.reason}): make a new plan, "
         f"or {again}"

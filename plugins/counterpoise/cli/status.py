@@ -134,4 +134,4 @@ def _request_in_words(request: ControlRequest) -> str:
         what += f" {format_rate(request.rate_bytes_per_second)}"
     what += request.until_in_words
     requested_at = format_moment(request.at)
-    return f"{requested_at}: {what}, requested by {request.by}: {request.why}"
+    return f"{requested_at}: {what}, requested by {request.person.shown}: {request.why}"

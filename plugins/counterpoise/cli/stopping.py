@@ -19,6 +19,7 @@ from counterpoise.cli.common import (
     installation_for_run,
     print_json,
     read_plan,
+    who,
     write_text,
 )
 from counterpoise.cli.following import Display
@@ -26,6 +27,7 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.plan_view import PlanView
+from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
         if run.state in UNDER_WAY_STATES:
-            controls.undo(installation, run.run_id, by=arguments.by, why=arguments.why)
+            by = who(installation, arguments.by)
+            controls.undo(installation, run.run_id, by=by, why=arguments.why)
             console.print(
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
                 "settle. Run the same command again when it has halted; that writes the undo plan",
@@ -107,6 +110,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
                 f"run {run.run_id} is {run.state}: there is nothing to settle", markup=False
             )
             return 0
+        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
         _settle_to_the_end(installation, run, console)
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)

@@ -146,7 +146,7 @@ def print_runs(console: Console, statuses: tuple[RunStatus, ...]) -> None:
     rows = table("run", "state", "opened (UTC)", "decision", ("moves", "right"), "why")
     for status in statuses:
         run, approval = status.run, status.approval
-        decision = f"{approval.decision} by {approval.by}" if approval else "-"
+        decision = f"{approval.decision} by {approval.person.shown}" if approval else "-"
         moves = f"{status.moves_done}/{status.moves_submitted}" if status.moves_submitted else "-"
         rows.add_row(
             run.run_id,

@@ -61,7 +61,7 @@ def reason_to_pause(observation: Observation, limits: MovementPolicy) -> str:
     if freeze := observation.active_requests.frozen:
         return f"the cluster is {freeze.frozen_in_words}"
     if pause := observation.active_requests.paused:
-        return f"paused by {pause.by}: {pause.why}"
+        return f"paused by {pause.person.shown}: {pause.why}"
     if opens := opens_at(limits, observation.observed_at):
         return f"outside the maintenance windows; the next one opens at {format_moment(opens)}"
     return ""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from counterpoise.model.person import Person
+
 
 class Decision(StrEnum):
     GRANTED = "granted"
@@ -21,12 +23,17 @@ class Approval:
     run_id: str
     fingerprint: str
     decision: Decision
-    by: str  # a user id; "nobody" where the request timed out
+    by: str  # a person's name; "nobody" where the request timed out
     reason: str
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # granted ones have it
     expires_at: datetime | None = None  # granted ones have it
-    account: str | None = None  # verified, like "airflow:2"; None where `by` is only claimed
+    account: str | None = None  # as `Person.recorded_account`; None in rows of older versions
+
+    @property
+    def person(self) -> Person:
+        """Return who decided."""
+        return Person.from_ledger(self.by, self.account)
 
 
 @dataclass(frozen=True, slots=True)

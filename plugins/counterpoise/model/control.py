@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from counterpoise.model.person import Person
 from counterpoise.units import format_moment
 
 
@@ -39,10 +40,15 @@ class ControlRequest:
     until: datetime | None = None  # of FREEZE
     done_at: datetime | None = None
     request_id: int = 0  # assigned by the ledger
-    account: str | None = None  # verified, like "airflow:2"; None where `by` is only claimed
+    account: str | None = None  # as `Person.recorded_account`; None in rows of older versions
 
     def __str__(self) -> str:
-        return f"{self.control} by {self.by}: {self.why}"
+        return f"{self.control} by {self.person.shown}: {self.why}"
+
+    @property
+    def person(self) -> Person:
+        """Return who requests it."""
+        return Person.from_ledger(self.by, self.account)
 
     @property
     def until_in_words(self) -> str:
@@ -52,7 +58,7 @@ class ControlRequest:
     @property
     def frozen_in_words(self) -> str:
         """Return, of a FREEZE, `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
-        return f"frozen{self.until_in_words} by {self.by}: {self.why}"
+        return f"frozen{self.until_in_words} by {self.person.shown}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ class Written(Enum):
     TOPIC_PATTERNS = auto()  # a list of names and patterns
     CRON = auto()  # five fields: minute, hour, day of month, month, day of week
     TIME_ZONE = auto()  # Europe/Berlin
+    APPROVERS = auto()  # a list of names and groups: [alice, "group:sre"]; empty: everybody
+    PEOPLE = auto()  # the same, and never empty
+    PEOPLE_OR_ROLES = auto()  # the same, with roles of Airflow: ["airflow-role:Viewer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ PERCENT: Final = Range(1, 100)
 Percent = Annotated[int, PERCENT]
 BytesPerSecond = Annotated[int, Written.RATE]
 Bytes = Annotated[int, Written.BYTES]
+GROUP: Final = "group:"
+AIRFLOW_ROLE: Final = "airflow-role:"
 
 
 class LeaderWeight(StrEnum):
@@ -154,11 +159,38 @@ class MovementPolicy:
     orphaned_after: Annotated[timedelta, AtLeast("2m")] = timedelta(minutes=15)
 
 
+class Action(StrEnum):
+    """What somebody does: the permission for it is the field of AccessPolicy of the same name."""
+
+    VIEW = "view"  # runs, plans and reports
+    PROPOSE = "propose"  # plans, undo plans
+    APPROVE = "approve"  # or reject; a rate above the approved one
+    OPERATE = "operate"  # execute, pause, resume, rate, cancel, undo, settle, freeze, unfreeze
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """Who may do what; () is everybody whom Airflow, or the file system, lets in.
+
+    Each entry is a person, "group:NAME", or, for `view`, "airflow-role:NAME". `access.py` checks.
+    """
+
+    view: Annotated[tuple[str, ...], Written.PEOPLE_OR_ROLES] = ()
+    propose: Annotated[tuple[str, ...], Written.PEOPLE] = ()
+    approve: Annotated[tuple[str, ...], Written.PEOPLE] = ()
+    operate: Annotated[tuple[str, ...], Written.PEOPLE] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """Who may approve, how long a request for approval stays open, and how long a yes holds."""
+    """How many eyes, how fast at most, how long a question stays open, and how long a yes holds."""
 
-    approvers: tuple[str, ...] = ()  # user ids; empty: everybody whom Airflow lets respond
+    approvers: Annotated[
+        tuple[str, ...], Written.APPROVERS
+    ] = ()  # the older way to write `access.approve`
+    # None: no where the policy names who may approve, else yes
+    requester_may_approve: bool | None = None
+    max_rate_bytes_per_second: BytesPerSecond | None = None
     wait_for: timedelta = timedelta(hours=24)
     expires_after: timedelta = timedelta(hours=24)
 
@@ -194,6 +226,18 @@ class AuditPolicy:
 class ClusterPolicy:
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
+    access: AccessPolicy = field(default_factory=AccessPolicy)
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
     audit: AuditPolicy = field(default_factory=AuditPolicy)
+
+    @property
+    def approvers(self) -> tuple[str, ...]:
+        """Return who may approve, as the file names them; () is everybody."""
+        return self.access.approve or self.approval.approvers
+
+    @property
+    def requester_may_approve(self) -> bool:
+        if self.approval.requester_may_approve is not None:
+            return self.approval.requester_may_approve
+        return not self.approvers

@@ -13,6 +13,7 @@ from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.person import Person
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes
 
@@ -62,9 +63,13 @@ class Run:
     opened_at: datetime  # UTC
     closed_at: datetime | None
     requested_by: str = ""
-    requester_account: str | None = None  # verified; None where `requested_by` is only claimed
+    requester_account: str | None = None  # as `Person.recorded_account`
     dag_id: str | None = None  # of the Dag run that proposed it
     dag_run_id: str | None = None
+
+    @property
+    def requester(self) -> Person:
+        return Person.from_ledger(self.requested_by, self.requester_account)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@
 
 The second asks another person, and only where the plan needs two; otherwise it ends at once.
 
-The ledger's row decides: `execute` reads it, not Airflow's state. No answer in time is a no. An
-answer that cannot be used (a rate without a unit) fails the task with the reason and grants
-nothing; clearing the task asks again.
+The ledger's row decides: `execute` reads it, not Airflow's state. No answer in time is a no. The
+form carries the plan's fingerprint, which Airflow's page sends back as it was shown: an answer
+counts only for that plan. One that cannot count (a rate without a unit, no reason, an old page)
+grants nothing, and the question stays open; the task's log and the run's events say why.
 
-Limits: never inside a mapped task group, where Airflow does not stop what follows a reject.
+Limits: never inside a mapped task group, where Airflow does not stop what follows a reject. Airflow
+keeps the text of a task's first question, so it cannot say what was wrong with an answer.
 """
 
 from collections.abc import Mapping
@@ -19,14 +21,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 
+from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
-from counterpoise.orchestration.handover import planned_run
+from counterpoise.model.person import People, Person
+from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 
 if TYPE_CHECKING:
-    from counterpoise.pipeline import ApprovalQuestion
+    from counterpoise.model.approval import Approval
 
-NOBODY = "nobody"  # who decided when nobody answered in time
+_UNUSABLE = (
+    "An answer that cannot count (an unusable rate, no reason, a page of another plan) leaves this "
+    "question open; the log of the task says why."
+)
+NOBODY = Person("nobody")  # who decided when nobody answered in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +42,19 @@ class Answer:
     """What a person answered, or that time was up."""
 
     decision: Decision
-    by: str
+    user_id: str  # as Airflow's auth manager knows them; "" where time was up
+    user_name: str
+    plan: str | None  # the fingerprint on the page; None where time was up, "" where it has none
     rate: str | None  # as typed; only for a yes
     reason: str
+
+    def person(self, people: People) -> Person:
+        """Return who answered. Raises InputError for a user who cannot be told from another."""
+        return people.airflow_user(self.user_id, self.user_name) if self.user_id else NOBODY
+
+
+class _UnusableAnswerError(Exception):
+    """Somebody answered, and nothing was granted or rejected: they may answer again."""
 
 
 class RecordedApproval(ApprovalOperator):
@@ -49,7 +67,7 @@ class RecordedApproval(ApprovalOperator):
     template_fields = ()
 
     def __init__(self, *, is_second: bool = False, **arguments: Any) -> None:
-        # Airflow passes the Dag's own parameters in here; this form has only these two.
+        # Airflow passes the Dag's own parameters in here; this form has only these three.
         arguments["params"] = {
             "rate": Param(
                 "",
@@ -60,57 +78,30 @@ class RecordedApproval(ApprovalOperator):
             "reason": Param(
                 "", type="string", title="Reason", description="Why; kept in the ledger"
             ),
+            # Airflow's page hides what has only one value, and sends it back as it was shown.
+            "plan": Param("", type="string", title="Plan"),
         }
         super().__init__(subject="Rebalance", body="", defaults=self.REJECT, **arguments)
         self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
         """Ask; the task then waits in `awaiting_input` and holds no worker."""
-        from counterpoise import pipeline
-
-        run = planned_run(context["ti"])
-        with airflow_installation() as installation:
-            question: ApprovalQuestion | None
-            if self.is_second:
-                question = pipeline.second_approval_question(installation, run["run_id"])
-            else:
-                question = pipeline.approval_question(installation, run["run_id"])
-        if question is None:
-            self.log.info("no second person has to approve this plan")
-            return None
-        plan_page = f"/counterpoise/runs/{run['run_id']}/plan"
-        self.subject = question.subject
-        self.body = f"{question.body_markdown}\n\n[The whole plan]({plan_page})\n"
-        self.assigned_users = [{"id": user, "name": user} for user in question.approvers] or None
-        self.response_timeout = question.wait_for
-        self.params["rate"] = question.default_rate
-        return super().execute(context)
+        return self._ask(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Record the answer; tasks downstream see it only afterwards."""
-        from counterpoise import controls
-
-        run = planned_run(context["ti"])
+        """Record the answer, or ask again; tasks downstream see only what was recorded."""
         answer = read_answer(event)
-        with airflow_installation() as installation:
-            controls.record_decision(
-                installation,
-                run["run_id"],
-                run["fingerprint"],
-                decision=answer.decision,
-                by=answer.by,
-                reason=answer.reason,
-                rate=answer.rate,
-                must_be_another=self.is_second,
-            )
-        self.log.info(
-            "%s by %s: %s", answer.decision, answer.by, answer.reason or "no reason given"
-        )
+        try:
+            approval = self._record(context["ti"], answer)
+        except _UnusableAnswerError as error:
+            self.log.warning("This answer does not count, the question stays open: %s", error)
+            return self._ask(context, is_again=True)
+        self.log.info("%s by %s: %s", answer.decision, approval.person.shown, answer.reason)
         context["ti"].xcom_push(
             key="decision",
             value={
                 "decision": str(answer.decision),
-                "by": answer.by,
+                "by": approval.by,
                 "rate": answer.rate,
                 "reason": answer.reason,
             },
@@ -122,6 +113,50 @@ class RecordedApproval(ApprovalOperator):
             context, {**event, "chosen_options": [option], "params_input": None}
         )
 
+    def _ask(self, context: Any, *, is_again: bool = False) -> Any:
+        from counterpoise import pipeline
+
+        ti = context["ti"]
+        with airflow_installation() as installation:
+            run = planned_run(installation, ti)
+            question = pipeline.put_question(
+                installation, dag_task(ti), is_second=self.is_second, is_again=is_again
+            )
+        if question is None:
+            self.log.info("nobody (else) has to approve this plan")
+            return None
+        plan_page = f"/counterpoise/runs/{run['run_id']}/plan"
+        self.subject = question.subject
+        self.body = f"{question.body_markdown}\n\n[The whole plan]({plan_page})\n\n{_UNUSABLE}\n"
+        self.assigned_users = [{"id": user, "name": user} for user in question.airflow_ids] or None
+        self.response_timeout = question.wait_for
+        self.params["rate"] = question.default_rate
+        fingerprint = run["fingerprint"]
+        self.params["plan"] = Param(fingerprint, type="string", title="Plan", const=fingerprint)
+        return super().execute(context)
+
+    def _record(self, ti: Any, answer: Answer) -> "Approval":
+        """Record an answer in the ledger. Raises _UnusableAnswerError where it cannot count."""
+        from counterpoise import controls, pipeline
+
+        with airflow_installation() as installation:
+            try:
+                run = pipeline.check_answer(installation, dag_task(ti), answer.plan)
+                return controls.record_decision(
+                    installation,
+                    run["run_id"],
+                    run["fingerprint"],
+                    decision=answer.decision,
+                    by=answer.person(installation.people),
+                    reason=answer.reason,
+                    rate=answer.rate,
+                    must_be_another=self.is_second,
+                )
+            except RunConflictError:
+                raise
+            except (InputError, RefusedError) as error:
+                raise _UnusableAnswerError(str(error)) from error
+
 
 def read_answer(event: Mapping[str, Any]) -> Answer:
     """Read the event with which Airflow resumes the task: a person's answer, or the default when
@@ -132,7 +167,8 @@ def read_answer(event: Mapping[str, Any]) -> Answer:
     reason = str(params.get("reason") or "").strip()
     is_timed_out = event.get("timedout") or event.get("error_type") == "timeout"
     if is_timed_out or not user:
-        return Answer(Decision.TIMED_OUT, NOBODY, None, "nobody answered in time")
+        return Answer(Decision.TIMED_OUT, "", "", None, None, "nobody answered in time")
+    who = (str(user["id"]), str(user.get("name") or ""), str(params.get("plan") or ""))
     if event.get("chosen_options") == [ApprovalOperator.APPROVE]:
-        return Answer(Decision.GRANTED, str(user["id"]), str(params.get("rate") or ""), reason)
-    return Answer(Decision.REJECTED, str(user["id"]), None, reason)
+        return Answer(Decision.GRANTED, *who, str(params.get("rate") or ""), reason)
+    return Answer(Decision.REJECTED, *who, None, reason)

@@ -4,36 +4,46 @@ validate(installation, run["run_id"], run["fingerprint"])
 approval_question(installation, run["run_id"])
 """
 
-import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
-from counterpoise import reporting
-from counterpoise.approval import approvers_in_force, default_rate, others_to_ask, people_needed
+from counterpoise import access, reporting
+from counterpoise.approval import approvers_in_force, default_rate, join_people, people_needed
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS
+from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.person import AIRFLOW
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.units import format_rate
-from counterpoise.validation import DataCheck, Violation, find_violations, validate_data
+from counterpoise.validation import (
+    OVERRIDABLE_RULES,
+    DataCheck,
+    Violation,
+    find_violations,
+    validate_data,
+)
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
+VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """What a person is asked; `approvers` is empty where everybody may answer."""
+    """What a person is asked; both lists of people are empty where everybody may answer."""
 
     subject: str
     body_markdown: str
     default_rate: str  # like "20MB/s"
-    approvers: tuple[str, ...]
+    approvers: tuple[str, ...]  # names
+    airflow_ids: tuple[str, ...]  # of their users
     wait_for: timedelta
 
 
@@ -72,6 +82,25 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
             "Make a new plan when this has been put right. "
             f"Data Docs of the snapshot and the plan: {docs_uri}"
         )
+    installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
+
+
+def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
+    """Check a plan against the rules, and against the policy as it is now.
+
+    A rule that the plan names in its warnings was overridden by a person. Raises RefusedError with
+    all that is broken.
+    """
+    snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)
+    policy = installation.cluster(plan.cluster).policy.balance
+    complaints = [
+        f"{violation.subject}: {violation.message}"
+        for violation in find_violations(plan, snapshot, policy)
+        if violation.rule not in OVERRIDABLE_RULES or violation.message not in plan.warnings
+    ]
+    if complaints:
+        where = f"plan {plan.fingerprint} must not run"
+        raise RefusedError(f"{list_complaints(where, complaints)}\nMake a new plan.")
 
 
 def _write_plan_report(
@@ -107,11 +136,13 @@ def approval_question(installation: Installation, run_id: str) -> ApprovalQuesti
     run, plan = installation.run_and_plan(run_id)
     policy = installation.cluster(run.cluster).policy
     rate = default_rate(plan, policy.movement)
+    approvers = access.people_to_ask(policy, installation.people, run.requester)
     return ApprovalQuestion(
-        subject=f"Rebalance {run.cluster}: {plan.goal}",
+        subject=f"Rebalance {run.cluster}: {plan.goal}, {_short(plan.fingerprint)}",
         body_markdown=reporting.plan_markdown(_plan_view(installation, plan)),
         default_rate=_rate_to_type(rate),
-        approvers=policy.approval.approvers,
+        approvers=approvers,
+        airflow_ids=_airflow_ids(installation, approvers),
         wait_for=policy.approval.wait_for,
     )
 
@@ -128,15 +159,28 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     if not plan.lowers_replication_factor or len(approved_by) >= people_needed(plan):
         return None
     question = approval_question(installation, run_id)
+    policy = installation.cluster(run.cluster).policy
+    approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)
     rate = approvals[-1].rate_bytes_per_second if approved_by else None
-    names = " and ".join(approved_by) or "nobody"
+    names = join_people(approved_by) or "nobody"
     return replace(
         question,
         subject=f"{question.subject}, second yes",
         body_markdown=f"Approved by {names} until now.\n\n{question.body_markdown}",
         default_rate=_rate_to_type(rate) if rate else question.default_rate,
-        approvers=others_to_ask(installation.cluster(run.cluster).policy.approval, approved_by),
+        approvers=approvers,
+        airflow_ids=_airflow_ids(installation, approvers),
     )
+
+
+def _airflow_ids(installation: Installation, names: Sequence[str]) -> tuple[str, ...]:
+    ids = (id_ for name in names for id_ in installation.people.accounts_of(name, AIRFLOW))
+    return tuple(dict.fromkeys(ids))
+
+
+def _short(fingerprint: str) -> str:
+    """Return for example `plan 3fb22565`."""
+    return f"plan {fingerprint.rpartition(':')[2][:8]}"
 
 
 def _rate_to_type(rate_bytes_per_second: int) -> str:
@@ -157,5 +201,5 @@ def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, s
         live_replicas = [b for b in move.replicas_after if b in live_broker_ids]
         broker_id = live_replicas[0] if live_replicas else min(live_broker_ids)
         refused = admin.refused_operations(broker_id, move.topic)
-    needed = REFUSABLE_OPERATIONS if copying_moves else (REASSIGN, ELECT)
-    return {operation: reason for operation, reason in refused.items() if operation in needed}
+    not_needed = () if copying_moves else (SET_RATE, SET_LISTS)
+    return {name: reason for name, reason in refused.items() if name not in not_needed}

@@ -7,22 +7,34 @@ execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from counterpoise.approval import granted_approval, people_needed
+from counterpoise import access
+from counterpoise.approval import (
+    approvals_in_force,
+    counting_approvals,
+    granted_approval,
+    people_needed,
+)
 from counterpoise.errors import RefusedError
 from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Decision
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.pipeline.approving import check_plan_rules
 
 Log = Callable[[str], None]
 
 
 def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Start an approved run.
+    """Start an approved run, whose plan still has to keep the rules.
 
-    Raises NotApprovedError, StalePlanError, RunConflictError; nothing has changed then.
+    Raises NotApprovedError, StalePlanError, RunConflictError, RefusedError; nothing has changed
+    then.
     """
+    run, plan = installation.run_and_plan(run_id, fingerprint)
+    if run.state is RunState.APPROVED:
+        check_plan_rules(installation, plan)
     with opened_run(installation, run_id, fingerprint):
         pass
 
@@ -38,13 +50,24 @@ def opened_run(
             f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan"
         )
     if run.state not in UNDER_WAY_STATES:
-        approvals = installation.ledger.approvals_of(run_id)
-        now = installation.clock()
-        granted_approval(approvals, plan.fingerprint, now, people=people_needed(plan))
+        _check_approved(installation, run, plan)
     _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
         driver.open()
         yield driver
+
+
+def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -> None:
+    """Check that the approval holds now: policy and people may have changed since.
+
+    Raises NotApprovedError.
+    """
+    now, needed = installation.clock(), people_needed(plan)
+    approvals = installation.ledger.approvals_of(run.run_id)
+    granted_approval(approvals, plan.fingerprint, now, people=needed)
+    in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
+    policy = installation.cluster(run.cluster).policy
+    access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
 
 
 def _restore_pending(installation: Installation, cluster: str) -> None:

@@ -2,30 +2,31 @@
 decision.
 
     request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
-    run = plan(installation, "orders-eu", request, requested_by="alice")
+    run = plan(installation, "orders-eu", request, requested_by=alice)
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TypedDict
 
-from counterpoise import analysis
+from counterpoise import access, analysis
 from counterpoise.errors import RefusedError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import UNDER_WAY_STATES, Run
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _MAX_AGE_OF_RATES: Final = timedelta(days=1)
 _MAX_ROWS_OF_RATES: Final = 5_000_000  # a day of hourly snapshots of 200,000 partitions
 
@@ -43,24 +44,34 @@ def plan(
     cluster: str,
     rebalance_request: RebalanceRequest,
     *,
-    requested_by: str,
+    requested_by: Person,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
 ) -> PlannedRun | None:
     """Plan from a fresh snapshot and open a run for the plan; None when nothing needs to move.
 
-    Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_from` raises.
+    Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_from` and
+    `submit_plan` raise.
     """
+    settings = installation.cluster(cluster)
+    access.check_may(settings.policy, installation.people, requested_by, Action.PROPOSE)
     previous_id = installation.ledger.last_snapshot_id(cluster)
     fresh = fresh_snapshot(installation, cluster, installation.clock())
     snapshot = _with_rates(installation, fresh, previous_id)
     keep(installation, snapshot)  # with the rates planned on: `validate` reads it again
-    policy = installation.cluster(cluster).policy.balance
-    new_plan = plan_from(snapshot, rebalance_request, policy)
+    new_plan = plan_from(snapshot, rebalance_request, settings.policy.balance)
     for warning in new_plan.warnings:
         _LOGGER.warning("%s", warning)
     if new_plan.is_empty:
         _LOGGER.info("nothing needs to move on %s: %s", cluster, new_plan.reason)
         return None
-    return submit_plan(installation, new_plan, requested_by=requested_by)
+    return submit_plan(
+        installation,
+        new_plan,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+    )
 
 
 def _with_rates(
@@ -98,14 +109,22 @@ def _with_rates(
 
 
 def submit_plan(
-    installation: Installation, plan: RebalancePlan, *, requested_by: str
+    installation: Installation,
+    plan: RebalancePlan,
+    *,
+    requested_by: Person,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
 ) -> PlannedRun:
-    """Store a plan and open a run that waits for a decision.
+    """Store a plan and open a run that waits for a decision; it supersedes one that nobody has
+    started, an approved one only where the requester may operate the cluster.
 
-    Raises RunConflictError, and RefusedError for a plan from a document without Kafka's cluster id:
-    nobody could check later that it meets the cluster that it was made for.
+    Raises RunConflictError, and RefusedError for somebody who may not propose, and for a plan from
+    a document without Kafka's cluster id: nobody could check later that it meets the cluster that
+    it was made for.
     """
-    installation.cluster(plan.cluster)
+    policy, people = installation.cluster(plan.cluster).policy, installation.people
+    requester = access.check_may(policy, people, requested_by, Action.PROPOSE)
     if not plan.cluster_id:
         raise RefusedError(
             "the plan does not say which cluster it is for, since the cluster document it was made "
@@ -113,7 +132,15 @@ def submit_plan(
             "wrote, or with --cluster"
         )
     plan_uri = installation.archive.write_plan(plan)
-    run = installation.ledger.propose(plan, plan_uri, requested_by=requested_by)
+    run = installation.ledger.propose(
+        plan,
+        plan_uri,
+        requested_by=requester.name,
+        account=requester.recorded_account,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        may_supersede_approved=access.may(policy, people, requested_by, Action.OPERATE),
+    )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 
 

@@ -4,14 +4,16 @@ together.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from counterpoise.errors import ConfigurationError, InputError
+from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy
+from counterpoise.settings.people import check_policy, read_people
 from counterpoise.settings.policies import read_policy
 from counterpoise.settings.sections import Section, line_of, text, whole
 
@@ -32,6 +34,7 @@ class Settings:
     where: str
     clusters: Mapping[str, ClusterSettings]
     fleet_max_moves_in_flight: int | None = None  # over all clusters
+    people: People = field(default_factory=People)
 
     def cluster(self, name: str) -> ClusterSettings:
         """Return a cluster by its name. Raises InputError for a name that is not there."""
@@ -71,21 +74,23 @@ def parse_settings(content: str, *, where: str) -> Settings:
     complaints: list[str] = []
     clusters: dict[str, ClusterSettings] = {}
     fleet_limit: int | None = None
+    people = People()
     top = Section(root, "the file", complaints) if root else None
     if top is None:
         complaints.append('line 1: the file is empty; it needs "clusters:"')
     else:
         fleet_limit = _fleet_limit(top.section("fleet"))
+        people = read_people(top)
         listed = top.section("clusters", required=True)
         if listed:
             clusters = {
-                name: _cluster(name, listed.section(name, required=True), listed)
+                name: _cluster(name, listed.section(name, required=True), listed, people)
                 for name in listed.names()
             }
         top.finish()
     if complaints:
-        raise ConfigurationError(where, tuple(sorted(complaints, key=line_of)))
-    return Settings(where, clusters, fleet_limit)
+        raise ConfigurationError(where, tuple(sorted(dict.fromkeys(complaints), key=line_of)))
+    return Settings(where, clusters, fleet_limit, people)
 
 
 def _fleet_limit(section: Section | None) -> int | None:
@@ -96,7 +101,9 @@ def _fleet_limit(section: Section | None) -> int | None:
     return limit
 
 
-def _cluster(name: str, section: Section | None, parent: Section) -> ClusterSettings:
+def _cluster(
+    name: str, section: Section | None, parent: Section, people: People
+) -> ClusterSettings:
     if not CLUSTER_NAME.fullmatch(name):
         parent.complain(
             name,
@@ -109,6 +116,8 @@ def _cluster(name: str, section: Section | None, parent: Section) -> ClusterSett
         section.complain(None, f'cluster {name} needs "connection", the id of a Kafka connection')
     operator = section.value("operator_connection", text, connection)
     pinned = section.value("cluster_id", text, "")
-    policy = read_policy(section.section("policy"))
+    policy_section = section.section("policy")
+    policy = read_policy(policy_section)
+    check_policy(policy_section, policy, people)
     section.finish()
     return ClusterSettings(name, connection, operator, pinned or None, policy)

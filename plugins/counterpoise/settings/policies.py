@@ -30,6 +30,7 @@ from counterpoise.model.policy import (
     Written,
 )
 from counterpoise.settings.audits import read_audit
+from counterpoise.settings.people import approvers, named_people
 from counterpoise.settings.sections import (
     Section,
     amount,
@@ -41,6 +42,7 @@ from counterpoise.settings.sections import (
     text,
     texts,
     time_of_day,
+    truth,
     whole,
 )
 from counterpoise.units import format_seconds
@@ -159,6 +161,7 @@ def _time_zone(node: yaml.Node, name: str) -> str:
 
 
 _PLAIN: Final[Mapping[Any, Reader]] = {
+    bool: truth,
     timedelta: duration,
     time: time_of_day,
     tuple[str, ...]: texts,
@@ -169,4 +172,7 @@ _WRITTEN: Final[Mapping[Written, Reader]] = {
     Written.TOPIC_PATTERNS: patterns,
     Written.CRON: _cron,
     Written.TIME_ZONE: _time_zone,
+    Written.APPROVERS: approvers,
+    Written.PEOPLE: named_people(),
+    Written.PEOPLE_OR_ROLES: named_people(with_roles=True),
 }

@@ -23,6 +23,7 @@ Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _LEADING_ZEROS: Final = 10  # so many may be written; longer numbers are not even read
+_TRUTHS: Final = {"yes": True, "true": True, "no": False, "false": False}
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -85,7 +86,7 @@ class Section:
         return self.value(name, parse, None)
 
     def complain(self, name: str | None, message: str) -> None:
-        line = self._nodes[name][0].start_mark.line + 1 if name else self._line
+        line = self._nodes[name][0].start_mark.line + 1 if name is not None else self._line
         self._complaints.append(f"line {line}: {message}")
 
     def finish(self) -> None:
@@ -170,6 +171,13 @@ def whole(lowest: int, highest: int) -> Callable[[yaml.Node, str], int]:
         return int(word)
 
     return parse
+
+
+def truth(node: yaml.Node, name: str) -> bool:
+    word = text(node, name)
+    if word not in _TRUTHS:
+        raise InputError(f"{name}: {word!r} must be yes or no")
+    return _TRUTHS[word]
 
 
 def line_of(complaint: str) -> int:

@@ -1,0 +1,164 @@
+"""People, and the accounts by which Airflow and the operating system know them.
+
+    people = People({"airflow:2": "alice", "system:asmith": "alice"}, {"sre": ("alice", "bob")})
+    people.airflow_user("2", "alice.smith").shown                # alice (airflow:2)
+    asmith = people.system_user("asmith")                        # alice (system:asmith)
+    people.claimed_by(asmith, "carol").shown                     # carol (claimed by system user asmith)
+
+An account is verified: the api-server or the operating system says so. A name that somebody types
+is only claimed. What somebody may do follows from the account (`People.name_of`), which has to
+match exactly; whether two are the same person is judged generously, so that nobody counts twice.
+"""  # noqa: E501 - an example a line
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from counterpoise.errors import InputError
+
+AIRFLOW: Final = "airflow"
+SYSTEM: Final = "system"
+DAG: Final = "airflow-dag"
+_CLAIMED: Final = "claimed:"
+
+
+def normalized_name(text: str, *, where: str) -> str:
+    """Return a name in Unicode's normal form, without blanks around it or doubled ones inside.
+
+    Raises InputError for an empty name, and for one with characters that nobody can see.
+    """
+    name = " ".join(unicodedata.normalize("NFKC", text).split())
+    if not name:
+        raise InputError(f"{where}: must not be empty; the ledger keeps it for later questions")
+    if not name.isprintable():
+        raise InputError(f"{where}: {text!a} has characters that cannot be seen")
+    return name
+
+
+def name_key(name: str) -> str:
+    """Return what two spellings of one name have in common: `Alice  Smith ` is `alice smith`."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who does something: a name for people to read, and the account that was verified.
+
+    `account` is like "airflow:2", "system:asmith" or "airflow-dag:kafka_leader_balance"; "" where
+    none is known, as in rows of older versions.
+    """
+
+    name: str
+    account: str = ""
+    is_claimed: bool = False  # by the account: nobody has verified the name
+
+    @property
+    def account_id(self) -> str:
+        """Return `2` of the account "airflow:2"."""
+        return self.account.partition(":")[2]
+
+    @property
+    def shown(self) -> str:
+        """Return for example `alice`, `alice (airflow:2)`, `carol (claimed by system user bob)`."""
+        if self.is_claimed:
+            return f"{self.name} (claimed by {_account_in_words(self.account)})"
+        has_more_to_say = bool(self.account) and self.account_id != self.name
+        return f"{self.name} ({self.account})" if has_more_to_say else self.name
+
+    @property
+    def recorded_account(self) -> str | None:
+        """Return what the ledger keeps beside the name; `from_ledger` reads it."""
+        if self.is_claimed:
+            return f"{_CLAIMED}{self.account}"
+        return self.account or None
+
+    @classmethod
+    def from_ledger(cls, name: str, recorded_account: str | None) -> "Person":
+        recorded = recorded_account or ""
+        return cls(name, recorded.removeprefix(_CLAIMED), recorded.startswith(_CLAIMED))
+
+    def is_same(self, other: "Person") -> bool:
+        """Return whether both may be one human: by name, or by the id of a verified account."""
+        return not self._keys.isdisjoint(other._keys)
+
+    @property
+    def _keys(self) -> set[str]:
+        keys = {name_key(self.name)}
+        if self.account and not self.is_claimed:
+            keys.add(name_key(self.account_id))
+        return keys
+
+
+def _account_in_words(account: str) -> str:
+    kind, _, account_id = account.partition(":")
+    words = {SYSTEM: f"system user {account_id}", DAG: f"the Dag {account_id}"}
+    return words.get(kind) or account or "somebody unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who is behind which account, and who belongs to which group: the top of clusters.yaml."""
+
+    accounts: Mapping[str, str] = field(default_factory=dict)  # "airflow:2": "alice"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def name_of(self, account: str) -> str:
+        """Return the name that an account stands for: its person's, else its own id.
+
+        An id that is spelt like a person whose accounts of this kind are listed, and is none of
+        them, belongs to somebody else: the whole account is the name then.
+        """
+        if account in self.accounts:
+            return self.accounts[account]
+        kind, _, account_id = account.partition(":")
+        return account if self._is_listed(account_id, kind) else account_id
+
+    def accounts_of(self, name: str, kind: str) -> tuple[str, ...]:
+        """Return the ids by which a system knows a person: as listed, else the name itself."""
+        listed = tuple(
+            account.partition(":")[2]
+            for account, person in self.accounts.items()
+            if account.startswith(f"{kind}:") and name_key(person) == name_key(name)
+        )
+        return listed or (name,)
+
+    def airflow_user(self, user_id: str, user_name: str = "") -> Person:
+        """Return who a user of Airflow is. `user_name` is for reading: it gives no permission.
+
+        Raises InputError for an id that cannot be told from another one.
+        """
+        account = f"{AIRFLOW}:{user_id}"
+        normalized_name(user_id, where="Airflow user")
+        name = self.name_of(account)
+        if account not in self.accounts and user_name and not self._is_listed(user_name, AIRFLOW):
+            name = user_name
+        return Person(normalized_name(name, where="Airflow user"), account)
+
+    def system_user(self, user_name: str) -> Person:
+        """Return who a user of the operating system is."""
+        account = f"{SYSTEM}:{user_name}"
+        return Person(normalized_name(self.name_of(account), where="system user"), account)
+
+    def claimed_by(self, person: Person, name: str) -> Person:
+        """Return `person` where `name` is theirs, else that name as one that they only claim.
+
+        Raises InputError for an empty name.
+        """
+        claimed = normalized_name(name, where="by")
+        own_names = {name_key(person.name), name_key(self.name_of(person.account))}
+        if name_key(claimed) in own_names:
+            return person
+        known = {name_key(known): known for known in self.accounts.values()}
+        return Person(known.get(name_key(claimed), claimed), person.account, is_claimed=True)
+
+    def _is_listed(self, name: str, kind: str) -> bool:
+        """Return whether a name is that of a person with accounts of a kind, or one of the ids."""
+        listed = {
+            name_key(text)
+            for account, person in self.accounts.items()
+            if account.startswith(f"{kind}:")
+            for text in (person, account.partition(":")[2])
+        }
+        return name_key(name) in listed
