@@ -30,7 +30,6 @@ from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
-    brokers_csv,
     leader_balance_csv,
     leader_balance_json,
     leader_balance_markdown,
@@ -440,20 +439,6 @@ def test_csv_has_a_row_per_snapshot_and_a_column_per_measure() -> None:
         )
     assert table[told.joined_at]["events"] == "broker 6 joined (1 broker)"
     assert [row["breaks_before"] for row in table].index("yes") == told.gap_at
-
-
-def test_csv_of_brokers_is_the_series_and_names_are_no_formulas() -> None:
-    series = pa.concat_tables(
-        [rows(0, [Broker(1, "=1+1"), Broker(2, "a,b", bytes_in=5)]), rows(1, [Broker(1)])]
-    )
-    table = list(csv.DictReader(io.StringIO(brokers_csv(series))))
-    assert [(row["observed_at_utc"], row["broker_id"], row["rack"]) for row in table] == [
-        ("2026-11-21 12:00:00", "1", "'=1+1"),
-        ("2026-11-21 12:00:00", "2", "a,b"),
-        ("2026-11-21 13:00:00", "1", ""),
-    ]
-    assert [row["leader_bytes_in_per_second"] for row in table] == ["", "5", ""]
-    assert {row["is_fenced"] for row in table} == {"no"}
 
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:

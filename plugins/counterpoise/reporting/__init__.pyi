@@ -1,10 +1,5 @@
 from .audit_page import audit_json, audit_markdown, audit_report
-from .balance_text import (
-    brokers_csv,
-    leader_balance_csv,
-    leader_balance_json,
-    leader_balance_markdown,
-)
+from .balance_text import leader_balance_csv, leader_balance_json, leader_balance_markdown
 from .fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from .leader_balance import leader_balance_report
 from .plan_page import plan_report
@@ -15,7 +10,6 @@ __all__ = [
     "audit_json",
     "audit_markdown",
     "audit_report",
-    "brokers_csv",
     "fleet_csv",
     "fleet_json",
     "fleet_markdown",

@@ -23,9 +23,9 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import join_ids
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
-from counterpoise.reporting.html import render, times
+from counterpoise.reporting.html import percent, render, times
 from counterpoise.reporting.load_section import load_section
-from counterpoise.reporting.parts import Picture, Tile
+from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
 from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import churn_timeline, heat_sections, timelines
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
@@ -46,6 +46,11 @@ TOPIC_COLUMNS: Final[Columns] = (
     ("Min leaders", "fewest_leaders", format_count),
     ("Size", "size_bytes", format_bytes),
 )
+_CARDS: Final[Columns] = (
+    ("Preferred leaders", "preferred_leaders", format_count),
+    ("Replicas", "replicas", format_count),
+    ("Bytes", "bytes", format_bytes),
+)
 EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -65,7 +70,7 @@ def leader_balance_report(
     known). `load` adds the section of traffic, growth and disks. `left_out` are snapshots that the
     analysis could not use.
     """
-    racks = rack_indexes(balance.brokers)
+    racks = rack_indexes(broker.rack for broker in balance.brokers)
     return render(
         "leader_balance.html",
         balance=balance,
@@ -167,12 +172,6 @@ def plan_command(cluster: str, wanted: WantedRebalance) -> str:
     return shlex.join([*words, "--out", "plan.json"])
 
 
-def rack_indexes(brokers: Sequence[BrokerBalance]) -> Mapping[str | None, int | None]:
-    """Return a number for each rack by name, which gives it its colour; None for no rack."""
-    named = sorted({broker.rack for broker in brokers if broker.rack is not None})
-    return {None: None} | {rack: index for index, rack in enumerate(named)}
-
-
 def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
     """Return the main figures, to be compared with those of last week."""
     latest = balance.latest
@@ -194,7 +193,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         ),
         Tile(
             "Not led by preferred",
-            f"{latest.share_not_preferred * 100:.1f} %",
+            percent(latest.share_not_preferred),
             "of partitions",
             latest.share_not_preferred > 0.1,
         ),
@@ -224,57 +223,20 @@ def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> 
     ]
     fair = _mean(balance.latest.leaders.total, balance.latest)
     label = f"Leaders per broker of {balance.cluster}, against the fair share {format_count(fair)}"
-    return Picture(
-        broker_bars(bars, name="leaders-n", label=label, unit=format_count, fair=fair, named=True),
-        broker_bars(bars, name="leaders-w", label=label, unit=format_count, fair=fair, wide=True),
-    )
+    return bar_picture(bars, "leaders", label, format_count, fair)
 
 
 def _cards(
     balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> tuple[tuple[str, Picture], ...]:
-    latest = balance.latest
-    wanted: tuple[tuple[str, str, Unit, int, list[int]], ...] = (
-        (
-            "preferred",
-            "Preferred leaders",
-            format_count,
-            latest.preferred_leaders.total,
-            [broker.preferred_leaders for broker in balance.brokers],
-        ),
-        (
-            "replicas",
-            "Replicas",
-            format_count,
-            latest.replicas.total,
-            [broker.replicas for broker in balance.brokers],
-        ),
-        (
-            "bytes",
-            "Bytes",
-            format_bytes,
-            latest.bytes.total,
-            [broker.bytes for broker in balance.brokers],
-        ),
-    )
-    return tuple(
-        (
-            title,
-            Picture(
-                broker_bars(
-                    [
-                        _bar(broker, value, racks)
-                        for broker, value in zip(balance.brokers, values, strict=True)
-                    ],
-                    name=name,
-                    label=f"{title} per broker",
-                    unit=unit,
-                    fair=_mean(total, latest),
-                )
-            ),
-        )
-        for name, title, unit, total, values in wanted
-    )
+) -> list[tuple[str, Picture]]:
+    cards = []
+    for title, field, unit in _CARDS:
+        bars = [_bar(broker, getattr(broker, field), racks) for broker in balance.brokers]
+        fair = _mean(getattr(balance.latest, field).total, balance.latest)
+        label = f"{title} per broker"
+        drawn = broker_bars(bars, name=field, label=label, unit=unit, fair=fair)
+        cards.append((title, Picture(drawn)))
+    return cards
 
 
 def _bar(

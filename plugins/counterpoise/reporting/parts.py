@@ -3,15 +3,15 @@
 Tile("Idle brokers", "1", "broker 4", is_alert=True)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
+from counterpoise.model.plan_view import MEASURES
 from counterpoise.model.report import BrokerLoad
-from counterpoise.reporting.charts import Pair, before_after
-from counterpoise.units import format_bytes, format_count
+from counterpoise.reporting.charts import Bar, Pair, Unit, before_after, broker_bars
 
 MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
 
@@ -33,6 +33,11 @@ class Picture:
     narrow: Markup
     wide: Markup | None = None
 
+    @classmethod
+    def of(cls, name: str, draw: Callable[[str, bool], Markup]) -> "Picture":
+        """Return both shapes of what `draw` draws, given a name and whether it is wide."""
+        return cls(draw(f"{name}-n", False), draw(f"{name}-w", True))
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -49,19 +54,28 @@ def comparison(
     *,
     name: str,
     title: str,
-    unit: Callable[[float], str],
+    unit: Unit,
     after: str = "after",
 ) -> Comparison:
     """Return a card for few brokers; for many a wide chart, and one for phones."""
 
-    def drawn(shape: str) -> Markup:
-        label = f"{title}, before and {after}"
-        return before_after(
-            pairs, name=f"{name}-{shape}", label=label, unit=unit, wide=shape == "w"
-        )
-
-    picture = Picture(drawn("n"), drawn("w") if len(pairs) > MANY_BROKERS else None)
+    label = f"{title}, before and {after}"
+    picture = Picture.of(
+        name, lambda name, wide: before_after(pairs, name=name, label=label, unit=unit, wide=wide)
+    )
+    if len(pairs) <= MANY_BROKERS:
+        picture = Picture(picture.narrow)
     return Comparison(title, picture, all(pair.best is not None for pair in pairs), after)
+
+
+def bar_picture(bars: Sequence[Bar], name: str, label: str, unit: Unit, fair: float) -> Picture:
+    """Return a bar for each broker against the fair share; on a phone each has its name."""
+    return Picture.of(
+        name,
+        lambda name, wide: broker_bars(
+            bars, name=name, label=label, unit=unit, fair=fair, wide=wide, named=not wide
+        ),
+    )
 
 
 def before_after_pictures(
@@ -71,23 +85,24 @@ def before_after_pictures(
     if not before or not after:
         return ()
     was, now = by_broker(before), by_broker(after)
-    wanted: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-        ("leaders", "Leaders per broker", format_count),
-        ("replicas", "Replicas per broker", format_count),
-        ("bytes", "Bytes per broker", format_bytes),
-    )
     return tuple(
         comparison(
             [
-                Pair(i, _value(was, i, name), _value(now, i, name))
+                Pair(i, _value(was, i, measure.field), _value(now, i, measure.field))
                 for i in sorted(was.keys() | now.keys())
             ],
-            name=name,
-            title=title,
-            unit=unit,
+            name=measure.field,
+            title=f"{measure.title} per broker",
+            unit=measure.unit,
         )
-        for name, title, unit in wanted
+        for measure in MEASURES[:3]  # bytes in are not known of a run
     )
+
+
+def rack_indexes(racks: Iterable[str | None]) -> Mapping[str | None, int | None]:
+    """Return a number for each rack by name, which gives it its colour; None for no rack."""
+    named = sorted({rack for rack in racks if rack is not None})
+    return {None: None} | {rack: index for index, rack in enumerate(named)}
 
 
 def by_broker(loads: Sequence[BrokerLoad]) -> Mapping[int, BrokerLoad]:

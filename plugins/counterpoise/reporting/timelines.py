@@ -130,14 +130,9 @@ def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
 
 def _heat_section(heat: HeatMap) -> HeatSection:
     title = _HEAT_TITLES[heat.measure]
-    narrow, wide = (
-        heat_picture(
-            heat,
-            name=f"heat-{heat.measure.replace('_', '-')}-{shape}",
-            label=title,
-            wide=shape == "w",
-        )
-        for shape in ("n", "w")
+    picture = Picture.of(
+        f"heat-{heat.measure.replace('_', '-')}",
+        lambda name, wide: heat_picture(heat, name=name, label=title, wide=wide),
     )
     note = (
         f"One column is {_width(heat)}. Blank: no snapshot, the broker was not live, "
@@ -148,7 +143,7 @@ def _heat_section(heat: HeatMap) -> HeatSection:
             f"The {format_count(len(heat.broker_ids))} of {format_count(heat.broker_count)} "
             f"brokers that were farthest from their share on average, by id. {note}"
         )
-    return HeatSection(title, Picture(narrow, wide), HEAT_LEVELS, note)
+    return HeatSection(title, picture, HEAT_LEVELS, note)
 
 
 def _width(heat: HeatMap) -> str:
@@ -166,21 +161,16 @@ def _timeline(
     events: Sequence[ClusterEvent] = (),
 ) -> Timeline:
     bands = _bands(events)
-    narrow, wide = (
-        over_time(
-            [point.observed_at for point in balance.series],
-            lines,
-            name=f"{name}-{shape}",
-            label=title,
-            unit=unit,
-            wide=shape == "w",
-            breaks=balance.breaks,
-            bands=bands,
-        )
-        for shape in ("n", "w")
+    times = [point.observed_at for point in balance.series]
+    breaks = balance.breaks
+    picture = Picture.of(
+        name,
+        lambda name, wide: over_time(
+            times, lines, name=name, label=title, unit=unit, wide=wide, breaks=breaks, bands=bands
+        ),
     )
     legend = tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
-    return Timeline(title, Picture(narrow, wide), legend, _meanings(events))
+    return Timeline(title, picture, legend, _meanings(events))
 
 
 def _bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
