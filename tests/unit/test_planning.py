@@ -14,7 +14,8 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import to_document
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning import goals, make_plan
+from counterpoise.planning import make_plan
+from counterpoise.planning.goals import rebalance
 from counterpoise.planning.placing.spread import spread
 from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster
@@ -157,7 +158,7 @@ def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(
 ) -> None:
     rows = [f"a-{n}: {'1' if n < 6 else '2'} size={1000 if n < 6 else 1}" for n in range(12)]
     snapshot, rounds = cluster("\n".join(rows), racks="1 2 3"), Mock(wraps=spread)
-    monkeypatch.setattr(goals, "spread", rounds)
+    monkeypatch.setattr(rebalance, "spread", rounds)
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4}
     assert (

@@ -4,7 +4,7 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals.py` what each goal may
+Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals/` what each goal may
 do.
 """
 

@@ -7,6 +7,7 @@ therefore also the least that reaches it.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,9 +20,23 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
+
+
+class Imported(PlanningGoal):
+    """What a plan that somebody else made is for; it is not chosen by name."""
+
+    name: ClassVar[Goal] = Goal.IMPORTED
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.IMPORTED
+
+    def copies(self, result: PlanningResult) -> Ints | None:
+        return np.asarray(result.assignment.is_added.sum(axis=1))
+
+    def reason(self, result: PlanningResult) -> str:
+        return "every partition is already where the reassignment wants it"
 
 
 def plan_to_reach(
@@ -46,6 +61,7 @@ def plan_to_reach(
     live = cluster.is_live
     result = PlanningResult(
         snapshot=snapshot,
+        goal=Imported(),
         request=PlanRequest(Goal.IMPORTED, policy=policy),
         cluster=cluster,
         roles=Roles(
@@ -59,7 +75,6 @@ def plan_to_reach(
         before=Placement.of(cluster),
         after=Placement.of(cluster, replicas.copy()),
         assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
-        copy_reason=MoveReason.IMPORTED,
     )
     return explain(result)
 

@@ -29,19 +29,15 @@ class Roles:
     sharing: Flags  # of these, the ones that are to be even: all that the request does not exclude
     leading: Flags  # of these, the ones that may lead
 
+    def but(self, **flags: Flags) -> "Roles":
+        return replace(self, **flags)
+
     @property
     def unrestricted(self) -> "Roles":
         """Return the roles as if every broker that shares could give and receive: no goal does
         better.
         """
-        return Roles(
-            destinations=self.sharing,
-            sources=self.sharing,
-            leaving=self.leaving,
-            staying=self.staying,
-            sharing=self.sharing,
-            leading=self.leading,
-        )
+        return self.but(destinations=self.sharing, sources=self.sharing)
 
     @property
     def is_demoted(self) -> Flags:
@@ -227,6 +223,11 @@ class Placement:
             neighbours_now = (racks == own_racks[:, None]).sum(axis=1) - 1
             is_suitable |= (racks == rack).sum(axis=1) <= neighbours_now
         return np.asarray(is_suitable)
+
+    def count_on(self, is_counted: Flags) -> Ints:
+        """Return, per partition, how many of its replicas are on the given brokers."""
+        on_counted = np.append(is_counted, False)[self.replicas]
+        return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
 
     def replicas_on(self, broker: int) -> Replicas:
         """Return the replicas on a broker that a plan may move."""

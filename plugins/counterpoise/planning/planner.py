@@ -22,10 +22,9 @@ from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
     is_worth_moving,
 )
-from counterpoise.planning.goals import PlanningGoal, goal_named, is_left_to_repair
+from counterpoise.planning.goals import goal_named
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.refusals import refuse_impossible, refuse_unplaced
 from counterpoise.planning.request_checks import check_request
 
 
@@ -35,38 +34,38 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     Raise InputError for a request that does not fit the cluster, RefusedError where the goal cannot
     be reached because of what must be left alone.
     """
-    check_request(request, snapshot)
     goal = goal_named(request.goal)
+    check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
-    cluster = replace(cluster, is_left_to_repair=is_left_to_repair(cluster, request))
+    cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     before = Placement.of(cluster)
     unchanged = PlanningResult(
         snapshot=snapshot,
+        goal=goal,
         request=request,
         cluster=cluster,
         roles=roles,
         before=before,
         after=before,
         assignment=FinalAssignment.unchanged(cluster),
-        copy_reason=goal.copy_reason,
     )
-    refuse_impossible(unchanged)
+    goal.refuse_impossible(unchanged)
 
     placement = before.copy()
     goal.place(placement, roles, request)
     result = replace(unchanged, after=placement)
-    refuse_unplaced(result)
+    goal.refuse_unplaced(result)
     deferred = keep_copies_within(placement, before, request.budget)
-    result = replace(result, assignment=_with_leaders(result, goal), deferred=deferred)
+    result = replace(result, assignment=_with_leaders(result), deferred=deferred)
     result = keep_changes_within(result)
     is_optional = goal.copy_reason is None and not result.deferred.partitions
     return explain(unchanged if is_optional and not is_worth_moving(result) else result)
 
 
-def _with_leaders(result: PlanningResult, goal: PlanningGoal) -> FinalAssignment:
+def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
-    placement, roles = result.after, result.roles
+    placement, roles, goal = result.after, result.roles, result.goal
     may_change = goal.may_change_leader(result.cluster, roles)
     candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
     leaders = choose_leaders(candidates, result.request.policy)

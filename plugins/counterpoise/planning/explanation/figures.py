@@ -62,9 +62,6 @@ from counterpoise.planning.placing.targets import (
 )
 from counterpoise.planning.water_filling import Weights, fill, fill_racks
 
-_LEADER_GOALS = (Goal.LEADERS, Goal.DEMOTE_BROKERS)
-_COPYING_GOALS = (Goal.REMOVE_BROKERS, Goal.REPAIR, Goal.REPLICATION_FACTOR, Goal.IMPORTED)
-
 
 def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
     """Return a figure for every registered broker, by id."""
@@ -115,12 +112,9 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
 
 def lower_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds for the request of a result."""
-    goal, sizes = result.request.goal, result.cluster.size_bytes
-    leader_range = _min_leader_range(result)
-    if goal in _LEADER_GOALS:
-        return LowerBound(0, 0, leader_range)
-    if goal in _COPYING_GOALS:
-        copies = _copies(result)
+    sizes, leader_range = result.cluster.size_bytes, _min_leader_range(result)
+    copies = result.goal.copies(result)
+    if copies is not None:
         return LowerBound(int(copies.sum()), int((copies * sizes).sum()), leader_range)
     weights = disk_weights(result.cluster, result.roles)
     percent = result.request.policy.bytes_tolerance_percent
@@ -129,47 +123,15 @@ def lower_bound(result: PlanningResult) -> LowerBound:
     return LowerBound(replicas, bytes_, leader_range)
 
 
-def _copies(result: PlanningResult) -> Ints:
-    """Return replicas to be made, per partition.
-
-    There are none where there is no broker to copy from, or none that could receive them.
-    """
-    cluster, before, request = result.cluster, result.before, result.request
-    if request.goal is Goal.IMPORTED:
-        return np.asarray(result.assignment.is_added.sum(axis=1))
-    free_destinations = _free_destinations(result)
-    if request.goal is Goal.REPLICATION_FACTOR:
-        missing = np.maximum(0, (request.replication_factor or 0) - before.replica_counts)
-        return np.where(cluster.may_change, np.minimum(missing, free_destinations), 0)
-    may_move = cluster.may_drain if request.goal is Goal.REMOVE_BROKERS else cluster.may_change
-    leaving = _replicas_on(result.roles.leaving, before)
-    return np.where(may_move, np.minimum(leaving, free_destinations), 0)
-
-
-def _replicas_on(is_counted: Flags, before: Placement) -> Ints:
-    """Return, per partition, how many of its replicas are on the given brokers."""
-    on_counted = np.append(is_counted, False)[before.replicas]
-    return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
-
-
-def _free_destinations(result: PlanningResult) -> Ints:
-    """Return, per partition, how many destinations have no replica of it."""
-    destinations = result.roles.destinations
-    return int(destinations.sum()) - _replicas_on(destinations, result.before)
-
-
 def _min_leader_range(result: PlanningResult) -> int:
     """Return the least that the largest and the smallest count of leaders can differ by."""
-    cluster, before, roles = result.cluster, result.before, result.roles
-    goal, leaders_now = result.request.goal, cluster.leaders_now
-    if goal is Goal.IMPORTED:
+    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
+    if result.request.goal is Goal.IMPORTED:
         return best_max_minus_min(cluster.partition_count, int(roles.leading.sum()))
     is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
-    is_free = cluster.may_reorder & is_led_in_scope
-    if goal in _LEADER_GOALS:
-        is_free &= _replicas_on(roles.leading, before) > 0
-    if goal is Goal.DEMOTE_BROKERS:
-        is_free &= roles.is_demoted[leaders_now] | roles.is_demoted[before.replicas[:, 0]]
+    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
+    if not result.goal.moves_replicas:
+        is_free &= result.before.count_on(roles.leading) > 0
     fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
     if not len(fixed):
         return 0
@@ -188,7 +150,7 @@ def _units_to_copy(
     cluster, before, roles = result.cluster, result.before, result.roles
     if not roles.sharing.any():
         return 0
-    free_destinations = _free_destinations(result)
+    free_destinations = result.free_destinations
     can_move = cluster.may_change & (free_destinations > 0)
     held = cluster.load(before.replicas, units)
     movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
@@ -208,7 +170,7 @@ def _units_to_copy(
         )
         is_closed = bool((rack_bounds[0] == rack_bounds[1]).all())
         missing.append(_missing_units(result, held, shares, tolerance_percent, per_rack=is_closed))
-    may_go = np.minimum(free_destinations, _replicas_on(roles.sources, before))
+    may_go = np.minimum(free_destinations, before.count_on(roles.sources))
     at_most = int((may_go * units)[can_move].sum())
     if len({len(per_group) for per_group in missing}) == 1:
         return min(at_most, int(np.minimum.reduce(missing).sum()))

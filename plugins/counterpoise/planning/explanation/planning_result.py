@@ -18,18 +18,23 @@ plan is worth it.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
-from counterpoise.model.plan import Deferred, MoveReason
+from counterpoise.model.plan import Deferred
 from counterpoise.model.request import PlanRequest
+from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.targets import byte_band, count_targets, racks_missing
 from counterpoise.planning.placing.topics import TopicShares
+
+if TYPE_CHECKING:
+    from counterpoise.planning.goals.goal import PlanningGoal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,13 +109,13 @@ class FinalAssignment:
 @dataclass(frozen=True, eq=False)
 class PlanningResult:
     snapshot: ClusterSnapshot
+    goal: "PlanningGoal"
     request: PlanRequest
     cluster: ClusterArrays
     roles: Roles
     before: Placement
     after: Placement
     assignment: FinalAssignment
-    copy_reason: MoveReason | None  # of every copy; None where it is evenness
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
 
     @cached_property
@@ -135,9 +140,39 @@ class PlanningResult:
         """Return partitions that each broker leads in the end."""
         return self.cluster.leader_load(self.assignment.leaders)
 
+    @cached_property
+    def free_destinations(self) -> Ints:
+        """Return, per partition, how many destinations have no replica of it before."""
+        destinations = self.roles.destinations
+        return int(destinations.sum()) - self.before.count_on(destinations)
+
     @property
     def sharing(self) -> Flags:
         return self.roles.sharing
+
+    # -- for sentences
+
+    @property
+    def in_scope(self) -> str:
+        scope = self.request.scope
+        return " in the scope of this plan" if scope.topics or scope.excluded_topics else ""
+
+    @property
+    def leaders_per_broker(self) -> str:
+        return as_range(self.leader_counts[self.roles.leading])
+
+    def name_partitions(self, partitions: Ints, singular: str, plural: str) -> str:
+        """Return a sentence that names the first few partitions; "" when there are none."""
+        if not len(partitions):
+            return ""
+        count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
+        return f"{count}: {self.cluster.names(partitions)}"
+
+
+def as_range(values: Ints) -> str:
+    """Return `4 to 7`, or `4` where all are the same."""
+    low, high = int(np.min(values)), int(np.max(values))
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def is_worse(counts: Ints, best: Ints) -> bool:

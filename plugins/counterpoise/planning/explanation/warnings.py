@@ -11,22 +11,23 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.explanation.moves import (
-    left_to_repair,
-    not_repaired,
-    not_resized,
-)
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
 from counterpoise.planning.placing.targets import badly_racked
 from counterpoise.units import format_bytes
 
-_EVENING_REPLICAS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REBALANCE})
+IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
+IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
+HAS_NO_DESTINATION: Final = (
+    "for which no other live broker in scope has room; add brokers or disk, widen the scope, or "
+    "raise disk_limit_percent"
+)
+_IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 _USUAL_REPLICATION_FACTOR = 3
 
 
@@ -37,12 +38,16 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
     return tuple(filter(None, (warning(result) for warning in WARNINGS)))
 
 
-def _partitions(result: PlanningResult, partitions: Ints, singular: str, plural: str) -> str:
-    """Return a sentence that names the first few partitions; "" when there are none."""
-    if not len(partitions):
-        return ""
-    count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
-    return f"{count}: {result.cluster.names(partitions)}"
+def list_undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
+    """Return which partitions are left and why, for each kind that has any; "" when none has."""
+    sentences = []
+    for is_concerned, why in kinds:
+        partitions = np.flatnonzero(is_concerned)
+        if len(partitions):
+            names = result.cluster.names(partitions)
+            singular, plural = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
+            sentences.append(pluralize(len(partitions), singular, plural))
+    return "; ".join(sentences)
 
 
 def _brokers(result: PlanningResult, positions: Ints) -> str:
@@ -60,7 +65,7 @@ def _or_rebalance(result: PlanningResult) -> str:
 def _under_reassignment(result: PlanningResult) -> str:
     moving = np.flatnonzero(result.cluster.is_moving)
     left_alone = "being reassigned already and left alone"
-    return _partitions(result, moving, f"is {left_alone}", f"are {left_alone}")
+    return result.name_partitions(moving, f"is {left_alone}", f"are {left_alone}")
 
 
 def _without_leader(result: PlanningResult) -> str:
@@ -69,8 +74,7 @@ def _without_leader(result: PlanningResult) -> str:
         return (
             "the snapshot has no leaders; each partition's first replica is taken to be its leader"
         )
-    return _partitions(
-        result,
+    return result.name_partitions(
         np.flatnonzero(cluster.is_leaderless),
         "has no leader; bring one of its brokers back",
         "have no leader; bring one of their brokers back",
@@ -97,9 +101,16 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     return f"{replicas} on {_brokers(result, dead)}, not live now{help_}"
 
 
+def left_to_repair(result: PlanningResult) -> str:
+    """Return partitions that stay as they are because a replica is on a dead broker.
+
+    The goal is not about that broker.
+    """
+    return list_undone(result, (result.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
+
+
 def _few_replicas(result: PlanningResult) -> str:
-    return _partitions(
-        result,
+    return result.name_partitions(
         np.flatnonzero(result.after.replica_counts < _USUAL_REPLICATION_FACTOR),
         "has fewer than 3 replicas; the loss of one broker may stop it",
         "have fewer than 3 replicas; the loss of one broker may stop them",
@@ -110,8 +121,7 @@ def _unknown_sizes(result: PlanningResult) -> str:
     unknown = np.flatnonzero(~result.cluster.is_size_known)
     if len(unknown) and len(unknown) == result.cluster.partition_count:
         return "no partition size is known; bytes count as 0, so the plan goes by counts alone"
-    return _partitions(
-        result,
+    return result.name_partitions(
         unknown,
         "has no known size and counts as 0 bytes",
         "have no known size and count as 0 bytes",
@@ -135,8 +145,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     end = "though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
         end += "; goal rebalance can repair that"
-    return _partitions(
-        result,
+    return result.name_partitions(
         badly_racked(result.after, result.roles.staying),
         f"has more replicas in one rack than needed, {end}",
         f"have more replicas in one rack than needed, {end}",
@@ -146,7 +155,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
 def _uneven_racks(result: PlanningResult) -> str:
     best = result.best_counts[result.sharing]
     low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
-    if high - low <= 1 or result.request.goal not in _EVENING_REPLICAS:
+    if high - low <= 1 or not result.goal.evens_replicas:
         return ""
     return (
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
@@ -157,7 +166,7 @@ def _uneven_racks(result: PlanningResult) -> str:
 
 def _counts_not_reached(result: PlanningResult) -> str:
     best, counts = result.best_counts[result.sharing], result.after.counts[result.sharing]
-    if result.request.goal not in _EVENING_REPLICAS or not is_worse(counts, best):
+    if not result.goal.evens_replicas or not is_worse(counts, best):
         return ""
     return (
         f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
@@ -166,7 +175,7 @@ def _counts_not_reached(result: PlanningResult) -> str:
 
 
 def _bytes_outside_band(result: PlanningResult) -> str:
-    if result.request.goal not in _EVENING_REPLICAS or not len(result.out_of_band):
+    if not result.goal.evens_replicas or not len(result.out_of_band):
         return ""
     percent = result.request.policy.bytes_tolerance_percent
     return (
@@ -212,17 +221,8 @@ def _leaders_uneven(result: PlanningResult) -> str:
     )
 
 
-def _still_leading(result: PlanningResult) -> str:
-    """Count what demoted brokers still lead."""
-    if result.request.goal is not Goal.DEMOTE_BROKERS:
-        return ""
-    is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]
-    return _partitions(
-        result,
-        np.flatnonzero(is_led_by_demoted),
-        "is still led by a demoted broker: no other live replica may lead it",
-        "are still led by a demoted broker: no other live replica may lead them",
-    )
+def _undone(result: PlanningResult) -> str:
+    return result.goal.undone(result)
 
 
 # -- what clients notice, and what comes later
@@ -232,8 +232,7 @@ def _min_insync_is_all(result: PlanningResult) -> str:
     cluster = result.cluster
     min_insync = cluster.min_insync_replicas[cluster.topic_numbers]
     has_none_to_spare = (min_insync >= result.after.replica_counts) & (min_insync > 1)
-    return _partitions(
-        result,
+    return result.name_partitions(
         np.flatnonzero(result.assignment.is_in_plan & has_none_to_spare),
         "of the plan needs as many in-sync replicas as it has (min.insync.replicas); "
         "one slow broker stops its producers",
@@ -271,16 +270,6 @@ def _deferred_by_budget(result: PlanningResult) -> str:
     )
 
 
-def _short_of_replicas(result: PlanningResult) -> str:
-    if result.request.goal is not Goal.REPLICATION_FACTOR or result.deferred.partitions:
-        return ""
-    return not_resized(result)
-
-
-def _not_repaired_yet(result: PlanningResult) -> str:
-    return not_repaired(result) if result.request.goal is Goal.REPAIR else ""
-
-
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
@@ -295,11 +284,9 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _bytes_outside_band,
     _full_disks,
     _leaders_uneven,
-    _still_leading,
     _rates_unknown,
     _min_insync_is_all,
     _coordinators,
     _deferred_by_budget,
-    _short_of_replicas,
-    _not_repaired_yet,
+    _undone,
 )

@@ -1,4 +1,4 @@
-"""Placing: how replicas find their brokers; `goals.py` has the steps of each goal.
+"""Placing: how replicas find their brokers; `goals/` has the steps of each goal.
 
 The steps change a `Placement`, which is the one mutable thing, and know nothing of leaders.
 """

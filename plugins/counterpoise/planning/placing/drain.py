@@ -1,6 +1,6 @@
 """Emptying brokers: each of their replicas goes to another broker, and no other replica moves.
 
-    drain(placement, roles, wanted, band, is_movable)
+    drain(placement, roles, policy, is_movable)
 
     for each replica to move, largest first: of the brokers that have room for it
         those on racks with fewest replicas of its partition
@@ -26,20 +26,21 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import rack_sizes
+from counterpoise.planning.placing.targets import byte_band, count_targets, rack_sizes
 from counterpoise.planning.placing.topics import of_topics, whole_shares
 
 # In vain: where disks are that full, brokers are missing, and not a better order of replicas.
 _MAX_FAILED_ATTEMPTS = 20
 
 
-def drain(
-    placement: Placement, roles: Roles, wanted: Ints, band: ByteBand, is_movable: Flags
-) -> None:
+def drain(placement: Placement, roles: Roles, policy: BalancePolicy, is_movable: Flags) -> None:
     """Move replicas off the brokers that leave; `is_movable` says of which partitions."""
+    wanted = count_targets(placement, roles)
+    band = byte_band(placement, roles, policy.bytes_tolerance_percent)
     is_leaving = np.append(roles.leaving, False)
     is_to_move = is_leaving[placement.replicas] & is_movable[:, None]
     partitions, positions = np.nonzero(is_to_move)

@@ -1,0 +1,41 @@
+"""Goal add-brokers: new brokers reach their fair share; old brokers receive nothing."""
+
+from collections.abc import Sequence, Set
+from typing import ClassVar
+
+from counterpoise.errors import InputError
+from counterpoise.model.columns import Flags
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import verb
+from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.goals.rebalance import EveningGoal, even_out
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.targets import fair_counts
+from counterpoise.planning.request_checks import brokers_are
+
+
+class AddBrokers(EveningGoal):
+    name: ClassVar[Goal] = Goal.ADD_BROKERS
+    which_brokers: ClassVar[str] = "that were added"
+
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+        if dead:
+            raise InputError(
+                f"{brokers_are(dead)} fenced (not live) and cannot receive replicas; "
+                f"start {verb(len(dead), 'it', 'them')}, then try again"
+            )
+        if live <= set(alive):
+            raise InputError(
+                "goal add-brokers names every live broker, so none is left to give replicas; "
+                "name the new ones only, or use goal rebalance"
+            )
+
+    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
+        return "" if others else "no old broker that may give replicas"
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        roles = super().roles(cluster, named)
+        return roles.but(destinations=roles.sharing & named, sources=roles.sharing & ~named)
+
+    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        even_out(placement, roles, request, fair_counts(placement, roles))

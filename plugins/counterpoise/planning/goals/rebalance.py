@@ -1,0 +1,154 @@
+"""Goal rebalance: racks repaired, then replicas and bytes even on all live brokers.
+
+Goals about evenness repeat their steps for as long as they make the cluster strictly more even:
+
+    repeat: one round (racks, then counts and bytes up to the targets, then swaps)
+        more even than before: keep it
+        else: take it back
+            if partitions were touched: all are free again, try once more
+            if some partition may not replace its last old replica: allow it, try once more
+            else: done
+
+Partitions that got a new replica stay touched, so that others go first. What remains in the end is
+a state that another planning would leave as it is: to plan again moves nothing. Most plans are done
+after the first round.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.explanation.planning_result import (
+    PlanningResult,
+    as_range,
+    is_worse,
+)
+from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.counts import level_counts
+from counterpoise.planning.placing.spread import spread
+from counterpoise.planning.placing.swaps import (
+    exchange_bytes,
+    exchange_topics,
+    topics_above,
+    trade_arrivals,
+)
+from counterpoise.planning.placing.targets import (
+    byte_band,
+    count_targets,
+    racks_missing,
+    repair_racks,
+)
+from counterpoise.planning.placing.topics import TopicShares
+
+_MAX_ROUNDS = 50
+
+_Unevenness = tuple[int, int, int, int]  # racks, counts, topics, bytes: the smaller the more even
+
+
+class EveningGoal(PlanningGoal):
+    """What goals have in common that make a cluster more even."""
+
+    evens_replicas: ClassVar[bool] = True
+    more_would_help: ClassVar[str] = (
+        "goal rebalance may do more, since it moves replicas between all brokers"
+    )
+
+    def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
+        return is_on_dead(cluster)
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        reached = _unevenness(placement, roles, request.policy)
+        for _ in range(_MAX_ROUNDS):
+            earlier, was_touched = placement.replicas.copy(), placement.touched.any()
+            self.one_round(placement, roles, request)
+            unevenness = _unevenness(placement, roles, request.policy)
+            if unevenness < reached:
+                reached = unevenness
+                if _is_even(placement, roles, unevenness):
+                    return
+                continue
+            placement.reset_to(earlier)
+            if not was_touched:
+                if placement.may_replace_all or not placement.holds_back:
+                    return
+                placement.may_replace_all = True
+
+    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Make the cluster as even as the goal can in one go."""
+        raise NotImplementedError
+
+    def reason(self, result: PlanningResult) -> str:
+        counts, best = result.after.counts[result.sharing], result.best_counts[result.sharing]
+        facts = f"leaders {result.leaders_per_broker} and replicas {as_range(counts)} per broker"
+        if not is_worse(counts, best) and not len(result.out_of_band):
+            percent = result.request.policy.bytes_tolerance_percent
+            return f"already balanced: {facts}, bytes within {percent} % of the fair share"
+        return (
+            f"cannot, because no move that this goal allows makes the cluster more even: {facts}; "
+            f"{self.more_would_help}"
+        )
+
+
+class Rebalance(EveningGoal):
+    name: ClassVar[Goal] = Goal.REBALANCE
+    more_would_help: ClassVar[str] = (
+        "more partitions, other sizes, brokers in the racks that lack some, or a wider scope "
+        "would help"
+    )
+
+    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        no_limit = np.full(placement.cluster.broker_count, UNBOUNDED)
+        band = even_out(placement, roles, request, no_limit)
+        max_above = request.policy.topics_max_above_share
+        if max_above is not None:
+            shares = TopicShares.of(placement, roles, placement.counts)
+            exchange_topics(placement, roles, shares, max_above)
+        exchange_bytes(placement, roles, band)
+
+
+def even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:
+    """Repair racks, then move replicas to their targets; destinations get no more than `limit`.
+
+    Return the band that the bytes of each broker should be in.
+    """
+    repair_racks(placement, roles, count_targets(placement, roles, limit), limit)
+    wanted = count_targets(placement, roles, limit)
+    band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
+    shares = TopicShares.of(placement, roles, wanted)
+    spread(placement, roles, wanted, band, shares)
+    level_counts(placement, roles, band, shares, limit)
+    trade_arrivals(placement, roles, band)
+    return band
+
+
+def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _Unevenness:
+    """Return racks first, then counts, then topics where the policy asks, then bytes."""
+    counts = placement.counts[roles.sharing].tolist()
+    squared_counts = sum(count * count for count in counts)
+    band = byte_band(placement, roles, policy.bytes_tolerance_percent)
+    bytes_outside = band.bytes_outside(placement.bytes_held)[roles.sharing]
+    racks = int(racks_missing(placement, roles.staying).sum())
+    topics = 0
+    if policy.topics_max_above_share is not None:
+        shares = TopicShares.of(placement, roles, placement.counts)
+        topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
+    return racks, squared_counts, topics, int(bytes_outside.sum())
+
+
+def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:
+    """Return whether no further round can help.
+
+    Where no broker both gives and receives, bytes do not count: one round trades all arrivals that
+    help them.
+    """
+    racks, _, topics, bytes_outside = unevenness
+    may_help_bytes = bool((roles.sources & roles.destinations).any())
+    if racks or topics or (bytes_outside and may_help_bytes):
+        return False
+    return int(np.ptp(placement.counts[roles.sharing])) <= 1

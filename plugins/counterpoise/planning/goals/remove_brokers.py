@@ -1,0 +1,170 @@
+"""Goal remove-brokers: the named brokers end up empty; nothing else moves.
+
+The only goal that is worth nothing half done: a broker that cannot be emptied cannot be taken away,
+so what stands in the way is refused. What other goals leave undone is a warning.
+"""
+
+from collections.abc import Set
+from typing import ClassVar
+
+import numpy as np
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.plan import MoveReason
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import name_brokers, pluralize
+from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.request_checks import name_cluster
+from counterpoise.units import format_bytes
+
+
+class DrainingGoal(PlanningGoal):
+    """What goals have in common that copy all replicas of some brokers elsewhere."""
+
+    elects: ClassVar[bool] = False
+
+    def may_drain(self, cluster: ClusterArrays) -> Flags:
+        """Return the partitions whose replicas may leave their brokers."""
+        raise NotImplementedError
+
+    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
+        return "" if others else "no live broker that may take the replicas"
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        drain(placement, roles, request.policy, self.may_drain(placement.cluster))
+
+    def copies(self, result: PlanningResult) -> Ints | None:
+        leaving = result.before.count_on(result.roles.leaving)
+        may_drain = self.may_drain(result.cluster)
+        return np.where(may_drain, np.minimum(leaving, result.free_destinations), 0)
+
+
+class RemoveBrokers(DrainingGoal):
+    name: ClassVar[Goal] = Goal.REMOVE_BROKERS
+    which_brokers: ClassVar[str] = "that are to be emptied"
+    evens_replicas: ClassVar[bool] = True
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.DRAIN
+
+    def check(self, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+        """Raise RefusedError when a broker votes in the metadata quorum (KIP-595, KIP-853).
+
+        Emptied or not, it could not be stopped: the quorum would lose a voter. Node ids of brokers
+        and controllers are one set, so the same id is the same process.
+        """
+        quorum = snapshot.tables["quorum"]
+        nodes = zip(quorum["node_id"].to_pylist(), quorum["role"].to_pylist(), strict=True)
+        all_voters = {node_id for node_id, role in nodes if role in ("leader", "voter")}
+        voters = sorted(all_voters & set(request.broker_ids))
+        if voters:
+            raise RefusedError(
+                f"{name_brokers(voters)} cannot be removed yet: a controller runs there, too, and "
+                "votes in the metadata quorum. First add a controller elsewhere and take this one "
+                "out of the quorum (kafka-metadata-quorum.sh remove-controller, where voters are "
+                "dynamic; a new controller.quorum.voters and a rolling restart, where they are "
+                "static). To move only the leaders away, use the goal demote-brokers"
+            )
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        staying = cluster.is_live & ~named
+        able = staying & cluster.is_in_scope
+        return Roles(
+            destinations=able,
+            sources=named,
+            leaving=named,
+            staying=staying,
+            sharing=able,
+            leading=able,
+        )
+
+    def may_drain(self, cluster: ClusterArrays) -> Flags:
+        return cluster.may_drain
+
+    def refuse_impossible(self, result: PlanningResult) -> None:
+        _refuse_stuck_replicas(result)
+        _refuse_too_few_brokers(result)
+
+    def refuse_unplaced(self, result: PlanningResult) -> None:
+        """Raise RefusedError when a replica fits on no other broker."""
+        cluster, request = result.cluster, result.request
+        is_on_leaving = result.after.count_on(result.roles.leaving) > 0
+        unplaced = np.flatnonzero(is_on_leaving & cluster.may_drain)
+        if not len(unplaced):
+            return
+        largest_first = unplaced[np.lexsort((unplaced, -cluster.size_bytes[unplaced]))]
+        largest = int(largest_first[0])
+        size = format_bytes(int(cluster.size_bytes[largest]))
+        others = f" (and {len(unplaced) - 1} more)" if len(unplaced) > 1 else ""
+        raise RefusedError(
+            f"{_leaving_brokers(result)} cannot be emptied: {cluster.name(largest)} "
+            f"({size}){others} fits on no broker below {request.policy.disk_limit_percent} % full; "
+            "add brokers or disk, keep fewer bytes (retention), or raise disk_limit_percent"
+        )
+
+    def reason(self, result: PlanningResult) -> str:
+        return (
+            f"already done: no replica is left on these brokers{result.in_scope}, and "
+            f"leaders are as even as they can be ({result.leaders_per_broker})"
+        )
+
+
+def _refuse_stuck_replicas(result: PlanningResult) -> None:
+    """Refuse replicas that cannot leave; those that the request itself leaves out may stay."""
+    cluster = result.cluster
+    is_on_leaving = result.before.count_on(result.roles.leaving) > 0
+    is_concerned = is_on_leaving & cluster.is_requested
+    is_free = is_concerned & ~cluster.is_excluded
+    is_excluded = is_concerned & cluster.is_excluded
+    is_moving = is_free & cluster.is_moving
+    is_leaderless = is_free & cluster.is_leaderless
+    brokers = _leaving_brokers(result)
+    if is_excluded.any():
+        raise RefusedError(
+            f"{brokers} cannot be emptied: {_having(cluster, is_excluded)} there and the policy "
+            "excludes their topics; take the topics out of excluded_topics, or leave them out of "
+            "this plan too (--exclude-topics)"
+        )
+    if is_moving.any():
+        raise RefusedError(
+            f"{brokers} cannot be emptied now: {_having(cluster, is_moving)} there and a "
+            "reassignment of theirs is under way; wait until it is done, or cancel it"
+        )
+    if is_leaderless.any():
+        raise RefusedError(
+            f"{brokers} cannot be emptied: {_having(cluster, is_leaderless)} there and no leader "
+            "to copy from; bring back a broker that can lead them, or leave their topics out of "
+            "this plan (--exclude-topics)"
+        )
+
+
+def _refuse_too_few_brokers(result: PlanningResult) -> None:
+    cluster, roles = result.cluster, result.roles
+    destination_count, staying_count = int(roles.destinations.sum()), int(roles.staying.sum())
+    to_place = result.before.count_on(roles.leaving)
+    is_unplaceable = (to_place > result.free_destinations) & cluster.may_drain
+    if not is_unplaceable.any() and staying_count:
+        return
+    replica_count = int(cluster.replica_counts[is_unplaceable].max(initial=1))
+    in_scope = ""
+    if destination_count != staying_count:
+        in_scope = f", {destination_count} of them in scope"
+    raise InputError(
+        f"{name_cluster(result.snapshot)} would have {pluralize(staying_count, 'live broker')}"
+        f"{in_scope} without {_leaving_brokers(result)}, too few for partitions with "
+        f"{pluralize(replica_count, 'replica')}; add brokers, or lower the replication factor first"
+    )
+
+
+def _leaving_brokers(result: PlanningResult) -> str:
+    return name_brokers(sorted(result.request.broker_ids))
+
+
+def _having(cluster: ClusterArrays, is_concerned: Flags) -> str:
+    partitions = np.flatnonzero(is_concerned)
+    have = pluralize(len(partitions), "partition has a replica", "partitions have replicas")
+    return f"{have} ({cluster.names(partitions)})"

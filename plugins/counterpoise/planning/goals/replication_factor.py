@@ -1,0 +1,125 @@
+"""Goal replication-factor: replicas are added or dropped, none moves.
+
+Partitions that may not change stay as they are, and so do those without a leader, since there is no
+broker to copy from. Where no broker may receive a replica (each has one, is out of scope, or has no
+room) a partition stays short of the factor; a warning names it.
+"""
+
+from collections.abc import Set
+from typing import ClassVar
+
+import numpy as np
+
+from counterpoise.errors import InputError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.plan import MoveReason
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import join_names, pluralize
+from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.warnings import (
+    HAS_NO_DESTINATION,
+    IS_LEADERLESS,
+    IS_MOVING,
+    left_to_repair,
+    list_undone,
+)
+from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.lowering import drop_surplus
+from counterpoise.planning.placing.raising import add_missing
+from counterpoise.planning.request_checks import all_topics, name_cluster
+
+_HAS_TOO_FEW_IN_SCOPE = "with too few replicas on brokers in scope; widen it"
+
+
+class ReplicationFactor(PlanningGoal):
+    name: ClassVar[Goal] = Goal.REPLICATION_FACTOR
+    elects: ClassVar[bool] = False
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
+
+    def check(self, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+        factor = request.replication_factor
+        if factor is None:
+            raise InputError(
+                "goal replication-factor needs the number of replicas that each partition is to "
+                "have; give it, like --replication-factor 3"
+            )
+        if factor < 1:
+            raise InputError(f"--replication-factor {factor}: a partition needs 1 replica or more")
+        if not request.scope.topics:
+            raise InputError(
+                "goal replication-factor needs the topics; name them, like --topics 'orders-*', or "
+                "--topics '*' for all"
+            )
+        live = len(snapshot.live_broker_ids)
+        if factor > live:
+            raise InputError(
+                f"--replication-factor {factor}: {name_cluster(snapshot)} has "
+                f"{pluralize(live, 'live broker')}, and each holds at most one replica of a "
+                "partition; give fewer, or add brokers first"
+            )
+        _check_min_insync(request, snapshot, factor)
+
+    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
+        return "" if in_scope else "no live broker that may get or lose replicas"
+
+    def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
+        gets_copies = cluster.replica_counts < (request.replication_factor or 0)
+        return is_on_dead(cluster) & gets_copies
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        if request.replication_factor is not None:
+            # Dropped first, so that added replicas go to the brokers that are emptier then.
+            drop_surplus(placement, roles, request.replication_factor)
+            add_missing(placement, roles, request.replication_factor)
+
+    def copies(self, result: PlanningResult) -> Ints | None:
+        factor, counts = result.request.replication_factor or 0, result.before.replica_counts
+        missing = np.minimum(np.maximum(0, factor - counts), result.free_destinations)
+        return np.where(result.cluster.may_change, missing, 0)
+
+    def reason(self, result: PlanningResult) -> str:
+        sentences = list(filter(None, (_not_resized(result), left_to_repair(result))))
+        if sentences:
+            return f"cannot, because {'; '.join(sentences)}"
+        replicas = pluralize(result.request.replication_factor or 0, "replica")
+        may_change = int(result.cluster.may_change.sum())
+        return f"already done: each of the {may_change} partitions that may change has {replicas}"
+
+    def undone(self, result: PlanningResult) -> str:
+        return "" if result.deferred.partitions else _not_resized(result)
+
+
+def _not_resized(result: PlanningResult) -> str:
+    """Return partitions in scope that do not have the wanted number of replicas."""
+    cluster, counts = result.cluster, result.after.replica_counts
+    factor = result.request.replication_factor or 0
+    is_left = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
+    is_leaderless = cluster.is_leaderless & ~cluster.is_moving
+    return list_undone(
+        result,
+        (is_left & cluster.is_moving, IS_MOVING),
+        (is_left & is_leaderless, IS_LEADERLESS),
+        (is_left & cluster.may_change & (counts < factor), HAS_NO_DESTINATION),
+        (is_left & cluster.may_change & (counts > factor), _HAS_TOO_FEW_IN_SCOPE),
+    )
+
+
+def _check_min_insync(request: PlanRequest, snapshot: ClusterSnapshot, factor: int) -> None:
+    in_scope = request.scope.topics_in(all_topics(snapshot), request.policy)
+    columns = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
+    too_high = [
+        f"{topic} ({min_insync})"
+        for topic, min_insync in sorted(
+            zip(*(column.to_pylist() for column in columns), strict=True), key=lambda row: row[0]
+        )
+        if topic in in_scope and (min_insync or 0) > factor
+    ]
+    if too_high:
+        raise InputError(
+            f"--replication-factor {factor} is below min.insync.replicas of "
+            f"{join_names(too_high)}: producers that wait for all acknowledgements would be "
+            "refused; lower min.insync.replicas first, or leave these topics out"
+        )
