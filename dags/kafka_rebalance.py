@@ -15,7 +15,7 @@ from airflow.sdk import Asset, PartitionedAssetTimetable, chain, dag, setup, tas
 from counterpoise.orchestration import handover
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.form import rebalance_form
-from counterpoise.orchestration.installation import airflow_installation, call_stage
+from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
@@ -46,35 +46,41 @@ def kafka_rebalance() -> None:
         from counterpoise import pipeline
 
         events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
-        wanted = handover.wanted_rebalance(dag_run, params, events)
         with airflow_installation() as installation:
-            request, by = wanted.rebalance_request, wanted.requested_by
-            planned = pipeline.plan(installation, wanted.cluster, request, requested_by=by)
+            wanted = handover.wanted_rebalance(installation.people, dag_run, params, events)
+            pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
+            planned = pipeline.plan(
+                installation,
+                wanted.cluster,
+                wanted.rebalance_request,
+                requested_by=wanted.requested_by,
+                dag_id=ti.dag_id,
+                dag_run_id=ti.run_id,
+            )
         if planned is None:
-            reason = f"nothing needs to move on {wanted.cluster}; the log says why"
-            handover.nothing_to_do(ti, reason)
-        return planned
+            handover.nothing_to_do(wanted.cluster)
+        return planned  # for people: tasks find their run in the ledger
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:
-        call_stage("validate", handover.planned_run(ti))
+        handover.call_stage("validate", ti)
 
     @setup
     @task(**RETRIES)
     def open_run(ti: Any = None) -> None:
-        call_stage("open_run", handover.planned_run(ti))
+        handover.call_stage("open_run", ti)
 
     @task(**RETRIES)
     def verify(ti: Any = None) -> None:
-        call_stage("verify", handover.planned_run(ti))
+        handover.call_stage("verify", ti)
 
     @teardown
     @task(**RETRIES)
     def report(ti: Any = None) -> str:
         from counterpoise import pipeline
 
-        run = handover.planned_run(ti)
         with airflow_installation() as installation:
+            run = handover.run_to_tell(installation, ti)
             return pipeline.report_run(installation, run["run_id"])
 
     # After the run's end, since a cluster has one run at a time, and all the more when `verify`
@@ -83,8 +89,8 @@ def kafka_rebalance() -> None:
     def repeat(ti: Any = None, outlet_events: Any = None) -> None:
         from counterpoise import pipeline
 
-        run = handover.planned_run(ti)
         with airflow_installation() as installation:
+            run = handover.run_to_tell(installation, ti)
             wanted = pipeline.next_removal(installation, run["run_id"])
         event = outlet_events[REBALANCE_WANTED]
         handover.request_rebalance(event, wanted, "no removal has to be repeated")
@@ -94,8 +100,8 @@ def kafka_rebalance() -> None:
     def verdict(ti: Any = None) -> None:
         from counterpoise import pipeline
 
-        run = handover.judged_run(ti)
         with airflow_installation() as installation:
+            run = handover.judged_run(installation, ti)
             pipeline.verdict(installation, run["run_id"], handover.states_of(ti, (*WORK, *ENDS)))
 
     opened = open_run()

@@ -64,7 +64,7 @@ def planned_run(installation: "Installation", ti: Any) -> "PlannedRun":
 
 
 def run_to_tell(installation: "Installation", ti: Any) -> "PlannedRun":
-    """Return what `planned_run` does, for tasks that tell of a run; they are skipped without one."""
+    """Return what `planned_run` does, for tasks that tell of a run: skipped without one."""
     run = _run_or_none(installation, ti)
     if run is None:
         raise AirflowSkipException("this Dag run has opened no run, so there is nothing to tell")

@@ -2,7 +2,7 @@
 no retry cures fail the task at once.
 
     with airflow_installation() as installation:
-        pipeline.validate(installation, run["run_id"], run["fingerprint"])
+        pipeline.verdict(installation, run_id, states)
 
 Limits: only inside a running task; the api-server's pages open an installation without connections.
 """
@@ -19,7 +19,6 @@ from counterpoise.errors import CounterpoiseError, InputError
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import PlannedRun
 
 CONNECTION_TYPE = "kafka"
 # They log every connection, each slow turn of a client's loop, and every check of the schema.
@@ -70,14 +69,6 @@ def airflow_installation() -> Iterator["Installation"]:
         logging.getLogger(name).setLevel(level)
     with failing_for_good(), open_installation(connections=AirflowConnections()) as installation:
         yield installation
-
-
-def call_stage(stage: str, run: "PlannedRun") -> None:
-    """Call a function of the pipeline that needs nothing but the planned run, like "validate"."""
-    from counterpoise import pipeline
-
-    with airflow_installation() as installation:
-        getattr(pipeline, stage)(installation, run["run_id"], run["fingerprint"])
 
 
 def log_entries(logger: logging.Logger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:

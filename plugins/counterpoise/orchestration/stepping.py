@@ -21,7 +21,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from counterpoise.errors import CounterpoiseError
-from counterpoise.orchestration.handover import planned_run
+from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ class StepUntilDone(BaseOperator):
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
         row before this one (tasks that were deferred by an older version pass it by this name).
         """
-        run = planned_run(context["ti"])
         wait_seconds: float | None
         failed_steps = failed_looks
         try:
-            wait_seconds = self._do_steps(run)
+            wait_seconds = self._do_steps(context["ti"], was_deferred=event is not None)
             failed_steps = 0
         except CounterpoiseError as error:
             failed_steps += 1
@@ -82,8 +81,9 @@ class StepUntilDone(BaseOperator):
             kwargs={"failed_looks": failed_steps},
         )
 
-    def _do_steps(self, run: "PlannedRun") -> float | None:
+    def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
         with airflow_installation() as installation:
+            run = self._run(installation, ti, was_deferred)
             wait_seconds = self.step(installation, run, self.log.info)
             for _ in range(MAX_SHORT_WAITS):
                 if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:
@@ -91,6 +91,21 @@ class StepUntilDone(BaseOperator):
                 time.sleep(wait_seconds)
                 wait_seconds = self.step(installation, run, self.log.info)
         return wait_seconds
+
+    def _run(self, installation: Any, ti: Any, was_deferred: bool) -> "PlannedRun":
+        """Return the run of this Dag run.
+
+        A task that was deferred without one was deferred by a release that handed runs over by
+        XCom: the run, which has to be under way, is bound to its Dag run now.
+        """
+        from counterpoise import pipeline
+
+        is_known = pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id) is not None
+        if was_deferred and not is_known:
+            handed_over = ti.xcom_pull(task_ids=PLAN_TASK) or {}
+            run_id = str(handed_over.get("run_id"))
+            return pipeline.adopt_run(installation, run_id, ti.dag_id, ti.run_id)
+        return planned_run(installation, ti)
 
 
 def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:

@@ -2,12 +2,21 @@ from .analysing import analyse, rebuild_series
 from .approving import (
     ApprovalQuestion,
     approval_question,
+    check_plan_rules,
     preflight,
     second_approval_question,
     validate,
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact
+from .dag_runs import (
+    DagTask,
+    adopt_run,
+    check_answer,
+    check_plans_first,
+    put_question,
+    run_of_dag_run,
+)
 from .diagnosing import Examination, examine, leader_watch
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
@@ -20,13 +29,18 @@ from .watching import WatchReport, watch_throttles
 __all__ = [
     "ApprovalQuestion",
     "CompactionReport",
+    "DagTask",
     "Examination",
     "PlannedRun",
     "WatchReport",
+    "adopt_run",
     "analyse",
     "approval_question",
     "audit",
     "audit_page",
+    "check_answer",
+    "check_plan_rules",
+    "check_plans_first",
     "checked_snapshot",
     "compact",
     "due_clusters",
@@ -45,11 +59,13 @@ __all__ = [
     "plan_of_assignment",
     "preflight",
     "propose",
+    "put_question",
     "rebuild_series",
     "removal_verdict",
     "report_balance",
     "report_fleet",
     "report_run",
+    "run_of_dag_run",
     "second_approval_question",
     "settle_step",
     "snapshot",

@@ -1,0 +1,162 @@
+"""Which run a Dag run is about, and what its people were asked: by the ledger alone.
+
+    run = run_of_dag_run(installation, "kafka_rebalance", dag_run_id)
+    question = put_question(installation, DagTask("kafka_rebalance", dag_run_id, "approve"))
+    check_answer(installation, task, fingerprint)   # of the page on which somebody answered
+
+Whoever may trigger a Dag may also change what Airflow keeps of it: XComs, states, notes. So
+nothing of that says which plan is meant. One Dag run asks about one plan, since Airflow shows the
+first question of a task for as long as there is that Dag run.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from counterpoise.errors import RefusedError, StalePlanError
+from counterpoise.installation import Installation
+from counterpoise.model.approval import Question
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.pipeline.approving import (
+    VALIDATED,
+    ApprovalQuestion,
+    approval_question,
+    check_plan_rules,
+    second_approval_question,
+)
+from counterpoise.pipeline.planning import PlannedRun
+
+_FIRST_QUESTION: Final = "approve"  # the task that asks the first person
+_APPROVABLE_STATES: Final = (RunState.PROPOSED, RunState.APPROVED, RunState.HALTED)
+
+
+@dataclass(frozen=True, slots=True)
+class DagTask:
+    """A task of a Dag run, by the names that Airflow has for them."""
+
+    dag_id: str
+    dag_run_id: str
+    task_id: str
+
+
+def run_of_dag_run(installation: Installation, dag_id: str, dag_run_id: str) -> PlannedRun | None:
+    """Return the run that the plan of a Dag run opened; None where it opened none."""
+    run = installation.ledger.run_of(dag_id, dag_run_id)
+    return None if run is None else _planned(run)
+
+
+def adopt_run(installation: Installation, run_id: str, dag_id: str, dag_run_id: str) -> PlannedRun:
+    """Return a run that an earlier release left under way, bound to its Dag run from now on.
+
+    Raises RefusedError where another Dag run, or none, opened it.
+    """
+    if not installation.ledger.adopt_run(run_id, dag_id, dag_run_id):
+        raise RefusedError(
+            f"run {run_id} is not one that this Dag run carried on before the upgrade; "
+            "`counterpoise status` lists the runs"
+        )
+    return _planned(installation.ledger.run(run_id))
+
+
+def put_question(
+    installation: Installation, task: DagTask, *, is_second: bool = False, is_again: bool = False
+) -> ApprovalQuestion | None:
+    """Record what a person is asked, and return it; None where nobody has to be asked (any more).
+
+    With `is_again`, the same question goes on, within the time that it was asked for. Raises
+    RefusedError where the plan was not validated or breaks a rule, where the run has ended, or
+    where this task has asked about another plan before.
+    """
+    run, plan = installation.run_and_plan(_run_of(installation, task).run_id)
+    if run.state in UNDER_WAY_STATES:
+        return None
+    if run.state not in _APPROVABLE_STATES:
+        raise RefusedError(
+            f"run {run.run_id} is {run.state} ({run.reason or 'no reason given'}), so there is "
+            "nothing to approve; start a new Dag run for a new plan"
+        )
+    _check_validated(installation, run)
+    check_plan_rules(installation, plan)
+    ask = second_approval_question if is_second else approval_question
+    asked = ask(installation, run.run_id)
+    if asked is None:
+        return None
+    before = installation.ledger.last_question(task.dag_id, task.dag_run_id, task.task_id)
+    if before is not None and before.fingerprint != run.fingerprint:
+        raise RefusedError(
+            f"this Dag run has asked about plan {before.fingerprint} before, and Airflow would "
+            f"show that question again for plan {run.fingerprint}; start a new Dag run"
+        )
+    if is_again and before is not None:
+        time_left = before.asked_at + asked.wait_for - installation.clock()
+        return replace(asked, wait_for=max(time_left, timedelta(seconds=1)))
+    question = Question(
+        dag_id=task.dag_id,
+        dag_run_id=task.dag_run_id,
+        task_id=task.task_id,
+        run_id=run.run_id,
+        fingerprint=run.fingerprint,
+        asked_at=installation.clock(),
+    )
+    installation.ledger.record_question(question)
+    return asked
+
+
+def check_answer(installation: Installation, task: DagTask, fingerprint: str | None) -> PlannedRun:
+    """Return the run that an answer is for: page, question and run have to name the same plan.
+
+    `fingerprint` is that of the page; None where nobody answered in time. Raises StalePlanError
+    where they differ; nothing was granted or rejected then.
+    """
+    run = _run_of(installation, task)
+    question = installation.ledger.last_question(task.dag_id, task.dag_run_id, task.task_id)
+    if question is None or (question.run_id, question.fingerprint) != (
+        run.run_id,
+        run.fingerprint,
+    ):
+        raise StalePlanError(
+            f"nobody was asked about run {run.run_id} of plan {run.fingerprint} by this task; "
+            "clear it, and it asks"
+        )
+    if fingerprint not in (None, run.fingerprint):
+        shown = f"plan {fingerprint}" if fingerprint else "no plan"
+        installation.ledger.journal(run.run_id).event(
+            "answer refused", f"the answer names {shown}, the question {run.fingerprint}"
+        )
+        raise StalePlanError(
+            f"the answer names {shown}, but the question is about plan {run.fingerprint}: load the "
+            "page again and read it. An answer over REST sends `plan` back as the question has it"
+        )
+    return _planned(run)
+
+
+def check_plans_first(installation: Installation, dag_id: str, dag_run_id: str) -> None:
+    """Raise RefusedError where a Dag run has asked somebody about a plan: it makes no other one."""
+    question = installation.ledger.last_question(dag_id, dag_run_id, _FIRST_QUESTION)
+    if question is not None:
+        raise RefusedError(
+            f"this Dag run has asked about plan {question.fingerprint} (run {question.run_id}), "
+            "and Airflow would show that question for any other plan; start a new Dag run"
+        )
+
+
+def _check_validated(installation: Installation, run: Run) -> None:
+    events = installation.ledger.journal(run.run_id).events()
+    if not any((event.kind, event.text) == (VALIDATED, run.fingerprint) for event in events):
+        raise RefusedError(
+            f"plan {run.fingerprint} was not validated (somebody may have marked the task as "
+            "success); clear the task `validate`, and nobody is asked before it has succeeded"
+        )
+
+
+def _run_of(installation: Installation, task: DagTask) -> Run:
+    run = installation.ledger.run_of(task.dag_id, task.dag_run_id)
+    if run is None:
+        raise RefusedError(
+            f"no run of the ledger belongs to Dag run {task.dag_run_id}; start a new Dag run"
+        )
+    return run
+
+
+def _planned(run: Run) -> PlannedRun:
+    return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
