@@ -2,18 +2,13 @@
 spreadsheets.
 
 leader_balance_csv(balance)     # one row per snapshot, a column per measure
-brokers_csv(series)             # one row per snapshot and broker: SERIES
 """
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final
-
-import pyarrow as pa
 
 from counterpoise.model.balance import (
     BalancePoint,
@@ -27,6 +22,7 @@ from counterpoise.model.balance import (
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.words import pluralize
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import when
 from counterpoise.reporting.leader_balance import (
@@ -41,7 +37,7 @@ from counterpoise.reporting.leader_balance import (
     tiles,
 )
 from counterpoise.reporting.load_section import load_document, load_markdown
-from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.markdown import csv_table, escaped, table
 from counterpoise.units import format_count
 
 FORMAT: Final = "counterpoise-leader-balance/2"
@@ -56,7 +52,6 @@ _FIGURES: Final = (
 _CHANGES: Final = tuple(
     field.name for field in fields(SnapshotChanges) if field.name not in ("is_rebuilt", "seconds")
 )
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def leader_balance_json(
@@ -173,9 +168,7 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
     heads = ["cluster", "snapshot_id", "observed_at_utc", "live_brokers", "share_not_preferred"]
     heads += [f"{measure}_{name}" for measure in _MEASURES for name, _ in _FIGURES]
     heads += ["breaks_before", *_CHANGES, "epochs_unseen", "events"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
+    rows = []
     happened: dict[str, list[str]] = {}
     for event in balance.events:
         happened.setdefault(event.snapshot_id, []).append(
@@ -183,7 +176,7 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
         )
     for at, point in enumerate(balance.series):
         changes = point.changes
-        row: list[Any] = [balance.cluster, point.snapshot_id, _spreadsheet_time(point.observed_at)]
+        row: list[Any] = [balance.cluster, point.snapshot_id, point.observed_at]
         row += [len(point.live_broker_ids), round(point.share_not_preferred, 6)]
         row += [
             _figure(getattr(point, measure), name) for measure in _MEASURES for _, name in _FIGURES
@@ -191,39 +184,8 @@ def leader_balance_csv(balance: LeaderBalance) -> str:
         row += ["yes" if at in balance.breaks else ""]
         row += [getattr(changes, name) if changes else "" for name in (*_CHANGES, "epochs_unseen")]
         row += ["; ".join(happened.get(point.snapshot_id, []))]
-        writer.writerow([_plain(cell) for cell in row])
-    return text.getvalue()
-
-
-def brokers_csv(series: pa.Table) -> str:
-    """Return SERIES as it is: one row per snapshot and broker.
-
-    Times are UTC; an empty cell is not known.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [f"{name}_utc" if name == "observed_at" else name for name in series.column_names]
-    )
-    for batch in series.to_batches(max_chunksize=10_000):
-        columns = [column.to_pylist() for column in batch.columns]
-        writer.writerows([_plain(cell) for cell in row] for row in zip(*columns, strict=True))
-    return text.getvalue()
-
-
-def _plain(cell: Any) -> Any:
-    """Return a cell that a spreadsheet reads as data: text that could be a formula (the name of a
-    rack may) gets a quote before it, times have no offset.
-    """
-    if isinstance(cell, datetime):
-        return _spreadsheet_time(cell)
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
-
-
-def _spreadsheet_time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        rows.append(row)
+    return csv_table(heads, rows)
 
 
 def _figure(spread: Evenness | None, name: str) -> float | str:
@@ -231,11 +193,9 @@ def _figure(spread: Evenness | None, name: str) -> float | str:
 
 
 def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
-    many = f"{format_count(len(balance.series))} snapshot{'' if len(balance.series) == 1 else 's'}"
+    begin, end = when(balance.series[0].observed_at), when(balance.latest.observed_at)
     rest = f", {format_count(len(left_out))} more left out" if left_out else ""
-    return (
-        f"{when(balance.series[0].observed_at)} – {when(balance.latest.observed_at)}: {many}{rest}."
-    )
+    return f"{begin} – {end}: {pluralize(len(balance.series), 'snapshot')}{rest}."
 
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:

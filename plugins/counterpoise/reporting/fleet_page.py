@@ -7,8 +7,6 @@ Links are relative: `<cluster>/leader-balance.html`. A cluster that was never an
 and no link.
 """
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,15 +20,14 @@ from counterpoise.model.evenness import Evenness
 from counterpoise.model.fleet import ClusterConcern, ClusterState, Concern, Fleet, FleetRow
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.reporting import small
-from counterpoise.reporting.html import render, when
+from counterpoise.reporting.html import percent, render, when
 from counterpoise.reporting.load_section import disk_alerts, known_rate
-from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.markdown import csv_table, escaped, table
 from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 FORMAT: Final = "counterpoise-fleet/1"
 _NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +144,9 @@ def fleet_csv(fleet: Fleet) -> str:
     A text that a spreadsheet would take for a formula gets a quote before it.
     """
     rows = [_document(row) | {"why": _all_words(row)} for row in fleet.rows]
-    text = io.StringIO()
     figures = _document(FleetRow(ClusterState("", None), ()))  # an empty row has all the names
     names = ["cluster", "why", *(name for name in figures if name != "cluster")]
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(row[name]) for name in names} for row in rows)
-    return text.getvalue()
+    return csv_table(names, ([row[name] for name in names] for row in rows))
 
 
 def _with(fleet: Fleet, concern: Concern) -> int:
@@ -197,22 +190,17 @@ def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
     page prints them.
     """
     balance, load = state.balance, state.load
-    dash = "–"
+    brokers = spread = not_preferred = bytes_in = forecast = "–"
     if balance:
         live, all_ = len(balance.live_brokers), len(balance.brokers)
         brokers = format_count(all_)
         if live != all_:
             brokers = f"{format_count(live)} of {brokers}"
         spread = _spread(balance.latest.leaders)
-        not_preferred = f"{balance.latest.share_not_preferred * 100:.1f} %"
-    return (
-        brokers if balance else dash,
-        spread if balance else dash,
-        not_preferred if balance else dash,
-        known_rate(load.bytes_in.now) if load else dash,
-        _forecast(load.disks) if load else dash,
-        _ago(state.age),
-    )
+        not_preferred = percent(balance.latest.share_not_preferred)
+    if load:
+        bytes_in, forecast = known_rate(load.bytes_in.now), _forecast(load.disks)
+    return brokers, spread, not_preferred, bytes_in, forecast, _ago(state.age)
 
 
 def _spread(leaders: Evenness) -> str:
@@ -279,9 +267,3 @@ def _document(row: FleetRow) -> dict[str, Any]:
         "wanted_goal": str(state.wanted.goal) if state.wanted else None,
         "snapshots_left_out": len(state.left_out),
     }
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return "" if value is None else value

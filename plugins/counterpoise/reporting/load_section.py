@@ -8,7 +8,7 @@ The template includes `load_section.html`. The same figures as text: `load_markd
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, timedelta
 from typing import Any, Final
@@ -25,10 +25,10 @@ from counterpoise.model.load import (
     Rates,
 )
 from counterpoise.reporting import small
-from counterpoise.reporting.charts import Bar, Line, broker_bars, over_time
-from counterpoise.reporting.html import times
+from counterpoise.reporting.charts import Bar, Line, over_time
+from counterpoise.reporting.html import percent, times
 from counterpoise.reporting.markdown import escaped, table
-from counterpoise.reporting.parts import Picture, Tile
+from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
 from counterpoise.reporting.svg import AFTER
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -174,7 +174,7 @@ def _hot_topics_table(load: ClusterLoad) -> str:
             hot.topic,
             known_rate(hot.bytes_in.now),
             known_rate(hot.bytes_in.p95),
-            f"{hot.share * 100:.1f} %",
+            percent(hot.share),
         )
         for hot in load.hot_topics
     )
@@ -223,8 +223,7 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     has_median = any(broker.as_leader.p50 is not None for broker in load.brokers)
     if not has_now and not has_median:
         return (), False
-    named = sorted({broker.rack for broker in load.brokers if broker.rack is not None})
-    racks: dict[str | None, int | None] = {None: None} | {rack: at for at, rack in enumerate(named)}
+    racks = rack_indexes(broker.rack for broker in load.brokers)
     wanted: tuple[tuple[str, str, Callable[[BrokerTraffic], Rates]], ...] = (
         ("bytes-in-leader", "Bytes in per broker, as leader", lambda broker: broker.as_leader),
         (
@@ -237,13 +236,13 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     for name, title, rates_of in wanted:
         found = ((broker, rates_of(broker)) for broker in load.brokers)
         known = [(broker, rates.now if has_now else rates.p50) for broker, rates in found]
-        pictures.append((title, _bar_picture(known, racks, name, title)))
+        pictures.append((title, _rate_bars(known, racks, name, title)))
     return tuple(pictures), not has_now
 
 
-def _bar_picture(
+def _rate_bars(
     brokers: Sequence[tuple[BrokerTraffic, int | None]],
-    racks: dict[str | None, int | None],
+    racks: Mapping[str | None, int | None],
     name: str,
     title: str,
 ) -> Picture:
@@ -257,20 +256,7 @@ def _bar_picture(
     ]
     live = [bar.value for bar in bars if not bar.is_fenced]
     fair = sum(live) / len(live) if live else 0.0
-
-    def drawn(shape: str) -> Markup:
-        wide = shape == "w"
-        return broker_bars(
-            bars,
-            name=f"{name}-{shape}",
-            label=title,
-            unit=format_rate,
-            fair=fair,
-            wide=wide,
-            named=not wide,
-        )
-
-    return Picture(drawn("n"), drawn("w"))
+    return bar_picture(bars, name, title, format_rate, fair)
 
 
 def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
@@ -296,7 +282,7 @@ def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
 
 
 def _share_picture(share: float) -> Markup:
-    return small.level(share, label=f"{share * 100:.1f} % of all bytes in")
+    return small.level(share, label=f"{percent(share)} of all bytes in")
 
 
 def _disk_picture(disk: DiskForecast) -> Markup:
