@@ -6,7 +6,7 @@
 
 `python -m local_kafka` starts one until Ctrl-C.
 
-Limits: loopback, plaintext unless a listener says otherwise, KRaft, Kafka 4.x.
+Limits: loopback, plaintext unless a listener says otherwise (`security.py`), KRaft, Kafka 4.x.
 """
 
 from local_kafka.broker import BrokerHome, BrokerSpec, Listener, brokers_in_racks

@@ -41,6 +41,7 @@ from local_kafka.broker import (
 )
 from local_kafka.jars import (
     KAFKA_VERSION,
+    WRITES_ARCHIVE,
     class_archive_of,
     class_archive_options,
     kafka_jars,
@@ -109,7 +110,7 @@ class LocalKafka:
         """
         if self._processes:
             raise LocalKafkaError(f"the cluster in {self.directory} is running already")
-        if not self._jvm_options:
+        if WRITES_ARCHIVE not in " ".join(self._jvm_options):
             _archive_classes(self.version)
         try:
             if not self._homes:
@@ -272,7 +273,8 @@ class LocalKafka:
         """Choose each broker's directory and ports, write its files and format its storage."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_log4j(self.directory / "tools-log4j2.xml", "SYSTEM_ERR", "WARN")
-        ports = iter(free_ports(2 * len(specs)))
+        taken = {listener.port for spec in specs for listener in spec.listeners}
+        ports = iter([p for p in free_ports(2 * len(specs) + len(taken)) if p not in taken])
         controller_count = CONTROLLERS if len(specs) >= CONTROLLERS else 1
         if self._voters:
             controller_count = 0
@@ -355,9 +357,10 @@ def running(
     properties: Mapping[str, str] | None = None,
     heap: str = DEFAULT_HEAP,
     version: str = KAFKA_VERSION,
+    jvm_options: Sequence[str] = (),
 ) -> Iterator[LocalKafka]:
     """Yield a started cluster, and stop it afterwards."""
-    with LocalKafka(directory, brokers, properties, heap, version) as kafka:
+    with LocalKafka(directory, brokers, properties, heap, version, jvm_options) as kafka:
         yield kafka
 
 
@@ -383,14 +386,11 @@ def _new_cluster_id() -> str:
             return text
 
 
-def _ignore(_error: object) -> None:
-    """Ignore librdkafka's errors: connections are refused while a broker starts."""
-
-
 def _brokers_seen_by(address: str) -> set[int]:
     """Return the unfenced brokers in one broker's metadata; none when it does not respond yet."""
-    config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0, "error_cb": _ignore}
-    client = AdminClient(config)
+    config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0}
+    # librdkafka's errors say nothing: connections are refused while a broker starts.
+    client = AdminClient(config | {"error_cb": lambda _error: None})
     future = client.describe_cluster(request_timeout=1.0)
     # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread,
     # which releases the future last, must not be the one that deletes the client.

@@ -33,6 +33,8 @@ MIRROR = "COUNTERPOISE_MAVEN_REPOSITORY"
 COMPLETE = ".complete"
 DOWNLOAD_TIMEOUT_SECONDS = 600
 
+WRITES_ARCHIVE = "-XX:ArchiveClassesAtExit"
+
 # A JVM that cannot use an archive says so on standard output, among the output of Kafka's tools.
 _QUIET_ARCHIVE = "-Xlog:cds*=off"
 
@@ -168,7 +170,7 @@ def class_archive_options(jars: Path) -> list[str]:
 
 def options_to_write_archive(archive: Path) -> list[str]:
     """Return the JVM's options to write a class archive when it ends."""
-    return [f"-XX:ArchiveClassesAtExit={archive}", _QUIET_ARCHIVE]
+    return [f"{WRITES_ARCHIVE}={archive}", _QUIET_ARCHIVE]
 
 
 def class_archive_of(jars: Path) -> Path:

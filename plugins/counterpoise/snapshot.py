@@ -53,6 +53,7 @@ from counterpoise.model.tables import (
     table_of,
 )
 
+_MAX_TRIED_TOPICS: Final = 100
 _SET_AT_RESOURCE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
 
 # (topic, partition, broker) -> bytes of that replica, and its log dir.
@@ -81,6 +82,7 @@ def take_snapshot(
     reassignments = {**reader.list_reassignments(), **reassignments_before}
     log_dirs = reader.describe_log_dirs()
     stored = _stored_replicas(log_dirs)
+    _check_nothing_hidden(reader, topics, stored)
     partitions = [
         (TopicPartition(topic.topic, partition.partition), partition)
         for topic in topics
@@ -106,6 +108,20 @@ def take_snapshot(
             "throttles": _throttles({**broker_configs, **topic_configs}),
         },
     )
+
+
+def _check_nothing_hidden(
+    reader: ClusterReader, topics: Sequence[TopicDescription], stored: StoredReplicas
+) -> None:
+    """Raise ClusterError where brokers store a topic that this principal may not see.
+
+    Kafka leaves such topics out without an error, and a plan made without them would be wrong. A
+    topic that was created or deleted in between is no reason.
+    """
+    visible = {topic.topic for topic in topics}
+    unseen = {topic for topic, _, _ in stored if topic not in visible}
+    if unseen:
+        reader.describe_topics(sorted(unseen)[:_MAX_TRIED_TOPICS])
 
 
 def _read_topic_configs(reader: ClusterReader, topics: Sequence[TopicDescription]) -> Configs:

@@ -23,9 +23,9 @@ from sqlalchemy.orm import joinedload
 from counterpoise import pipeline
 from counterpoise.errors import ClusterError, LedgerError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import REASSIGN
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
+from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.rebalance_request import RebalanceRequest

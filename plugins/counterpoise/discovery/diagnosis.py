@@ -8,9 +8,10 @@ Pure: values in, findings out.
 Limits: what is reachable from here; another network may resolve other names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from counterpoise.model import subjects
@@ -36,6 +37,7 @@ class _Case:
     topics: tuple[str, ...]  # that the caller asked about; empty: all
     now: datetime
     pinned_cluster_id: str | None
+    refused_reads: Mapping[str, str]  # operation and reason
 
     @property
     def cluster_id(self) -> str | None:
@@ -54,12 +56,14 @@ def diagnose(
     topics: Sequence[str] = (),
     now: datetime,
     pinned_cluster_id: str | None = None,
+    refused_reads: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
     """Return the findings, the worst first.
 
     `now` is in UTC; `pinned_cluster_id` is the cluster id that the configuration expects.
+    `refused_reads` has what the connection may not read, with the reason.
     """
-    case = _Case(connectivity, metadata, tuple(topics), now, pinned_cluster_id)
+    case = _Case(connectivity, metadata, tuple(topics), now, pinned_cluster_id, refused_reads)
     findings = [finding for check in _CHECKS for finding in check(case)]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
@@ -233,6 +237,18 @@ def _unprotected(case: _Case) -> Iterator[Finding]:
         yield Finding("connection-unverified", Severity.WARNING, "connection", summary, fix=(fix,))
 
 
+def _missing_permissions(case: _Case) -> Iterator[Finding]:
+    for operation, reason in case.refused_reads.items():
+        seen, _, fix = reason.partition("; ")
+        yield Finding(
+            "permission-missing",
+            Severity.WARNING,
+            f"permission to {operation}",
+            f"this connection may not {operation}: {seen}",
+            fix=(fix,) if fix else (),
+        )
+
+
 def _certificates(case: _Case) -> Iterator[Finding]:
     for certificate, addresses in case.connectivity.certificates.items():
         remaining = certificate.expires_at - case.now
@@ -309,6 +325,7 @@ _CHECKS: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _missing_brokers,
     _stale_leaders,
     _unprotected,
+    _missing_permissions,
     _certificates,
     _fenced_brokers,
     _unknown_topics,

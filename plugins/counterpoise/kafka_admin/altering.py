@@ -26,12 +26,13 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
-    describe_error_code,
     write_deadline,
 )
 from counterpoise.kafka_admin.configs import OUTCOME_UNKNOWN
+from counterpoise.kafka_admin.error_codes import describe_error_code
 from counterpoise.kafka_admin.liveness_probe import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.reading import describe_topics, list_reassignments
+from counterpoise.model.acl import ALTER_CLUSTER
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults
 from counterpoise.model.words import pluralize
@@ -72,7 +73,7 @@ def alter_reassignments(
         for topic in response.responses
         for p in topic.partitions
     ]
-    accepted, errors = _accepted_and_errors(results, "reassignments", broker_id)
+    accepted, errors = _accepted_and_errors(results, "reassignments", broker_id, broker_client)
     return CallResults(accepted, refused | errors)
 
 
@@ -147,7 +148,7 @@ def elect_preferred_leaders(
         for p in topic.partition_result
     ]
     accepted, errors = _accepted_and_errors(
-        results, "elections", broker_id, also_accepted=_ELECTION_NOT_NEEDED
+        results, "elections", broker_id, broker_client, also_accepted=_ELECTION_NOT_NEEDED
     )
     return CallResults(accepted, errors)
 
@@ -184,7 +185,8 @@ def _write(
         error_code = result.error_code
         if not error_code:
             return broker_id, result
-        reason = describe_error_code(error_code, getattr(result, "error_message", None))
+        message = getattr(result, "error_message", None)
+        reason = describe_error_code(error_code, message, ALTER_CLUSTER, broker_client)
         if error_code in OUTCOME_UNKNOWN:
             message = f"{what}: {reason}: they may be applied, now or later. Check the cluster."
             raise UnknownOutcomeError(message, broker_id=broker_id)
@@ -218,6 +220,7 @@ def _accepted_and_errors(
     results: Iterable[tuple[TopicPartition, Any]],
     what: str,
     broker_id: int,
+    broker_client: BrokerClient,
     also_accepted: int = 0,
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
     """Return accepted partitions, and refused ones with the reason.
@@ -231,7 +234,9 @@ def _accepted_and_errors(
         if result.error_code in (0, also_accepted):
             accepted.append(key)
             continue
-        errors[key] = describe_error_code(result.error_code, result.error_message)
+        errors[key] = describe_error_code(
+            result.error_code, result.error_message, ALTER_CLUSTER, broker_client
+        )
         if result.error_code in OUTCOME_UNKNOWN:
             unknown.append(f"{key}: {errors[key]}")
     if unknown:

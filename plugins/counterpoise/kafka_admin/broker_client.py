@@ -238,6 +238,11 @@ class BrokerClient:
             return f"broker {broker_id}"
         return f"broker {broker_id} ({broker.host}:{broker.port})"
 
+    @property
+    def principal(self) -> str:
+        """Return who the cluster takes us for, as far as that can be known from here."""
+        return self.settings.principal
+
     def error_text(self, error: BaseException) -> str:
         """Return the text of a client's exception without secrets."""
         return self.settings.without_secrets(str(error) or type(error).__name__)
@@ -379,15 +384,3 @@ def _with_reason(result: Any) -> Any:
     if isinstance(result, Failure) and not result.reason:
         return replace(result, reason="no connection")
     return result
-
-
-def describe_error_code(error_code: int, message: str | None) -> str:
-    """Return `NAME: message` of an error code in a response; "" for no error."""
-    if error_code == 0:
-        return ""
-    error = kafka_errors.for_code(error_code)
-    name = getattr(error, "message", None) or f"error {error_code}"
-    if issubclass(error, kafka_errors.AuthorizationError):
-        # Kafka's own message is a dump of the whole request.
-        return f"{name}: the principal lacks a permission (ACL); grant it"
-    return f"{name}: {message}" if message and message != name else name

@@ -131,5 +131,12 @@ class KafkaClusterAdmin(ClusterAdmin):
     def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
         return permissions.refused_operations(self._broker_client, broker_id, topic)
 
+    def refused_reads(self) -> Mapping[str, str]:
+        """Return what is refused of what snapshots and audits read, each with the reason.
+
+        Operations are those of `model.acl.READS`; with some of them refused a snapshot fails.
+        """
+        return permissions.refused_reads(self._broker_client)
+
     def close(self) -> None:
         self._broker_client.close()

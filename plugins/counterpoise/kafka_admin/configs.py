@@ -24,11 +24,17 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
-    describe_error_code,
     write_deadline,
 )
+from counterpoise.kafka_admin.error_codes import describe_error_code
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.kafka_admin.port import NO_RESPONSE
+from counterpoise.model.acl import (
+    ALTER_CONFIGS_OF_BROKERS,
+    ALTER_CONFIGS_OF_TOPICS,
+    DESCRIBE_CONFIGS_OF_BROKERS,
+    DESCRIBE_CONFIGS_OF_TOPICS,
+)
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     CallResults,
@@ -78,7 +84,7 @@ def describe_configs(
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
     for index, result in enumerate(broker_client.read_each(requests)):
         if not isinstance(result, Failure):
-            found |= _values_by_resource(result)
+            found |= _values_by_resource(result, broker_client)
             continue
         is_of_broker = index < len(of_brokers)
         if is_of_broker and result.is_unresponsive:
@@ -96,7 +102,7 @@ def _requests_for_brokers(
     """Return one request for each broker, to that broker."""
     return [
         BrokerRequest(
-            int(resource.name), _describe_request([resource], keys), UNRESPONSIVE_AFTER_SECONDS
+            int(resource.name), describe_request([resource], keys), UNRESPONSIVE_AFTER_SECONDS
         )
         for resource in resources
         if resource.is_broker and resource != EVERY_BROKER
@@ -109,16 +115,17 @@ def _requests_for_others(
     """Return the requests for the brokers' dynamic default and for topics, 2,000 in each."""
     requests = []
     if EVERY_BROKER in resources:
-        requests.append(BrokerRequest(None, _describe_request([EVERY_BROKER], keys)))
+        requests.append(BrokerRequest(None, describe_request([EVERY_BROKER], keys)))
     topics = [resource for resource in resources if resource.is_topic]
     seconds = None if via_broker is None else UNRESPONSIVE_AFTER_SECONDS
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         batch = topics[start : start + _TOPICS_PER_REQUEST]
-        requests.append(BrokerRequest(via_broker, _describe_request(batch, keys), seconds))
+        requests.append(BrokerRequest(via_broker, describe_request(batch, keys), seconds))
     return requests
 
 
-def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | None) -> Any:
+def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | None) -> Any:
+    """Return a DescribeConfigs request for these keys; None means every key."""
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     wanted_keys = None if keys is None else list(keys)
     return DescribeConfigsRequest(
@@ -135,7 +142,9 @@ def _describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] |
     )
 
 
-def _values_by_resource(response: Any) -> dict[ConfigResource, dict[str, ConfigValue]]:
+def _values_by_resource(
+    response: Any, broker_client: BrokerClient
+) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """Return the values in a response; unknown topics are left out.
 
     Raises ClusterError for any other error.
@@ -146,7 +155,10 @@ def _values_by_resource(response: Any) -> dict[ConfigResource, dict[str, ConfigV
         if resource.is_topic and result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
             continue
         if result.error_code:
-            reason = describe_error_code(result.error_code, result.error_message)
+            acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS
+            reason = describe_error_code(
+                result.error_code, result.error_message, acl, broker_client
+            )
             raise ClusterError(f"the configs of {resource.type} {resource.name}: {reason}")
         values[resource] = {
             entry.name: ConfigValue(
@@ -182,7 +194,7 @@ def alter_configs(
     accepted: list[ConfigResource] = []
     errors: dict[ConfigResource, str] = {}
     for batch, result in zip(batches, results, strict=True):
-        refused, unknown = _refused_and_unknown(result, batch.resources)
+        refused, unknown = _refused_and_unknown(result, batch.resources, broker_client)
         if unknown and batch.resources[0].is_topic:
             raise UnknownOutcomeError(_unknown_outcome(unknown), broker_id=batch.broker_id)
         accepted += [r for r in batch.resources if r not in refused and r not in unknown]
@@ -214,7 +226,7 @@ def _batches(broker_client: BrokerClient, resources: Iterable[ConfigResource]) -
 
 
 def _refused_and_unknown(
-    result: Any, resources: Sequence[ConfigResource]
+    result: Any, resources: Sequence[ConfigResource], broker_client: BrokerClient
 ) -> tuple[dict[ConfigResource, str], dict[ConfigResource, str]]:
     """Return resources that were certainly not changed, and those of unknown outcome.
 
@@ -229,7 +241,10 @@ def _refused_and_unknown(
         if response.error_code:
             resource = ConfigResource(_TYPES_BACK[response.resource_type], response.resource_name)
             failures = unknown if response.error_code in OUTCOME_UNKNOWN else refused
-            failures[resource] = describe_error_code(response.error_code, response.error_message)
+            acl = ALTER_CONFIGS_OF_TOPICS if resource.is_topic else ALTER_CONFIGS_OF_BROKERS
+            failures[resource] = describe_error_code(
+                response.error_code, response.error_message, acl, broker_client
+            )
     return refused, unknown
 
 

@@ -203,6 +203,11 @@ class AddressClient:
                 "network to it"
             ) from None
 
+    @property
+    def principal(self) -> str:
+        """Return who the cluster takes us for, as far as that can be known from here."""
+        return self._settings.principal
+
     def pause(self, attempt: int) -> None:
         time.sleep(0.1 * attempt)
 

@@ -20,11 +20,12 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.broker_client import BrokerClient, BrokerRequest, Failure
+from counterpoise.kafka_admin.error_codes import raise_for
 from counterpoise.kafka_admin.reading import (
     live_or_named_brokers,
-    raise_for,
     responses_by_broker,
 )
+from counterpoise.model.acl import DESCRIBE_GROUPS
 from counterpoise.model.inspection import ConsumerGroup
 
 _SCHEMAS: Final = "counterpoise.kafka_admin.schemas"
@@ -66,8 +67,16 @@ def describe_groups(broker_client: BrokerClient) -> tuple[ConsumerGroup, ...]:
                 continue
             where = f"the consumer groups of broker {request.broker_id}"
             raise ClusterError(f"{where}: {response.reason}")
-        groups |= {group.group: group for group in _groups_in(response)}
+        groups |= {group.group: group for group in _groups_in(response, broker_client)}
     return tuple(groups[name] for name in sorted(groups))
+
+
+def group_trial(broker_client: BrokerClient) -> BrokerRequest | None:
+    """Return a request for one consumer group; None where there is none."""
+    for broker_id, listed in sorted(_list_groups(broker_client).items()):
+        for request in _describe_requests(broker_id, listed[:1]):
+            return request
+    return None
 
 
 def _list_groups(broker_client: BrokerClient) -> dict[int, list[Any]]:
@@ -113,11 +122,13 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
         yield list(names[start : start + _GROUPS_PER_REQUEST])
 
 
-def _groups_in(response: Any) -> Iterator[ConsumerGroup]:
+def _groups_in(response: Any, broker_client: BrokerClient) -> Iterator[ConsumerGroup]:
     for group in response.groups:
         if group.error_code in _MOVED:
             continue
-        raise_for(group.error_code, group.error_message, f"the consumer group {group.group_id}")
+        what = f"the consumer group {group.group_id}"
+        message = getattr(group, "error_message", None)
+        raise_for(group.error_code, message, what, DESCRIBE_GROUPS, broker_client)
         topics_by_member = [_topics_of(member) for member in group.members]
         idle_count = sum(not topics for topics in topics_by_member)
         yield ConsumerGroup(

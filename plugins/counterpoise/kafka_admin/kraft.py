@@ -21,6 +21,7 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerRequest,
     UnsupportedRequestError,
 )
+from counterpoise.kafka_admin.error_codes import raise_for
 from counterpoise.kafka_admin.liveness_probe import (
     UNRESPONSIVE_AFTER_SECONDS,
     api_versions_request,
@@ -30,9 +31,9 @@ from counterpoise.kafka_admin.reading import (
     UNKNOWN_TOPIC,
     RequestReader,
     live_or_named_brokers,
-    raise_for,
     responses_by_broker,
 )
+from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerVersion
@@ -75,9 +76,9 @@ def _quorum_response(broker_client: RequestReader) -> Any:
         response = broker_client.read(DescribeQuorumRequest(topics=[topic]), _QUORUM)
     except UnsupportedRequestError:
         return None
-    raise_for(response.error_code, getattr(response, "error_message", None), _QUORUM)
-    state = response.topics[0].partitions[0]
-    raise_for(state.error_code, getattr(state, "error_message", None), _QUORUM)
+    for part in (response, response.topics[0].partitions[0] if response.topics else response):
+        message = getattr(part, "error_message", None)
+        raise_for(part.error_code, message, _QUORUM, DESCRIBE_CLUSTER, broker_client)
     return response
 
 
@@ -181,7 +182,8 @@ def _eligible_leaders_of(
         for topic in response.topics:
             if topic.error_code == UNKNOWN_TOPIC:
                 continue
-            raise_for(topic.error_code, None, f"{what} of topic {topic.name}")
+            where = f"{what} of topic {topic.name}"
+            raise_for(topic.error_code, None, where, DESCRIBE_TOPICS, broker_client)
             for partition in topic.partitions:
                 if partition.eligible_leader_replicas:
                     key = TopicPartition(topic.name, partition.partition_index)

@@ -22,8 +22,9 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
-    describe_error_code,
 )
+from counterpoise.kafka_admin.error_codes import describe_error_code
+from counterpoise.model.acl import DESCRIBE_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import TopicDescription
 
@@ -122,7 +123,8 @@ class Offsets:
                 if row.error_code in _MOVED:
                     found.missed.add(key)
                 elif row.error_code:
-                    reason = describe_error_code(row.error_code, None)
+                    sender = self._broker_client
+                    reason = describe_error_code(row.error_code, None, DESCRIBE_TOPICS, sender)
                     raise ClusterError(f"the offsets of {key}: {reason}")
                 else:
                     offsets[key] = row.offset

@@ -32,11 +32,6 @@ from counterpoise.model.kafka import (
 )
 
 NO_RESPONSE: Final = "no answer"  # the reason begins so where a change was sent without response
-SET_RATE: Final = "set a broker's throttle rate"
-SET_LISTS: Final = "set a topic's throttle lists"
-REASSIGN: Final = "reassign partitions"
-ELECT: Final = "elect leaders"
-REFUSABLE_OPERATIONS: Final = (SET_RATE, SET_LISTS, REASSIGN, ELECT)
 
 
 class ClusterReader(Protocol):
@@ -155,10 +150,10 @@ class ClusterAdmin(ClusterReader, Protocol):
         ...
 
     def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
-        """Return the operations that the cluster refuses to this principal, each with the reason.
+        """Return what the cluster refuses to this principal, each with the reason.
 
-        Operations are those of REFUSABLE_OPERATIONS. Tried with a rate on `broker_id`, lists on
-        `topic` and a partition that does not exist; changes nothing.
+        Operations are those of `model.acl`, CHANGES and what of READS a run needs. Tried with a
+        rate on `broker_id`, lists on `topic` and a partition that does not exist; changes nothing.
         """
         ...
 

@@ -8,7 +8,6 @@ Limits: nothing here can create a topic. Topic creation is switched off in every
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-import kafka.errors as kafka_errors
 from kafka.protocol.admin import (
     DescribeClusterRequest,
     DescribeLogDirsRequest,
@@ -21,9 +20,10 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
-    describe_error_code,
 )
+from counterpoise.kafka_admin.error_codes import describe_error_code, raise_for
 from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
+from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     BrokerDescription,
@@ -43,6 +43,9 @@ class RequestReader(Protocol):
 
     `BrokerClient` sends it to any broker, `connectivity.AddressClient` to one address.
     """
+
+    @property
+    def principal(self) -> str: ...
 
     def read(self, request: Any, what: str) -> Any: ...
 
@@ -124,7 +127,8 @@ def _request_topics(broker_client: RequestReader, names: Sequence[str] | None) -
         if topic.error_code in (UNKNOWN_TOPIC, _INVALID_TOPIC):
             continue
         if topic.error_code != _LEADER_NOT_AVAILABLE:
-            raise_for(topic.error_code, None, f"topic {topic.name}")
+            what = f"topic {topic.name}"
+            raise_for(topic.error_code, None, what, DESCRIBE_TOPICS, broker_client)
         known_topics.append(topic)
     return known_topics
 
@@ -151,7 +155,8 @@ def list_reassignments(broker_client: BrokerClient) -> dict[TopicPartition, Reas
     timeout_ms = int(broker_client.request_timeout_seconds * 1000)
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
     response = broker_client.read(request, what, broker_client.forwarding_broker_id())
-    raise_for(response.error_code, response.error_message, what)
+    message = response.error_message
+    raise_for(response.error_code, message, what, DESCRIBE_CLUSTER, broker_client)
     return {
         TopicPartition(topic.name, p.partition_index): Reassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -177,7 +182,8 @@ def describe_log_dirs(
     log_dirs: list[LogDirDescription] = []
     for broker_id, response in responses_by_broker(asked_ids, responses, "the log dirs").items():
         error_code = getattr(response, "error_code", 0) or 0
-        raise_for(error_code, None, f"the log dirs of broker {broker_id}")
+        what = f"the log dirs of broker {broker_id}"
+        raise_for(error_code, None, what, DESCRIBE_CLUSTER, broker_client)
         log_dirs += [_log_dir(broker_id, result) for result in response.results]
     return tuple(sorted(log_dirs, key=lambda log_dir: (log_dir.broker_id, log_dir.path)))
 
@@ -199,13 +205,3 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
         usable_bytes=none_if_negative(getattr(result, "usable_bytes", None)),
         sizes=sizes,
     )
-
-
-# -- responses
-
-
-def raise_for(error_code: int, message: str | None, what: str) -> None:
-    """Raise ClusterError for an error code; its message says whether to try again."""
-    if error_code:
-        retry = "; try again" if kafka_errors.for_code(error_code).retriable else ""
-        raise ClusterError(f"{what}: {describe_error_code(error_code, message)}{retry}")

@@ -6,13 +6,16 @@
 Reads only; nothing is kept, and no ledger is needed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from counterpoise.discovery.diagnosis import diagnose
+from counterpoise.errors import ClusterError
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.connectivity import ClusterMetadata, ConnectivityCheck
 from counterpoise.model.finding import Finding
 
@@ -39,17 +42,33 @@ def examine(installation: Installation, cluster: str, *, topics: Sequence[str] =
 
     connectivity = installation.check_connectivity(cluster, topics=topics)
     metadata = None
+    refused_reads: Mapping[str, str] = {}
     if installation.connectivity_checker is None:
         settings = installation.connectivity_settings(cluster)
         metadata = read_cluster_metadata(settings, connectivity)
+        if metadata is not None:
+            refused_reads, metadata = _refused_reads(settings, metadata)
     findings = diagnose(
         connectivity,
         metadata,
         topics=topics,
+        refused_reads=refused_reads,
         now=installation.clock(),
         pinned_cluster_id=installation.cluster(cluster).pinned_cluster_id,
     )
     return Examination(connectivity, metadata, findings, tuple(topics))
+
+
+def _refused_reads(
+    settings: ConnectionSettings, metadata: ClusterMetadata
+) -> tuple[Mapping[str, str], ClusterMetadata]:
+    """Return what the connection may not read; where that is not known, the metadata says why."""
+    try:
+        with closing(connect(settings)) as admin:
+            return admin.refused_reads(), metadata
+    except ClusterError as error:
+        reason = f"the permissions of this connection: {error}"
+        return {}, replace(metadata, unavailable=(*metadata.unavailable, reason))
 
 
 @contextmanager

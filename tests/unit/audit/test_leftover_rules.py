@@ -11,8 +11,8 @@ import pytest
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.rights import GOALS_WITHOUT
-from counterpoise.kafka_admin.port import ELECT, REASSIGN, REFUSABLE_OPERATIONS, SET_LISTS, SET_RATE
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.acl import CHANGES, ELECT, READ_TOPICS, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import FeatureLevel
@@ -310,7 +310,7 @@ def test_an_upgrade_that_was_not_finished() -> None:
 
 
 def test_every_operation_that_is_probed_has_the_goals_that_need_it() -> None:
-    assert set(GOALS_WITHOUT) == set(REFUSABLE_OPERATIONS)
+    assert set(GOALS_WITHOUT) == set(CHANGES)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +320,7 @@ def test_every_operation_that_is_probed_has_the_goals_that_need_it() -> None:
         ({SET_RATE: "no"}, "demote-brokers, leaders", "--operation AlterConfigs --cluster"),
         ({SET_LISTS: "no"}, "demote-brokers, leaders", "--operation AlterConfigs --topic '*'"),
         ({REASSIGN: "no"}, "none", "--operation Alter --cluster"),
+        ({READ_TOPICS: "no"}, "none", "--operation Describe --topic '*'"),
     ],
 )
 def test_goals_that_remain(denied: Mapping[str, str], left: str, fix: str) -> None:

@@ -9,10 +9,10 @@ everybody.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
+from counterpoise.model.acl import CHANGES, ELECT, READS, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.request import PLANNED_GOALS, Goal
 from counterpoise.model.severity import Severity
@@ -32,19 +32,12 @@ _ELECTING: Final = (
     Goal.REMOVE_BROKERS,
 )
 
-# By the probe's names of operations (a test compares them): the goals that need the operation, and
-# the words of kafka-acls that allow it.
+# The goals that need an operation of `model.acl.CHANGES` (a test compares them).
 GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {
-    "set a broker's throttle rate": _COPYING,
-    "set a topic's throttle lists": _COPYING,
-    "reassign partitions": PLANNED_GOALS,
-    "elect leaders": _ELECTING,
-}
-_ALLOWED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "set a broker's throttle rate": ("--operation", "AlterConfigs", "--cluster"),
-    "set a topic's throttle lists": ("--operation", "AlterConfigs", "--topic", "*"),
-    "reassign partitions": ("--operation", "Alter", "--cluster"),
-    "elect leaders": ("--operation", "Alter", "--cluster"),
+    SET_RATE: _COPYING,
+    SET_LISTS: _COPYING,
+    REASSIGN: PLANNED_GOALS,
+    ELECT: _ELECTING,
 }
 
 
@@ -75,18 +68,14 @@ def rights_refused(facts: AuditFacts) -> Iterator[CheckResult]:
         (operation, error, ", ".join(map(str, _goals_needing(operation))))
         for operation, error in sorted(refused.items())
     ]
-    needed_acls = dict.fromkeys(
-        _ALLOWED_BY[operation] for operation in refused if operation in _ALLOWED_BY
-    )
+    acls = {**CHANGES, **READS}
+    needed_acls = dict.fromkeys(acls[operation] for operation in refused if operation in acls)
     yield CheckResult(
         subjects.CLUSTER,
         f"the operator's principal may not {' and not '.join(sorted(refused))}; "
         f"goals that remain: {', '.join(remaining) or 'none'}",
         evidence(("operation", "error of the cluster", "goals that need it"), rows),
-        fix=tuple(
-            kafka("kafka-acls", "--add", "--allow-principal", "User:PRINCIPAL", *words)
-            for words in needed_acls
-        ),
+        fix=tuple(acl.grant("User:PRINCIPAL") for acl in needed_acls),
     )
 
 

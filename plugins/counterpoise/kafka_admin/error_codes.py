@@ -1,0 +1,57 @@
+"""Error codes in responses as text, with the permission that is missing and what grants it.
+
+raise_for(response.error_code, None, "the log dirs of broker 4", DESCRIBE_CLUSTER, broker_client)
+"""
+
+from typing import Protocol
+
+import kafka.errors as kafka_errors
+
+from counterpoise.errors import ClusterError
+from counterpoise.model.acl import Acl
+
+
+class HasPrincipal(Protocol):
+    """Who sends requests."""
+
+    @property
+    def principal(self) -> str: ...
+
+
+def describe_error_code(
+    error_code: int, message: str | None, acl: Acl | None = None, sender: HasPrincipal | None = None
+) -> str:
+    """Return `NAME: message` of an error code in a response; "" for no error.
+
+    For a missing permission the message has what is needed (`acl`) and the command that grants it
+    to the sender.
+    """
+    if error_code == 0:
+        return ""
+    error = kafka_errors.for_code(error_code)
+    name = getattr(error, "message", None) or f"error {error_code}"
+    if issubclass(error, kafka_errors.AuthorizationError):
+        # Kafka's own message is a dump of the whole request.
+        lacking = f"{name}: the principal lacks a permission (ACL)"
+        if acl is None or sender is None:
+            return lacking
+        who = sender.principal
+        return f"{lacking}: {who} needs {acl}; grant it with `{acl.grant(who)}`"
+    return f"{name}: {message}" if message and message != name else name
+
+
+def raise_for(
+    error_code: int,
+    message: str | None,
+    what: str,
+    acl: Acl | None = None,
+    sender: HasPrincipal | None = None,
+) -> None:
+    """Raise ClusterError for an error code; its message says whether to try again.
+
+    `acl` is the permission that the request of `sender` needs.
+    """
+    if error_code:
+        retry = "; try again" if kafka_errors.for_code(error_code).retriable else ""
+        reason = describe_error_code(error_code, message, acl, sender)
+        raise ClusterError(f"{what}: {reason}{retry}")
