@@ -8,7 +8,6 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 """
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
@@ -23,6 +22,7 @@ from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.storage import Store
 
 _MAX_TRIES: Final = 3
@@ -30,7 +30,7 @@ _PAGES: Final = (".html", ".css")
 _REASON: Final = "reason.json"
 _MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 
 
 class Archive:
@@ -248,10 +248,17 @@ class Archive:
 
     def read_report(self, name: str) -> str:
         """Read a report. Raises InputError when there is none of that name."""
-        try:
-            return self.store.read_text(f"reports/{name}")
-        except StoreError:
-            raise InputError(f"there is no report {name!r}") from None
+        self._check_report(name)
+        return self.store.read_text(f"reports/{name}")
+
+    def read_report_data(self, name: str) -> bytes:
+        """Read a report as it was written, whatever its encoding. Raises InputError."""
+        self._check_report(name)
+        return self.store.read_bytes(f"reports/{name}")
+
+    def _check_report(self, name: str) -> None:
+        if self.store.info(f"reports/{name}") is None:
+            raise InputError(f"there is no report {name!r}")
 
     def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
         """Return the names of all reports; of Data Docs only the index."""

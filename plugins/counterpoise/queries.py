@@ -136,6 +136,11 @@ def report(installation: Installation, name: str) -> str:
     return installation.archive.read_report(name)
 
 
+def report_data(installation: Installation, name: str) -> bytes:
+    """Return a report as it was written. Raises InputError for one that is not there."""
+    return installation.archive.read_report_data(name)
+
+
 def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
     """Return the newest audit of a cluster, as page (html), text (md) or document (json).
 

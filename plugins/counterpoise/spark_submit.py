@@ -7,6 +7,10 @@ What the job prints goes to `log` line by line, without Spark's own start-up mes
 this function (also Ctrl-C, SIGTERM and a killed parent) ends the JVM and the job's Python. Nothing
 is written to the current directory.
 
+Settings reach Spark in a file that only this user may read, never in the list of processes. The
+job gets the few environment variables that Spark, Java and Python read, and those that `pass_on`
+names; with a remote master also those that hold an object store's credentials.
+
 Limits: POSIX only. Client mode: the driver runs on this machine.
 """
 
@@ -19,7 +23,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -31,6 +35,12 @@ from counterpoise.java_runtime import spark_java_home
 # For short jobs, which are mostly Spark's start: optimizing compilation takes longer than it saves.
 START_FAST: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _STOP_SECONDS: Final = 10.0
+_PASSED_ON: Final = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|TZ|TMPDIR|LD_LIBRARY_PATH|KRB5CCNAME|KRB5_CONFIG)"
+    r"|(LC|JAVA|SPARK|HADOOP|YARN|XDG)_.*"
+)
+# A remote Spark reads the store itself; a local one reads copies.
+_STORE_CREDENTIALS: Final = re.compile(r"(AWS|AZURE|GOOGLE|GCS|OSS)_.*")
 _MAX_LINES_KEPT: Final = 400
 _MAX_LINES_SHOWN: Final = 15
 
@@ -60,6 +70,7 @@ _LAUNCH: Final = (
     "import ctypes, os, sys\n"
     "sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)\n"
     "os.getppid() == int(sys.argv[1]) or sys.exit(143)\n"
+    "os.umask(os.umask(0o027) | 0o007)\n"
     "os.execv(sys.argv[2], sys.argv[2:])\n"
 )
 
@@ -83,19 +94,21 @@ def run_job(
     *,
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
+    pass_on: Collection[str] = (),
     log: Callable[[str], None],
 ) -> None:
     """Run `script` to its end.
 
-    `conf` overrides the settings made here, such as `spark.driver.memory`. Raises SparkJobError
-    when the job does not end with 0, NoJavaError when there is no Java for Spark.
+    `conf` overrides the settings made here, such as `spark.driver.memory`; `pass_on` names further
+    environment variables that the job needs. Raises SparkJobError when the job does not end with 0,
+    NoJavaError when there is no Java for Spark.
     """
     if not script.is_file():
         raise SparkJobError(f"the Spark job {script} does not exist", 2)
     with tempfile.TemporaryDirectory(prefix="counterpoise-spark-") as scratch:
         command = _command(script.resolve(), arguments, master, conf or {}, Path(scratch))
         lines: deque[str] = deque(maxlen=_MAX_LINES_KEPT)
-        with _child(command, _environment(master)) as child:
+        with _child(command, _environment(master, pass_on)) as child:
             assert child.stdout is not None, "the child is started with a pipe"
             for raw_line in child.stdout:
                 line = raw_line.rstrip()
@@ -124,7 +137,7 @@ def _command(
     log4j2 = scratch / "log4j2.properties"
     log4j2.write_text(_LOG4J2, encoding="utf-8")
     settings = _defaults(master, scratch) | dict(conf)
-    options = " ".join(
+    java_options = " ".join(
         [
             f"-Dlog4j2.configurationFile={log4j2.as_uri()}",
             f"-Djava.io.tmpdir={scratch}",
@@ -132,11 +145,19 @@ def _command(
         ]
     )
     key = "spark.driver.extraJavaOptions"
-    settings[key] = f"{options} {conf[key]}" if key in conf else options
-    command = [str(_spark_home() / "bin" / "spark-submit"), "--master", master]
-    for name, value in sorted(settings.items()):
-        command += ["--conf", f"{name}={value}"]
-    return [*command, str(script), *arguments]
+    settings[key] = f"{java_options} {conf[key]}" if key in conf else java_options
+    properties = scratch / "spark.properties"
+    properties.touch(mode=0o600)
+    lines = [f"{name}={_property_value(value)}\n" for name, value in sorted(settings.items())]
+    properties.write_text("".join(lines), encoding="utf-8")
+    spark_submit = str(_spark_home() / "bin" / "spark-submit")
+    options = ["--master", master, "--properties-file", str(properties), "--load-spark-defaults"]
+    return [spark_submit, *options, str(script), *arguments]
+
+
+def _property_value(value: str) -> str:
+    r"""Return a value as java.util.Properties reads it back: `a\b` is written as `a\\b`."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _defaults(master: str, scratch: Path) -> dict[str, str]:
@@ -163,11 +184,18 @@ def _defaults(master: str, scratch: Path) -> dict[str, str]:
     return settings
 
 
-def _environment(master: str) -> dict[str, str]:
-    """Return this environment with our package on the job's path.
+def _environment(master: str, pass_on: Collection[str]) -> dict[str, str]:
+    """Return what the job may know of this environment, with our package on the job's path.
 
     Driver and workers run the Python that runs this.
     """
+    is_local = master.startswith("local")
+
+    def is_passed_on(name: str) -> bool:
+        may_know = _PASSED_ON.fullmatch(name) or name in pass_on
+        return bool(may_know or (not is_local and _STORE_CREDENTIALS.fullmatch(name)))
+
+    passed_on = {name: value for name, value in os.environ.items() if is_passed_on(name)}
     plugins = str(Path(__file__).resolve().parents[1])
     existing = os.environ.get("PYTHONPATH")
     variables = {
@@ -178,9 +206,9 @@ def _environment(master: str) -> dict[str, str]:
         "PYTHONPATH": f"{plugins}{os.pathsep}{existing}" if existing else plugins,
         "PYTHONUNBUFFERED": "1",
     }
-    if master.startswith("local"):
+    if is_local:
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return {**os.environ, **variables}
+    return passed_on | variables
 
 
 def _spark_home() -> Path:

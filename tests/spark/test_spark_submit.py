@@ -82,3 +82,32 @@ def _is_alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_no_secret_is_shown_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "looking.py"
+    script.write_text(
+        "import os\n"
+        "from pathlib import Path\n"
+        "from pyspark import SparkConf\n"
+        "from pyspark.java_gateway import launch_gateway\n"
+        "conf = SparkConf(_jvm=launch_gateway().jvm)\n"
+        "print('secret', conf.get('spark.hadoop.fs.s3a.secret.key'))\n"
+        "print('memory', conf.get('spark.driver.memory'))\n"
+        "print('environment', sorted(n for n in os.environ if 'MARKED' in os.environ[n]))\n"
+        "for process in (os.getpid(), os.getppid()):\n"
+        "    print('process', Path(f'/proc/{process}/cmdline').read_text().replace('\\0', ' '))\n"
+    )
+    secret = r"MARKED\with=odd #signs"
+    conf = {"spark.hadoop.fs.s3a.secret.key": secret, "spark.driver.memory": "700m"}
+    for name in ("COUNTERPOISE_LEDGER", "AIRFLOW__CORE__FERNET_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "MARKED")
+    monkeypatch.setenv("OF_THE_TEAM", "MARKED, and wanted")
+    lines: list[str] = []
+    run_job(script, [], conf=conf, pass_on=["OF_THE_TEAM"], log=lines.append)
+    said = [line for line in lines if not line.startswith("process")]
+    assert said == [f"secret {secret}", "memory 700m", "environment ['OF_THE_TEAM']"]
+    processes = [line for line in lines if line.startswith("process")]
+    assert len(processes) == 2
+    assert not [line for line in processes if "MARKED" in line]
+    assert "-Xmx700m" in processes[1]

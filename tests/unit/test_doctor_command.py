@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from counterpoise.cli.common import safe_console
 from counterpoise.cli.connectivity import in_words, print_examination, summary
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.installation import Installation
@@ -170,7 +171,8 @@ def hostile_examination() -> Examination:
 
 def test_text_from_outside_is_shown_as_text_only() -> None:
     screen = StringIO()
-    print_examination(Console(file=screen, width=300, force_terminal=False), hostile_examination())
+    console = safe_console(Console(file=screen, width=300, force_terminal=False))
+    print_examination(console, hostile_examination())
     shown = screen.getvalue()
     assert "\x1b" not in shown and "\x07" not in shown
     assert shown.count("[red]kafka") >= 8

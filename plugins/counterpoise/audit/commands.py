@@ -8,8 +8,9 @@ clusters add `--command-config client.properties`.
 """
 
 from collections.abc import Iterable, Mapping
-from shlex import quote
 from typing import Final
+
+from counterpoise.model.safe_text import shell_word
 
 _SERVER: Final = '--bootstrap-server "$BOOTSTRAP"'
 KEYS_MAP_ANEW: Final = (
@@ -20,12 +21,12 @@ KEYS_MAP_ANEW: Final = (
 
 def kafka(tool: str, *words: object) -> str:
     """Return `kafka-topics.sh --bootstrap-server "$BOOTSTRAP" ...`, quoted for a shell."""
-    quoted = [quote(str(word)) for word in words]
+    quoted = [shell_word(str(word)) for word in words]
     return " ".join([f"{tool}.sh", _SERVER, *quoted])
 
 
 def counterpoise(*words: object) -> str:
-    quoted = [quote(str(word)) for word in words]
+    quoted = [shell_word(str(word)) for word in words]
     return " ".join(["counterpoise", *quoted])
 
 

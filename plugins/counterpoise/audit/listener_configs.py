@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.model.kafka import ConfigValue
+from counterpoise.model.safe_text import properties_value
 
 ADVERTISED: Final = "advertised.listeners"
 LISTENERS: Final = "listeners"
@@ -93,5 +94,5 @@ def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
     ]
     return (
         f"# server.properties of broker {broker_id}, then restart it:",
-        f"{ADVERTISED}={','.join(values)}",
+        f"{ADVERTISED}={properties_value(','.join(values))}",
     )

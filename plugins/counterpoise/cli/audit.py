@@ -16,7 +16,6 @@ from counterpoise.cli.common import (
     add_json_argument,
     installation_for,
     print_json,
-    printable,
     write_text,
 )
 from counterpoise.errors import StoreError
@@ -114,7 +113,7 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
         since = format_moment(report.previous_at)
         console.print(f"since {since}: {new} new, {len(report.resolved)} resolved")
     for reason in report.unavailable_data:
-        console.print(printable(f"not checked: {reason}"), markup=False, soft_wrap=True)
+        console.print(f"not checked: {reason}", markup=False, soft_wrap=True)
     console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
     console.print(f"what to do, and commands to paste: {page}", markup=False, soft_wrap=True)
 
@@ -125,4 +124,4 @@ def _row(reported: ReportedFinding, report: AuditReport) -> list[Text]:
     since = "new" if is_new else f"{reported.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
     cells = (finding.rule, finding.subject, finding.summary, since)
-    return [severity, *(Text(printable(cell)) for cell in cells)]
+    return [severity, *(Text(cell) for cell in cells)]

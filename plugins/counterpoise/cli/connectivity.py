@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.cli.common import printable
 from counterpoise.cli.tables import table
 from counterpoise.model.connectivity import (
     ClusterMetadata,
@@ -31,7 +30,7 @@ _STAGES_WITH_DETAIL: Final = (ConnectionStage.SASL, ConnectionStage.METADATA)
 
 def shown(text: str) -> Text:
     """Return text from outside without markup, and without characters that steer a terminal."""
-    return Text(printable(text))
+    return Text(text)
 
 
 # -- tables

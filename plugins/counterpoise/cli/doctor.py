@@ -1,7 +1,6 @@
 """`doctor`: checks the connection of a client step by step, and says what is wrong with it."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from counterpoise.cli.connectivity import (
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
+from counterpoise.model.safe_text import for_json
 from counterpoise.units import parse_duration
 
 _FINDINGS, _UNREACHABLE = 1, 3  # exit codes
@@ -144,5 +144,5 @@ def _report_json(change: LeaderChange | str) -> None:
 
 
 def _print_line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n")
+    sys.stdout.write(for_json(value) + "\n")
     sys.stdout.flush()

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from counterpoise.cli.common import SafeRenderable
 from counterpoise.cli.tables import table
 from counterpoise.model.run import Run
 from counterpoise.model.run_progress import RunProgress
@@ -48,7 +49,7 @@ class Display:
 
     def show(self, run: Run, run_progress: RunProgress | None) -> None:
         if self._live:
-            self._live.update(picture(run, run_progress), refresh=True)
+            self._live.update(SafeRenderable(picture(run, run_progress)), refresh=True)
         elif (text := in_words(run, run_progress)) != self._shown:
             self._shown = text
             self._console.print(text, markup=False, soft_wrap=True)

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
-from counterpoise.cli.common import Commands, add_json_argument, print_json
+from counterpoise.cli.common import Commands, add_json_argument, print_json, stderr_console
 from counterpoise.errors import InputError, StoreError
 from counterpoise.installation import Installation, open_installation
+from counterpoise.model.safe_text import one_line
 from counterpoise.units import parse_duration, parse_moment
 
 
@@ -73,7 +74,7 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _analyse(installation: Installation) -> None:
-    progress = Console(stderr=True)
+    progress = stderr_console()
     round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     pipeline.analyse(installation, round_id, lambda line: progress.print(line, markup=False))
 
@@ -95,7 +96,7 @@ def _add_compact(commands: Commands) -> None:
 
 
 def _compact(arguments: argparse.Namespace, console: Console) -> int:
-    progress = Console(stderr=True)
+    progress = stderr_console()
     with open_installation() as installation:
         report = pipeline.compact(
             installation,
@@ -108,5 +109,5 @@ def _compact(arguments: argparse.Namespace, console: Console) -> int:
         for line in report.in_words:
             console.print(line, markup=False, soft_wrap=True)
     for problem in report.problems:
-        print(f"counterpoise compact: {problem}", file=sys.stderr)
+        print(one_line(f"counterpoise compact: {problem}"), file=sys.stderr)
     return StoreError.exit_code if report.problems else 0

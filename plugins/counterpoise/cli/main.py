@@ -20,22 +20,24 @@ from counterpoise.cli import (
     controlling,
     doctor,
     history,
+    ledger,
     planning,
     running,
     status,
     stopping,
 )
-from counterpoise.cli.common import printable
+from counterpoise.cli.common import safe_console
 from counterpoise.errors import CounterpoiseError
+from counterpoise.model.safe_text import one_line
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input;
 3 cluster trouble
 environment: COUNTERPOISE_CONFIG (default config/clusters.yaml), COUNTERPOISE_CONNECTIONS
 (config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER
-(sqlite:///var/ledger.db)"""
+(sqlite:///var/ledger.db); the last two also by a command (..._CMD) or from a file (..._FILE)"""
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
-_MODULES = (planning, running, status, controlling, stopping, history, doctor, audit)
+_MODULES = (planning, running, status, controlling, stopping, history, doctor, audit, ledger)
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000
 _NEGATIVE = re.compile(r"-\d")
@@ -64,7 +66,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
     arguments = build_parser().parse_args([_as_value(word) for word in argv])
     try:
-        return int(arguments.run(arguments, console or _console()))
+        return int(arguments.run(arguments, safe_console(console or _console())))
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
@@ -80,7 +82,7 @@ def _sanitized(message: str) -> str:
     """Return a message without control characters and very long lines, which text from outside may
     contain.
     """
-    return "\n".join(_shortened(printable(line)) for line in message.split("\n"))
+    return "\n".join(_shortened(one_line(line)) for line in message.split("\n"))
 
 
 def _shortened(line: str) -> str:

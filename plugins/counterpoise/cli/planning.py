@@ -126,7 +126,7 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
         else:
             snapshot = _kept_snapshot(installation, name)
     if arguments.out:
-        document = json.dumps(to_document(snapshot), ensure_ascii=False)
+        document = json.dumps(to_document(snapshot))
         write_text(arguments.out, f"{document}\n", "cluster document")
     if arguments.json:
         print_json(tables.snapshot_summary(snapshot))

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise import queries
-from counterpoise.cli.common import printable
 from counterpoise.cli.tables import table
 from counterpoise.model.movement import busiest_inflow
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
@@ -88,14 +87,14 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
     """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
     plan = view.plan
     console.print(
-        f"plan for {printable(plan.cluster) or 'the cluster'}: {view.goal}",
+        f"plan for {plan.cluster or 'the cluster'}: {view.goal}",
         markup=False,
         style="bold",
     )
     if requested := view.request_in_words:
         console.print(requested, markup=False)
     if plan.is_empty:
-        console.print(f"nothing needs to move: {printable(plan.reason)}", markup=False)
+        console.print(f"nothing needs to move: {plan.reason}", markup=False)
     _print_brokers(console, view)
     if not plan.is_empty:
         console.print()
@@ -113,7 +112,7 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     for warning in warnings:
-        console.print(Text(f"warning: {printable(warning)}", style="yellow"))
+        console.print(Text(f"warning: {warning}", style="yellow"))
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:

@@ -10,9 +10,9 @@ is; `model/subjects.py` builds it.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from shlex import join
 
 from counterpoise.model.request import Goal
+from counterpoise.model.safe_text import one_line, shell_word
 from counterpoise.model.severity import Severity, Waiver
 
 
@@ -45,7 +45,7 @@ class WantedPlan:
             words += ["--topics", ",".join(self.topics)]
         if self.replication_factor is not None:
             words += ["--replication-factor", str(self.replication_factor)]
-        return join(words)
+        return " ".join(map(shell_word, words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,10 @@ class Finding:
     fix: tuple[str, ...] = ()  # commands or config lines to paste, in order
     plan: WantedPlan | None = None
     causes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # A name with a line break would make lines of its own where these are pasted.
+        object.__setattr__(self, "fix", tuple(map(one_line, self.fix)))
 
     @property
     def key(self) -> tuple[str, str]:

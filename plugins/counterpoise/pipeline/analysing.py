@@ -6,7 +6,6 @@
 A snapshot that cannot be read is left out, with the reason; the others are analysed.
 """
 
-import logging
 import re
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -22,11 +21,12 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.result_tables import SERIES
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
 from counterpoise.storage.staging import working_root
 
 Log = Callable[[str], None]
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 # By the rows to read, at most: a small round is mostly Spark's start, and up to some millions of
 # rows compiling well takes longer than running what was compiled quickly. Memory is the heap's; the

@@ -9,7 +9,6 @@ that does not respond at all, or a policy with names that no rule has, fails an 
 changed on the cluster.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -32,10 +31,11 @@ from counterpoise.model.finding import AuditReport
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.result_tables import RESULT_TABLES, SERIES
 from counterpoise.model.run import UNDER_WAY_STATES
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import series_of
 from counterpoise.pipeline.snapshots import read_snapshot
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 
 Thresholds = Mapping[str, Mapping[str, int]]

@@ -13,7 +13,6 @@ the next compaction goes on. Snapshots and rounds of the last day stay as they a
 locked: two compactions at once make the same files twice.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -25,13 +24,14 @@ from counterpoise import history
 from counterpoise.errors import CounterpoiseError
 from counterpoise.history import DayPlan
 from counterpoise.installation import Installation
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
 from counterpoise.pipeline.spark_compaction import WORK, make_files
 
 Log = Callable[[str], None]
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _DAYS_AT_ONCE: Final = 31  # of a Spark job; the files of one job stay when the next one fails
 
 

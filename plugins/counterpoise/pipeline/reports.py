@@ -5,7 +5,6 @@ report_fleet(installation)
 propose(installation, "orders-eu")
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import series_of
 from counterpoise.pipeline.planning import plan_from
 from counterpoise.units import format_moment, format_seconds
@@ -31,7 +31,7 @@ from counterpoise.units import format_moment, format_seconds
 PERIOD: Final = timedelta(days=30)
 _PERIOD_OF_TOPICS: Final = timedelta(days=1)  # a row for each topic and snapshot: a day is enough
 _PERIOD_OF_DISKS: Final = timedelta(days=14)
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ A bad snapshot is quarantined: its tables, then `reason.json`, then Data Docs, a
 when a loss is accepted after all, is for `validation` to say.
 """
 
-import logging
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,6 +20,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.snapshot import take_snapshot
 from counterpoise.validation import (
     BadSnapshotError,
@@ -32,7 +32,7 @@ from counterpoise.validation import (
     repeated_loss,
 )
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _MAX_FAILURES_SHOWN: Final = 10
 
 

@@ -4,7 +4,6 @@ verify(installation, run_id, fingerprint)      # raises with every difference fr
 report_run(installation, run_id)               # the URI of its page
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,11 +17,12 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import fresh_snapshot
 from counterpoise.verification import RemovalVerdict, judge_removal
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = safe_logger(__name__)
 _SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
 
 

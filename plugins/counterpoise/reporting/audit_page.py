@@ -30,10 +30,11 @@ from counterpoise.model.finding import (
     RuleText,
     WantedPlan,
 )
+from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.html import render, when
-from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_count, format_moment
 
@@ -185,8 +186,8 @@ def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
         for reported in report.open
     ]
     parts = [
-        f"# Audit of {escaped(report.cluster)}",
-        escaped(head),
+        f"# Audit of {for_markdown(report.cluster)}",
+        for_markdown(head),
         *([table(columns, rows)] if rows else []),
         *(_markdown_card(card) for card in _cards(report, texts)),
         *_markdown_lists(report, texts),
@@ -199,7 +200,7 @@ def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
     document: dict[str, Any] = json.loads(to_json(report))
     rule_ids = {reported.finding.rule for reported in report.findings}
     document["rules"] = {rule_id: asdict(texts[rule_id]) for rule_id in rule_ids & texts.keys()}
-    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return for_json(document, indent=1) + "\n"
 
 
 # -- cards
@@ -334,17 +335,17 @@ def _bar(area: str, counts: Counter[Severity], largest: int) -> Markup:
 
 
 def _markdown_card(card: RuleCard) -> str:
-    parts = [f"## {escaped(card.title)} ({IN_WORDS[card.severity]})"]
-    parts += [escaped(text) for text in (card.text.why, card.text.how) if text]
+    parts = [f"## {for_markdown(card.title)} ({IN_WORDS[card.severity]})"]
+    parts += [for_markdown(text) for text in (card.text.why, card.text.how) if text]
     for view in card.findings:
         parts += _markdown_finding(view)
     if card.text.source:
-        parts.append(f"Source: {escaped(card.text.source)}")
+        parts.append(f"Source: {for_markdown(card.text.source)}")
     return "\n\n".join(parts)
 
 
 def _markdown_finding(view: FindingView) -> Iterator[str]:
-    yield f"**{escaped(view.finding.subject)}**: {escaped(view.finding.summary)}"
+    yield f"**{for_markdown(view.finding.subject)}**: {for_markdown(view.finding.summary)}"
     evidence = view.finding.evidence
     if evidence is not None and evidence.rows:
         yield _markdown_rows(evidence, view.hidden_row_count)
@@ -356,7 +357,7 @@ def _markdown_finding(view: FindingView) -> Iterator[str]:
 
 def _markdown_rows(evidence: Evidence, hidden_row_count: int) -> str:
     more = f"\n\nand {hidden_row_count:,} more" if hidden_row_count else ""
-    return table([escaped(column) for column in evidence.columns], evidence.rows) + more
+    return table([for_markdown(column) for column in evidence.columns], evidence.rows) + more
 
 
 def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Iterator[str]:
@@ -374,7 +375,7 @@ def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Itera
     )
     for title, lines in lists:
         if lines:
-            yield f"## {title}\n\n" + "\n".join(f"- {escaped(line)}" for line in lines)
+            yield f"## {title}\n\n" + "\n".join(f"- {for_markdown(line)}" for line in lines)
 
 
 def _title(finding: Finding, texts: Mapping[str, RuleText]) -> str:

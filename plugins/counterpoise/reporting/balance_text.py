@@ -4,7 +4,6 @@ spreadsheets.
 leader_balance_csv(balance)     # one row per snapshot, a column per measure
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from counterpoise.model.balance import (
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import ClusterEvent, SnapshotChanges
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import when
@@ -37,7 +37,7 @@ from counterpoise.reporting.leader_balance import (
     tiles,
 )
 from counterpoise.reporting.load_section import load_document, load_markdown
-from counterpoise.reporting.markdown import csv_table, escaped, table
+from counterpoise.reporting.markdown import csv_table, table
 from counterpoise.units import format_count
 
 FORMAT: Final = "counterpoise-leader-balance/2"
@@ -113,7 +113,7 @@ def _one_line_each(document: Mapping[str, Any]) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return for_json(value)
 
 
 def leader_balance_markdown(
@@ -126,12 +126,12 @@ def leader_balance_markdown(
 ) -> str:
     """Return the latest snapshot's figures, and what happened, with names escaped."""
     verdict = (
-        f"**A rebalance would help:** {escaped(wanted.reason)}."
+        f"**A rebalance would help:** {for_markdown(wanted.reason)}."
         if wanted
         else "**Nothing needs doing.**"
     )
     parts = [
-        f"# Leader balance of {escaped(balance.cluster)}",
+        f"# Leader balance of {for_markdown(balance.cluster)}",
         _period(balance, left_out),
         verdict,
         table(

@@ -7,7 +7,6 @@ Links are relative: `<cluster>/leader-balance.html`. A cluster that was never an
 and no link.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, timedelta
@@ -19,10 +18,11 @@ from markupsafe import Markup
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.fleet import ClusterConcern, ClusterState, Concern, Fleet, FleetRow
 from counterpoise.model.load import DiskForecast, Outlook
+from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.reporting import small
 from counterpoise.reporting.html import percent, render, when
 from counterpoise.reporting.load_section import disk_alerts, known_rate
-from counterpoise.reporting.markdown import csv_table, escaped, table
+from counterpoise.reporting.markdown import csv_table, table
 from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -110,7 +110,7 @@ def fleet_markdown(fleet: Fleet) -> str:
     )
     parts = [
         "# All clusters",
-        escaped(f"As of {when(fleet.as_of)}. Worst first."),
+        for_markdown(f"As of {when(fleet.as_of)}. Worst first."),
         table(heads, rows) if fleet.rows else "No cluster is configured yet.",
     ]
     return "\n\n".join(parts) + "\n"
@@ -134,7 +134,7 @@ def fleet_json(fleet: Fleet) -> str:
             for row in fleet.rows
         ],
     }
-    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return for_json(document, indent=1) + "\n"
 
 
 def fleet_csv(fleet: Fleet) -> str:

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
+from counterpoise.model.safe_text import without_control_characters
 from counterpoise.model.words import join_ids
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -26,6 +28,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_without_control_characters,
     )
     environment.filters |= {
         "bytes": format_bytes,
@@ -38,6 +41,12 @@ def _environment() -> Environment:
         "ids": join_ids,
     }
     return environment
+
+
+def _without_control_characters(value: object) -> object:
+    """Return what an expression in a template prints; pictures and fragments stay as they are."""
+    is_plain = isinstance(value, str) and not isinstance(value, Markup)
+    return without_control_characters(str(value)) if is_plain else value
 
 
 def percent(share: float) -> str:

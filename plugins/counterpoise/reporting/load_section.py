@@ -24,10 +24,11 @@ from counterpoise.model.load import (
     Outlook,
     Rates,
 )
+from counterpoise.model.safe_text import for_markdown
 from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, Line, over_time
 from counterpoise.reporting.html import percent, times
-from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
 from counterpoise.reporting.svg import AFTER
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
@@ -351,7 +352,7 @@ def _disks_table(disks: Sequence[DiskForecast]) -> str:
     shown = table(("Broker", "Log dirs", "Held", "Free", "Grows per day", "Forecast"), rows)
     others = _others(disks[DISKS_SHOWN:])
     return (
-        f"{shown}\n\n{escaped(f'The other {len(disks) - DISKS_SHOWN}: {others}')}"
+        f"{shown}\n\n{for_markdown(f'The other {len(disks) - DISKS_SHOWN}: {others}')}"
         if others
         else shown
     )

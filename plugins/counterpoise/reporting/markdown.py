@@ -2,23 +2,17 @@
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+from counterpoise.model.safe_text import for_csv, for_markdown
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
-    lines += [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]
+    lines += [f"| {' | '.join(for_markdown(cell) for cell in row)} |" for row in rows]
     return "\n".join(lines)
-
-
-def escaped(text: str) -> str:
-    """Escape the characters that mean something in Markdown or HTML; a line break is a blank."""
-    return re.sub(r"([\\`*_\[\]<>|#&~!])", r"\\\1", " ".join(text.split()))
 
 
 def csv_table(heads: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
@@ -33,5 +27,4 @@ def csv_table(heads: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
-    return f"'{value}" if is_formula else value
+    return for_csv(value) if isinstance(value, str) else value

@@ -22,8 +22,9 @@ from counterpoise.model.plan_view import (
     PlanView,
     largest_moves,
 )
+from counterpoise.model.safe_text import for_markdown
 from counterpoise.model.words import join_ids
-from counterpoise.reporting.markdown import escaped, table
+from counterpoise.reporting.markdown import table
 from counterpoise.reporting.plan_page import plan_tiles
 from counterpoise.units import format_bytes, format_count
 
@@ -44,16 +45,16 @@ def plan_markdown(view: PlanView) -> str:
     named = f", brokers {join_ids(plan.broker_ids)}" if plan.broker_ids else ""
     parts = [f"Goal **{plan.goal}**{named}"]
     if requested := view.request_in_words:
-        parts.append(escaped(f"Asked for: {requested}"))
+        parts.append(for_markdown(f"Asked for: {requested}"))
     if plan.is_empty:
-        parts.append(f"**Nothing needs to move:** {escaped(plan.reason)}")
-    parts += [f"**Warning:** {escaped(warning)}" for warning in view.warnings]
+        parts.append(f"**Nothing needs to move:** {for_markdown(plan.reason)}")
+    parts += [f"**Warning:** {for_markdown(warning)}" for warning in view.warnings]
     if picture := plan_picture(plan, width=PICTURE_WIDTH):
         parts.append(f"```text\n{picture}\n```")
     tiles = [(tile.title, tile.value, tile.note) for tile in plan_tiles(view)]
     parts += [
         table(("Cost", "This plan", ""), tiles),
-        *(escaped(topic.in_words) for topic in view.coordinators),
+        *(for_markdown(topic.in_words) for topic in view.coordinators),
         table(("Per broker", "Before", "After", "Best possible"), view.evenness),
         *_broker_parts(view),
     ]

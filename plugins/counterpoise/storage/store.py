@@ -7,9 +7,13 @@
 A file appears complete or not at all: it is written under another name and renamed, and object
 stores (`s3://bucket/prefix`) show only complete objects. Writing a path again replaces the file, so
 every stage can be repeated.
+
+In a directory, files and folders are made for owner and group alone, and a symbolic link that leads
+out of the store is refused.
 """
 
 import io
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +32,8 @@ from counterpoise.storage.opening import open_uri
 _SNAPSHOT_ID = "snapshot_id"
 _UNFINISHED = ".part"
 _BLOCK_BYTES = 1 << 22
+_FOLDER_MODE = 0o750
+_NOT_FOR_OTHERS = ~0o007
 
 
 class Store:
@@ -68,7 +74,10 @@ class Store:
             return bytes(stream.read())
 
     def read_text(self, path: str) -> str:
-        return self.read_bytes(path).decode()
+        try:
+            return self.read_bytes(path).decode()
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{self.uri(path)} is not text in UTF-8: {error}") from None
 
     def read_table(self, path: str, *, snapshot_id: str | None = None) -> pa.Table:
         """Return a Parquet file's table.
@@ -150,8 +159,7 @@ class Store:
         """
         full = self._full(target)
         with self._naming_failures("move", path):
-            if self._needs_rename:
-                self._fs.create_dir(str(PurePosixPath(full).parent), recursive=True)
+            self._make_folder_of(full)
             self._fs.move(self._full(path), full)
 
     def download(self, path: str, target: Path) -> None:
@@ -176,12 +184,23 @@ class Store:
         target = self._full(path)
         written = f"{target}.{uuid.uuid4().hex}{_UNFINISHED}" if self._needs_rename else target
         with self._naming_failures("write", path):
-            if self._needs_rename:
-                self._fs.create_dir(str(PurePosixPath(target).parent), recursive=True)
+            self._make_folder_of(target)
             with self._fs.open_output_stream(written) as stream:
                 yield stream
+            if self.is_local:
+                file = Path(written)
+                file.chmod(file.stat().st_mode & _NOT_FOR_OTHERS)
             if self._needs_rename:
                 self._fs.move(written, target)
+
+    def _make_folder_of(self, full: str) -> None:
+        folder = Path(full).parent
+        if self.is_local:
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            for path in reversed(missing):
+                path.mkdir(_FOLDER_MODE, exist_ok=True)
+        elif self._needs_rename:
+            self._fs.create_dir(str(folder), recursive=True)
 
     @contextmanager
     def _parquet(self, path: str) -> Iterator[pq.ParquetFile]:
@@ -221,7 +240,16 @@ class Store:
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise InputError(f"{path!r} is not a path inside the store")
-        return f"{self._root}/{path}"
+        full = f"{self._root}/{path}"
+        if self.is_local and not _is_inside(full, self._root):
+            raise InputError(f"{path!r} leads out of the store by a symbolic link")
+        return full
+
+
+def _is_inside(path: str, root: str) -> bool:
+    real_root = os.path.realpath(root).rstrip("/")
+    real_path = os.path.realpath(path)
+    return real_path == real_root or real_path.startswith(f"{real_root}/")
 
 
 def _may_contain(row_group: pq.RowGroupMetaData, snapshot_id: str) -> bool:

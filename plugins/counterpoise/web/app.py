@@ -2,17 +2,20 @@
 
     app = build_app(open_installation)
 
-Whoever may read the runs of `kafka_rebalance` may read the reports. Every page carries a content
-security policy that allows no script at all: the pages are shown on the origin of Airflow's login,
-whose cookie scripts could read.
+Whoever may read the runs of `kafka_rebalance` may read the reports. Every answer carries a content
+security policy that allows no script and no form at all: the pages are shown on the origin of
+Airflow's login, whose cookie scripts could read. A failure shows one neutral sentence and a
+reference; the log has the reason under the same reference.
 
 Limits: reading only; answers to approvals go through Airflow's own page.
 """
 
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from html import escape
-from typing import TYPE_CHECKING, Annotated
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -22,21 +25,36 @@ from fastapi.params import Path as PathParameter
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from counterpoise import queries
-from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.errors import InputError
+from counterpoise.model.safe_text import safe_logger
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
+
+_LOGGER = safe_logger(__name__)
 
 OpenInstallation = Callable[[], AbstractContextManager["Installation"]]
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'self'"
+        "form-action 'none'; frame-ancestors 'self'; "
+        # Without "allow-same-origin" a link inside Airflow's own frame would lose the login.
+        "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox "
+        "allow-top-navigation-by-user-activation"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
+}
+
+# Only what we write as HTML is served as HTML: whatever else lies in the store is shown as text, or
+# saved.
+_CONTENT_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
 }
 
 _PAGE = """<!doctype html>
@@ -62,16 +80,20 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     async def add_headers(
         request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        response = await call_next(request)
+        try:
+            response = await call_next(request)
+        except InputError:
+            response = _error_page(404, "There is nothing of this name. It may have been renamed.")
+        except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
+            reference = uuid.uuid4().hex[:12]
+            _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
+            response = _error_page(
+                503,
+                "This page cannot be shown now. The api-server's log has the reason under the "
+                f"reference {reference}.",
+            )
         response.headers.update(SECURITY_HEADERS)
         return response
-
-    @app.exception_handler(CounterpoiseError)
-    async def show_error(_request: Request, error: CounterpoiseError) -> HTMLResponse:
-        status = 404 if isinstance(error, InputError) else 503
-        return HTMLResponse(
-            _page("Not available", f"<p>{escape(str(error))}</p>"), status_code=status
-        )
 
     @app.get("/reports", response_class=HTMLResponse)
     def reports() -> str:
@@ -82,10 +104,15 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         )
         return _page("Reports", f"<ul>{rows}</ul>" if rows else "<p>There is none yet.</p>")
 
-    @app.get("/reports/{name:path}", response_class=HTMLResponse)
-    def report(name: Annotated[str, PathParameter()]) -> str:
+    @app.get("/reports/{name:path}")
+    def report(name: Annotated[str, PathParameter()]) -> Response:
         with open_installation() as installation:
-            return queries.report(installation, name)
+            data = queries.report_data(installation, name)
+        content_type = _CONTENT_TYPES.get(PurePosixPath(name).suffix)
+        if content_type is None:
+            headers = {"Content-Disposition": "attachment"}
+            return Response(data, media_type="application/octet-stream", headers=headers)
+        return Response(data, media_type=content_type)
 
     @app.get("/runs/{run_id}/plan")
     def plan_report(run_id: str) -> RedirectResponse:
@@ -95,6 +122,10 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
             )
 
     return app
+
+
+def _error_page(status: int, sentence: str) -> Response:
+    return HTMLResponse(_page("Not available", f"<p>{escape(sentence)}</p>"), status_code=status)
 
 
 def _page(title: str, body: str) -> str:

@@ -1,0 +1,104 @@
+r"""Text from outside, made safe for where it is shown: one function per medium.
+
+    one_line("eu\x1b[31m\n1")        # "eu�[31m�1": a terminal, a log line, a comment to paste
+    for_markdown("a|b")              # "a\\|b"
+    for_csv("=1+1")                  # "'=1+1"
+    shell_word("a b")                # "'a b'"
+    properties_value("a\nb")         # "a\\nb"
+
+Names, racks and reasons come from clusters and people, who may put anything into them. HTML is
+escaped by Jinja, after `without_control_characters`.
+"""
+
+import json
+import logging
+import re
+import shlex
+from typing import Any, Final
+
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+# What steers a terminal or the direction of a line, what is not seen at all, and halves of
+# characters, which nothing can print. Line breaks are among them.
+_CONTROL: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_CONTROL_BUT_LINES: Final = re.compile(f"(?![\n\t]){_CONTROL.pattern}")
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|#&~!])")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")
+
+
+def one_line(text: str) -> str:
+    """Return the text with every control character, line breaks too, replaced by a mark."""
+    return _CONTROL.sub(_REPLACEMENT, text)
+
+
+def without_control_characters(text: str) -> str:
+    """Return what `one_line` returns, but with the text's own line breaks and tabs."""
+    return _CONTROL_BUT_LINES.sub(_REPLACEMENT, text)
+
+
+def for_markdown(text: str) -> str:
+    """Return the text with what means something in Markdown or HTML escaped, on one line."""
+    return _MARKDOWN.sub(r"\\\1", one_line(" ".join(text.split())))
+
+
+def for_csv(text: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: such text gets a quote before it.
+
+    Source: OWASP, CSV Injection.
+    """
+    cell = one_line(text)
+    return f"'{cell}" if cell.startswith(_FORMULA_STARTS) else cell
+
+
+def shell_word(text: str) -> str:
+    r"""Return one word for a shell; one with control characters is quoted as `$'a\nb'` (bash)."""
+    if not _CONTROL.search(text):
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _CONTROL.sub(lambda found: _shell_escape(found.group()), escaped) + "'"
+
+
+def _shell_escape(character: str) -> str:
+    data = character.encode("utf-8", "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+def properties_value(text: str) -> str:
+    """Return a value for a line of a properties file: control characters are escaped."""
+    escaped = text.replace("\\", "\\\\")
+    return _CONTROL.sub(lambda found: _utf16_escape(found.group()), escaped)
+
+
+def for_json(document: Any, *, indent: int | None = None) -> str:
+    """Return JSON with sorted keys, in which control characters are escaped, the invisible too."""
+    text = json.dumps(document, indent=indent, sort_keys=True, ensure_ascii=False)
+    return _CONTROL_BUT_LINES.sub(lambda found: _utf16_escape(found.group()), text)
+
+
+def _utf16_escape(character: str) -> str:
+    data = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{data[start : start + 4]}" for start in range(0, len(data), 4))
+
+
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs each message as one line, whatever its arguments hold."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message of one line; longer ones of ours are indented after their first line."""
+        if self.isEnabledFor(level):
+            text = str(msg) % tuple(map(_logged, args)) if args else str(msg)
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            super().log(level, "%s", without_control_characters(text), **kwargs)
+
+
+def _logged(argument: object) -> object:
+    """Return an argument whose line breaks cannot look like further lines of the log."""
+    if isinstance(argument, int | float):
+        return argument
+    return without_control_characters(str(argument)).replace("\n", "\n    ")
+
+
+def safe_logger(name: str) -> SafeLogger:
+    return SafeLogger(logging.getLogger(name))

@@ -1,0 +1,154 @@
+"""The pages behind Airflow's login: types, headers, and what a failure may show."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("airflow")
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+
+from counterpoise.installation import Installation, open_installation
+from counterpoise.web import app as web
+
+HOSTILE = '<meta http-equiv=refresh content="0;url=https://evil.example">'
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "clusters.yaml").write_text("clusters: {demo: {connection: demo}}\n")
+    return {
+        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
+    }
+
+
+@pytest.fixture
+def client(environment: dict[str, str]) -> Iterator[TestClient]:
+    """Return a browser of somebody who may read."""
+
+    def open_for_pages() -> Installation:
+        return open_installation(environment=environment, may_migrate_ledger=False)
+
+    app = web.build_app(open_for_pages)
+    app.dependency_overrides[get_user] = lambda: None
+    app.dependency_overrides[web._may_read] = lambda: None
+    with TestClient(app, raise_server_exceptions=False) as browser:
+        yield browser
+
+
+def write(environment: dict[str, str], name: str, data: bytes) -> Path:
+    path = Path(environment["COUNTERPOISE_STORE"]) / "reports" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type"),
+    [
+        ("demo/a.html", "text/html"),
+        ("demo/a.json", "application/json"),
+        ("demo/a.md", "text/plain"),
+        ("demo/a.csv", "text/csv"),
+        ("demo/a.svg", "application/octet-stream"),
+        ("demo/a", "application/octet-stream"),
+    ],
+)
+def test_a_report_is_served_by_its_type(
+    client: TestClient, environment: dict[str, str], name: str, content_type: str
+) -> None:
+    write(environment, name, HOSTILE.encode())
+    response = client.get(f"/reports/{name}")
+    assert response.status_code == 200 and response.text == HOSTILE
+    assert response.headers["content-type"].startswith(content_type)
+    is_saved = response.headers.get("content-disposition") == "attachment"
+    assert is_saved == (content_type == "application/octet-stream")
+    assert_headers(response.headers)
+
+
+def test_a_report_in_another_encoding_is_served_as_it_is(
+    client: TestClient, environment: dict[str, str]
+) -> None:
+    write(environment, "demo/a.html", b"\xff\xfe rack \xe9")
+    response = client.get("/reports/demo/a.html")
+    assert response.status_code == 200 and response.content == b"\xff\xfe rack \xe9"
+    assert_headers(response.headers)
+
+
+def test_a_link_out_of_the_store_is_not_followed(
+    client: TestClient, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "secret.html").write_text("s3cr3t")
+    report = write(environment, "demo/a.html", b"")
+    report.unlink()
+    report.symlink_to(tmp_path / "secret.html")
+    response = client.get("/reports/demo/a.html")
+    assert response.status_code == 404 and "s3cr3t" not in response.text
+
+
+@pytest.mark.parametrize("name", ["none.html", "../ledger.db", "%2e%2e/ledger.db", "demo"])
+def test_what_is_not_there_is_404_with_a_neutral_sentence(client: TestClient, name: str) -> None:
+    response = client.get(f"/reports/{name}")
+    assert response.status_code == 404
+    assert "ledger.db" not in response.text
+    assert_headers(response.headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"COUNTERPOISE_STORE": "s3://KEY:s3cr3t/b@bucket"},
+        {"COUNTERPOISE_STORE": "s3://bucket/x?secret_key=s3cr3t&endpoint_override=%%"},
+        {"COUNTERPOISE_LEDGER": "postgresql+psycopg://nobody@127.0.0.1:1/x?password=s3cr3t"},
+    ],
+)
+def test_a_failure_shows_a_reference_and_no_secret(
+    client: TestClient,
+    environment: dict[str, str],
+    changed: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    environment |= changed
+    paths = ["/reports", "/reports/demo/a.html"]
+    if "COUNTERPOISE_LEDGER" in changed:
+        paths = ["/runs/demo-1/plan"]
+    for path in paths:
+        with caplog.at_level(logging.ERROR):
+            response = client.get(path)
+        assert response.status_code in (404, 503), response.text
+        assert "s3cr3t" not in response.text
+        assert_headers(response.headers)
+        if response.status_code == 503:
+            reference = response.text.partition("under the reference ")[2].partition(".")[0]
+            assert reference and reference in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
+def test_a_viewer_makes_no_ledger(client: TestClient, environment: dict[str, str]) -> None:
+    response = client.get("/runs/demo-1/plan")
+    assert response.status_code == 503
+    assert not Path(environment["COUNTERPOISE_LEDGER"].removeprefix("sqlite:///")).exists()
+
+
+def test_files_of_the_store_are_not_for_others(environment: dict[str, str]) -> None:
+    before = os.umask(0)
+    try:
+        with open_installation(environment=environment) as installation:
+            installation.archive.write_report("demo/a.html", "text")
+    finally:
+        os.umask(before)
+    store = Path(environment["COUNTERPOISE_STORE"])
+    modes = {path: path.stat().st_mode & 0o777 for path in (store, *store.rglob("*"))}
+    assert modes and not {path: oct(mode) for path, mode in modes.items() if mode & 0o007}
+
+
+def assert_headers(headers: object) -> None:
+    policy = headers["content-security-policy"]  # type: ignore[index]
+    assert "default-src 'none'" in policy and "sandbox" in policy
+    assert "allow-scripts" not in policy and "allow-forms" not in policy
+    assert headers["x-content-type-options"] == "nosniff"  # type: ignore[index]
