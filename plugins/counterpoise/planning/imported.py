@@ -7,6 +7,7 @@ therefore also the least that reaches it.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import NOBODY, Ints
-from counterpoise.model.plan import MoveReason, RebalancePlan
+from counterpoise.model.evenness import best_max_minus_min
+from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
@@ -32,8 +34,13 @@ class Imported(PlanningGoal):
     name: ClassVar[Goal] = Goal.IMPORTED
     copy_reason: ClassVar[MoveReason | None] = MoveReason.IMPORTED
 
-    def copies(self, result: PlanningResult) -> Ints | None:
+    def copies(self, result: PlanningResult) -> Ints:
         return np.asarray(result.assignment.is_added.sum(axis=1))
+
+    def lower_bound(self, result: PlanningResult) -> LowerBound:
+        cluster, leader_count = result.cluster, int(result.roles.leading.sum())
+        leader_range = best_max_minus_min(cluster.partition_count, leader_count)
+        return replace(super().lower_bound(result), leaders_max_minus_min=leader_range)
 
     def reason(self, result: PlanningResult) -> str:
         return "every partition is already where the reassignment wants it"

@@ -29,7 +29,7 @@ def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterS
 
     Raise RefusedError when a broker cannot be removed since a controller runs there.
     """
-    topics, live = all_topics(snapshot), set(snapshot.live_broker_ids)
+    topics, live = _all_topics(snapshot), set(snapshot.live_broker_ids)
     _check_brokers_given(goal, request)
     _check_registered(request, snapshot)
     if not live:
@@ -61,7 +61,7 @@ def _not_registered(snapshot: ClusterSnapshot) -> str:
     return f"not registered in {name_cluster(snapshot)}; registered: {registered}"
 
 
-def all_topics(snapshot: ClusterSnapshot) -> list[str]:
+def _all_topics(snapshot: ClusterSnapshot) -> list[str]:
     described = snapshot.topics["topic"].to_pylist()
     with_partitions = snapshot.partitions["topic"].unique().to_pylist()
     return sorted({*described, *with_partitions})

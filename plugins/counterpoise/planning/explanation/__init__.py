@@ -7,7 +7,7 @@ them are written from one `PlanningResult`.
 """
 
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.planning.explanation.figures import figures_of, lower_bound
+from counterpoise.planning.explanation.figures import figures_of
 from counterpoise.planning.explanation.moves import (
     moves_of,
     reason_for_empty_plan,
@@ -21,6 +21,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
     """Return the plan document; one without moves says in `reason` why nothing moves."""
     snapshot, request = result.snapshot, result.request
     moves = moves_of(result)
+    settings = settings_before(snapshot.throttles, moves)
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -29,13 +30,13 @@ def explain(result: PlanningResult) -> RebalancePlan:
         broker_ids=tuple(sorted(request.broker_ids)),
         policy_digest=request.policy.digest,
         moves=moves,
-        figures=figures_of(result),
-        lower_bound=lower_bound(result),
         reason="" if moves else reason_for_empty_plan(result),
+        settings_before=settings,
+        figures=figures_of(result),
+        lower_bound=result.goal.lower_bound(result),
         warnings=warnings_of(result),
         scope=request.scope,
         budget=request.budget,
         replication_factor=request.replication_factor,
         deferred=result.deferred,
-        settings_before=settings_before(snapshot.throttles, moves),
     )

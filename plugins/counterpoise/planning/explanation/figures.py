@@ -1,7 +1,7 @@
 """Figures: every broker before, after and at best; and what has to be copied at least.
 
     figures = figures_of(result)
-    lower_bound(result).replicas
+    least_to_even_out(result).replicas
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -47,9 +47,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import BrokerFigure, LowerBound
-from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
@@ -110,34 +108,15 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
 # -- lower bounds
 
 
-def lower_bound(result: PlanningResult) -> LowerBound:
-    """Return the bounds for the request of a result."""
-    sizes, leader_range = result.cluster.size_bytes, _min_leader_range(result)
-    copies = result.goal.copies(result)
-    if copies is not None:
-        return LowerBound(int(copies.sum()), int((copies * sizes).sum()), leader_range)
+def least_to_even_out(result: PlanningResult) -> LowerBound:
+    """Return the bounds for goals about evenness."""
+    sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     weights = disk_weights(result.cluster, result.roles)
-    percent = result.request.policy.bytes_tolerance_percent
-    replicas = _units_to_copy(result, np.ones_like(sizes), None, 0)
-    bytes_ = _units_to_copy(result, sizes, weights, percent)
-    return LowerBound(replicas, bytes_, leader_range)
-
-
-def _min_leader_range(result: PlanningResult) -> int:
-    """Return the least that the largest and the smallest count of leaders can differ by."""
-    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
-    if result.request.goal is Goal.IMPORTED:
-        return best_max_minus_min(cluster.partition_count, int(roles.leading.sum()))
-    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
-    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
-    if not result.goal.moves_replicas:
-        is_free &= result.before.count_on(roles.leading) > 0
-    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
-    if not len(fixed):
-        return 0
-    total = int(fixed.sum() + is_free.sum())
-    counts = fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
-    return int(np.ptp(counts))
+    return LowerBound(
+        replicas=_units_to_copy(result, np.ones_like(sizes), None, 0),
+        bytes=_units_to_copy(result, sizes, weights, percent),
+        leaders_max_minus_min=result.min_leader_range,
+    )
 
 
 def _units_to_copy(

@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import Flags, Ints, missing_from
+from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.plan import Deferred
 from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
-from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.targets import byte_band, count_targets, racks_missing
 from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.water_filling import fill
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
@@ -145,6 +146,21 @@ class PlanningResult:
         """Return, per partition, how many destinations have no replica of it before."""
         destinations = self.roles.destinations
         return int(destinations.sum()) - self.before.count_on(destinations)
+
+    @property
+    def min_leader_range(self) -> int:
+        """Return the least that the largest and the smallest count of leaders can differ by."""
+        cluster, roles, leaders_now = self.cluster, self.roles, self.cluster.leaders_now
+        is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
+        is_free = self.goal.may_change_leader(cluster, roles) & is_led_in_scope
+        if not self.goal.moves_replicas:
+            is_free &= self.before.count_on(roles.leading) > 0
+        fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
+        if not len(fixed):
+            return 0
+        total = int(fixed.sum() + is_free.sum())
+        counts = fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
+        return int(np.ptp(counts))
 
     @property
     def sharing(self) -> Flags:

@@ -10,7 +10,7 @@ The planner asks a goal in this order; what a goal does not say itself stands he
     refuse_impossible                  what must be left alone stands in the way
     place, refuse_unplaced             replicas move; only a goal worth nothing half done is refused
     may_change_leader                  leaders are then chosen for all goals in the same way
-    copies                             the least that has to be copied
+    copies, lower_bound                the least that has to be copied
     reason, undone                     why nothing moves, and what is left undone
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from counterpoise.errors import RefusedError
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.plan import MoveReason
+from counterpoise.model.plan import LowerBound, MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
@@ -99,12 +99,15 @@ class PlanningGoal:
         """Return, per partition, whether the goal may give it another leader."""
         return cluster.may_reorder
 
-    def copies(self, result: "PlanningResult") -> Ints | None:
-        """Return, per partition, how many replicas any plan has to copy.
+    def copies(self, result: "PlanningResult") -> Ints:
+        """Return, per partition, how many replicas any plan for the goal has to copy."""
+        return np.zeros(result.cluster.partition_count, dtype=np.int64)
 
-        None where the goal is evenness and any partition will do.
-        """
-        return None
+    def lower_bound(self, result: "PlanningResult") -> LowerBound:
+        """Return the least that any plan copies, and how even leaders can be at best."""
+        copies = self.copies(result)
+        copied_bytes = int((copies * result.cluster.size_bytes).sum())
+        return LowerBound(int(copies.sum()), copied_bytes, result.min_leader_range)
 
     def reason(self, result: "PlanningResult") -> str:
         """Return one sentence that says why nothing moves, and what would help."""

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags
 from counterpoise.model.request import Goal
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
@@ -19,9 +19,6 @@ class Leaders(PlanningGoal):
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         nobody = np.zeros_like(named)
         return super().roles(cluster, named).but(destinations=nobody, sources=nobody)
-
-    def copies(self, result: PlanningResult) -> Ints | None:
-        return np.zeros(result.cluster.partition_count, dtype=np.int64)
 
     def reason(self, result: PlanningResult) -> str:
         return (

@@ -20,9 +20,11 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.explanation.figures import least_to_even_out
 from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
     as_range,
@@ -82,6 +84,9 @@ class EveningGoal(PlanningGoal):
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Make the cluster as even as the goal can in one go."""
         raise NotImplementedError
+
+    def lower_bound(self, result: PlanningResult) -> LowerBound:
+        return least_to_even_out(result)
 
     def reason(self, result: PlanningResult) -> str:
         counts, best = result.after.counts[result.sharing], result.best_counts[result.sharing]

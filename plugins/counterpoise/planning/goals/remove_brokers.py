@@ -39,7 +39,7 @@ class DrainingGoal(PlanningGoal):
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         drain(placement, roles, request.policy, self.may_drain(placement.cluster))
 
-    def copies(self, result: PlanningResult) -> Ints | None:
+    def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)
         may_drain = self.may_drain(result.cluster)
         return np.where(may_drain, np.minimum(leaving, result.free_destinations), 0)

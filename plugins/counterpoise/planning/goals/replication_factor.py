@@ -29,7 +29,7 @@ from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
-from counterpoise.planning.request_checks import all_topics, name_cluster
+from counterpoise.planning.request_checks import name_cluster
 
 _HAS_TOO_FEW_IN_SCOPE = "with too few replicas on brokers in scope; widen it"
 
@@ -75,7 +75,7 @@ class ReplicationFactor(PlanningGoal):
             drop_surplus(placement, roles, request.replication_factor)
             add_missing(placement, roles, request.replication_factor)
 
-    def copies(self, result: PlanningResult) -> Ints | None:
+    def copies(self, result: PlanningResult) -> Ints:
         factor, counts = result.request.replication_factor or 0, result.before.replica_counts
         missing = np.minimum(np.maximum(0, factor - counts), result.free_destinations)
         return np.where(result.cluster.may_change, missing, 0)
@@ -108,14 +108,12 @@ def _not_resized(result: PlanningResult) -> str:
 
 
 def _check_min_insync(request: PlanRequest, snapshot: ClusterSnapshot, factor: int) -> None:
-    in_scope = request.scope.topics_in(all_topics(snapshot), request.policy)
-    columns = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
+    topics = snapshot.topics["topic"].to_pylist()
+    min_insync = dict(zip(topics, snapshot.topics["min_insync_replicas"].to_pylist(), strict=True))
     too_high = [
-        f"{topic} ({min_insync})"
-        for topic, min_insync in sorted(
-            zip(*(column.to_pylist() for column in columns), strict=True), key=lambda row: row[0]
-        )
-        if topic in in_scope and (min_insync or 0) > factor
+        f"{topic} ({min_insync[topic]})"
+        for topic in sorted(request.scope.topics_in(topics, request.policy))
+        if (min_insync[topic] or 0) > factor
     ]
     if too_high:
         raise InputError(
