@@ -1,7 +1,7 @@
 """Figures: every broker before, after and at best; and what has to be copied at least.
 
     figures = figures_of(result)
-    least_to_even_out(result).replicas
+    evening_bound(result).replicas
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -108,7 +108,7 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
 # -- lower bounds
 
 
-def least_to_even_out(result: PlanningResult) -> LowerBound:
+def evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds for goals about evenness."""
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     weights = disk_weights(result.cluster, result.roles)

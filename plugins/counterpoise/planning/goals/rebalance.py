@@ -24,7 +24,7 @@ from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.figures import least_to_even_out
+from counterpoise.planning.explanation.figures import evening_bound
 from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
     as_range,
@@ -86,7 +86,7 @@ class EveningGoal(PlanningGoal):
         raise NotImplementedError
 
     def lower_bound(self, result: PlanningResult) -> LowerBound:
-        return least_to_even_out(result)
+        return evening_bound(result)
 
     def reason(self, result: PlanningResult) -> str:
         counts, best = result.after.counts[result.sharing], result.best_counts[result.sharing]
