@@ -76,24 +76,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(_may_read)]
     )
 
-    @app.middleware("http")
-    async def add_headers(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        try:
-            response = await call_next(request)
-        except InputError:
-            response = _error_page(404, "There is nothing of this name. It may have been renamed.")
-        except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
-            reference = uuid.uuid4().hex[:12]
-            _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
-            response = _error_page(
-                503,
-                "This page cannot be shown now. The api-server's log has the reason under the "
-                f"reference {reference}.",
-            )
-        response.headers.update(SECURITY_HEADERS)
-        return response
+    app.middleware("http")(_safe_answer)
 
     @app.get("/reports", response_class=HTMLResponse)
     def reports() -> str:
@@ -122,6 +105,26 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
             )
 
     return app
+
+
+async def _safe_answer(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Return the answer with the security headers; a failure shows a reference, not its reason."""
+    try:
+        response = await call_next(request)
+    except InputError:
+        response = _error_page(404, "There is nothing of this name. It may have been renamed.")
+    except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
+        reference = uuid.uuid4().hex[:12]
+        _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
+        response = _error_page(
+            503,
+            "This page cannot be shown now. The api-server's log has the reason under the "
+            f"reference {reference}.",
+        )
+    response.headers.update(SECURITY_HEADERS)
+    return response
 
 
 def _error_page(status: int, sentence: str) -> Response:
