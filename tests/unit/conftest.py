@@ -19,4 +19,4 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: object) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"
     server: Postgres = request.getfixturevalue("postgres")
-    return server.url(server.new_database())
+    return server.empty_ledger()
