@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("airflow")
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
