@@ -64,6 +64,18 @@ class Postgres:
         return self.url(_LEDGER)
 
     @contextmanager
+    def asking_for_password(self, user: str, password: str) -> Iterator[str]:
+        """Yield the URL of a role that has to say its password; nobody else has to."""
+        rules = self.folder / "data" / "pg_hba.conf"
+        before = rules.read_text()
+        self.execute(f"CREATE ROLE \"{user}\" LOGIN PASSWORD '{password}'")
+        rules.write_text(f'local all "{user}" scram-sha-256\n{before}')
+        self.execute("SELECT pg_reload_conf()")
+        yield f"postgresql+psycopg://{user}:{password}@/{_LEDGER}?host={self.folder}"
+        rules.write_text(before)
+        self.execute(f'SELECT pg_reload_conf(); DROP ROLE "{user}"')
+
+    @contextmanager
     def new_database(self, owner: str = OWNER) -> Iterator[str]:
         """Yield the name of a database with nothing in it."""
         name = f"database_{next(_numbers)}"

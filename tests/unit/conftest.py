@@ -20,3 +20,10 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: object) -> str:
         return f"sqlite:///{tmp_path}/ledger.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.empty_ledger()
+
+
+@pytest.fixture
+def postgres_with_password(postgres: Postgres) -> Iterator[str]:
+    """The URL of a login that Postgres asks for a password: somebody-secret, right-password."""
+    with postgres.asking_for_password("somebody-secret", "right-password") as url:
+        yield url

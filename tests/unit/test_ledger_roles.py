@@ -1,0 +1,149 @@
+"""The database roles of docs/security.md, on a real Postgres: each can do its part, and no more."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from counterpoise.errors import LedgerError
+from counterpoise.ledger import Ledger
+from counterpoise.ledger.database import open_database
+from counterpoise.ledger.schema import metadata
+from counterpoise.model.approval import Question
+from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.run import RunState
+from tests.support.postgres import Postgres
+from tests.support.runs import SimulatedRun
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+DATABASE = "counterpoise"
+MIGRATE, WRITE, READ = (f"counterpoise_{name}" for name in ("migrate", "write", "read"))
+
+
+def documented_sql() -> tuple[str, str, str]:
+    """Return what the document has a superuser do, the owner, and the owner for pages."""
+    blocks = re.findall(r"```sql\n(.*?)```", SECURITY.read_text(), re.DOTALL)
+    superuser, owner, pages = [block for block in blocks if "counterpoise_" in block]
+    return superuser, owner, pages
+
+
+@pytest.fixture(scope="module")
+def with_roles(postgres: Postgres) -> Iterator[Postgres]:
+    superuser, owner, pages = documented_sql()
+    postgres.execute(superuser)
+    with pytest.raises(LedgerError, match=r"may not make it .*`counterpoise ledger migrate`"):
+        Ledger.open(postgres.url(DATABASE, WRITE), lambda: NOW)
+    with pytest.raises(LedgerError, match="was not made yet; run `counterpoise ledger migrate`"):
+        Ledger.open(postgres.url(DATABASE, READ), lambda: NOW, migrate=False)
+    open_database(postgres.url(DATABASE, MIGRATE)).dispose()
+    postgres.execute(owner + pages, DATABASE, MIGRATE)
+    yield postgres
+    postgres.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    postgres.execute(f"DROP ROLE {MIGRATE}; DROP ROLE {WRITE}; DROP ROLE {READ}")
+
+
+def test_the_document_names_every_table() -> None:
+    _, owner, _ = documented_sql()
+    (inserted,) = re.findall(r"GRANT INSERT ON (.*?) TO", owner, re.DOTALL)
+    assert set(re.split(r",\s+", inserted)) == set(metadata.tables)
+
+
+def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Path) -> None:
+    made = SimulatedRun.make(tmp_path, approve=False)
+    made.ledger.close()
+    made.ledger = Ledger.open(with_roles.url(DATABASE, WRITE), made.clock)
+    made.ledger.pin_cluster(made.plan.cluster, "id")
+    made.ledger.record_snapshot(made.plan.cluster, "s1", made.clock())
+    made.run_id = made.ledger.propose(made.plan, "p", requested_by="alice").run_id
+    asked = Question("dag", "run", "approve", made.run_id, made.plan.fingerprint, NOW)
+    made.ledger.record_question(asked)
+    made.ledger.record_decision(made.approval())
+    rate = ControlRequest(
+        made.plan.cluster, made.run_id, Control.RATE, "bob", "faster", NOW, 2 * made.rate
+    )
+    made.ledger.record_request(rate)
+    assert made.go() is RunState.DONE
+    (request,) = made.ledger.requests(made.plan.cluster, made.run_id)
+    made.ledger.mark_request_done(request)
+    report = made.ledger.chain().verify(made.clock())
+    assert report.is_intact
+    assert report.states[0].rows_waiting == 0
+    with pytest.raises(LedgerError, match=r"refused it: permission denied .*security\.md"):
+        made.ledger.chain().let_go(made.plan.cluster, before=made.clock(), now=made.clock())
+    made.ledger.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET text = ''",
+        "UPDATE approvals SET reason = ''",
+        "UPDATE questions SET fingerprint = ''",
+        "UPDATE requests SET why = ''",
+        "UPDATE chain SET hash = ''",
+        "UPDATE runs SET fingerprint = ''",
+        "UPDATE runs SET cluster = ''",
+        "UPDATE clusters SET cluster_id = ''",
+        "UPDATE plans SET plan_uri = ''",
+        *(f"DELETE FROM {table}" for table in sorted(metadata.tables)),
+        "TRUNCATE chain",
+        "ALTER TABLE events DISABLE TRIGGER ALL",
+        "DROP TABLE chain",
+        "CREATE TABLE other (id integer)",
+        "UPDATE alembic_version SET version_num = ''",
+    ],
+)
+def test_neither_role_can_change_what_was_decided(with_roles: Postgres, statement: str) -> None:
+    for user in (WRITE, READ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with_roles.execute(statement, DATABASE, user)
+
+
+def test_the_reading_role_reads_records_requests_and_nothing_else(
+    with_roles: Postgres, tmp_path: Path
+) -> None:
+    made = SimulatedRun.make(tmp_path)
+    made.ledger.close()
+    writer = Ledger.open(with_roles.url(DATABASE, WRITE), lambda: NOW)
+    run = writer.propose(made.plan, "p", requested_by="alice")
+    reader = Ledger.open(with_roles.url(DATABASE, READ), lambda: NOW, migrate=False)
+    assert reader.run(run.run_id) == run
+    reader.pin_cluster(run.cluster, "id")
+    pause = ControlRequest(run.cluster, run.run_id, Control.PAUSE, "bob", "why", NOW)
+    reader.record_request(pause)
+    assert [asked.control for asked in writer.requests(run.cluster, run.run_id)] == [Control.PAUSE]
+    (state,) = reader.chain().verify(NOW).states
+    assert state.rows_waiting == 1
+    writer.journal(run.run_id).event("note", "the next writer")
+    report = reader.chain().verify(NOW)
+    assert report.is_intact
+    assert report.states[0].rows_waiting == 0
+    assert list(reader.chain().export(after={}, since=None))
+    for forbidden in (
+        lambda: reader.journal(run.run_id).event("note", "x"),
+        lambda: reader.record_decision(made.approval()),
+        lambda: reader.change_state(run.run_id, RunState.REJECTED),
+    ):
+        with pytest.raises(LedgerError, match="refused it: permission denied"):
+            forbidden()
+    writer.change_state(run.run_id, RunState.REJECTED)
+    writer.close()
+    reader.close()
+
+
+def test_an_older_schema_is_refused_with_the_command_that_brings_it_up_to_date(
+    with_roles: Postgres,
+) -> None:
+    newest = with_roles.url(DATABASE, MIGRATE)
+    with_roles.execute("UPDATE alembic_version SET version_num = '0002'", DATABASE, MIGRATE)
+    try:
+        for user, migrate in ((WRITE, True), (READ, False), (WRITE, False)):
+            with pytest.raises(LedgerError, match="run `counterpoise ledger migrate`"):
+                Ledger.open(with_roles.url(DATABASE, user), lambda: NOW, migrate=migrate)
+    finally:
+        with_roles.execute("UPDATE alembic_version SET version_num = '0003'", DATABASE, MIGRATE)
+    open_database(newest).dispose()
