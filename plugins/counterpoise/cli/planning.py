@@ -30,18 +30,11 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.rebalance_request import read_rebalance_request
-from counterpoise.model.request import PLANNED_GOALS
+from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
-_GOALS = """goals:
-  add-brokers         the brokers of --brokers get their share; the others receive nothing
-  remove-brokers      the brokers of --brokers are emptied; only what they hold moves
-  demote-brokers      the brokers of --brokers lead nothing, and keep their replicas
-  leaders             leaders are spread evenly; replicas are reordered, no data moves
-  rebalance           racks, leaders, replicas and bytes, on all brokers
-  replication-factor  each partition gets --replication-factor replicas; none moves
-  repair              replicas on dead brokers are copied to other brokers"""
+_GOALS = "\n".join(("goals:", *(f"  {goal:<20}{GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS)))
 
 # The field of a rebalance request, its option, how it is typed, and what it is for.
 _OPTIONS = (

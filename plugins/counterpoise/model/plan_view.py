@@ -23,24 +23,11 @@ from counterpoise.model.movement import (
     rate_warning,
 )
 from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan
-from counterpoise.model.request import Goal
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 BROKERS_SHOWN: Final = 20
 
-GOAL_TEXTS: Final[Mapping[Goal, str]] = {
-    Goal.ADD_BROKERS: "Give the new brokers their share; the old ones receive nothing",
-    Goal.REMOVE_BROKERS: "Empty the named brokers",
-    Goal.DEMOTE_BROKERS: (
-        "Take leadership from the named brokers; they keep their replicas, and no data moves"
-    ),
-    Goal.LEADERS: "Lead evenly; no data moves",
-    Goal.REBALANCE: "Even out racks, leaders, replicas and bytes over all brokers",
-    Goal.REPLICATION_FACTOR: "Give each partition the wanted number of replicas",
-    Goal.REPAIR: "Copy the replicas of dead brokers anew to living ones",
-    Goal.IMPORTED: "Do what a reassignment JSON asks for",
-}
 MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.RACKS: "onto more racks",
     MoveReason.REPLICAS: "evens replicas",

@@ -7,7 +7,7 @@ Topic patterns are names in which `*` stands for any text and `?` for one charac
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import translate
@@ -17,16 +17,27 @@ from counterpoise.model.policy import BalancePolicy
 
 
 class Goal(StrEnum):
-    ADD_BROKERS = "add-brokers"  # old brokers receive nothing
-    REMOVE_BROKERS = "remove-brokers"  # the named brokers end up empty
-    DEMOTE_BROKERS = "demote-brokers"  # the named brokers lead nothing, and keep their replicas
-    LEADERS = "leaders"  # no byte moves: replicas are reordered, leaders elected
+    ADD_BROKERS = "add-brokers"
+    REMOVE_BROKERS = "remove-brokers"
+    DEMOTE_BROKERS = "demote-brokers"
+    LEADERS = "leaders"
     REBALANCE = "rebalance"
-    REPLICATION_FACTOR = "replication-factor"  # replicas are added or taken away, none moves
-    REPAIR = "repair"  # replicas on dead brokers are copied anew elsewhere
-    IMPORTED = "imported"  # the targets of a reassignment JSON
+    REPLICATION_FACTOR = "replication-factor"
+    REPAIR = "repair"
+    IMPORTED = "imported"
 
 
+# What a plan for the goal does: in the form, the help of the command line and the page of a plan.
+GOAL_TEXTS: Final[Mapping[Goal, str]] = {
+    Goal.ADD_BROKERS: "the named brokers get their share; the others receive nothing",
+    Goal.REMOVE_BROKERS: "the named brokers are emptied; only what they hold moves",
+    Goal.DEMOTE_BROKERS: "the named brokers lead nothing, and keep their replicas",
+    Goal.LEADERS: "leaders are spread evenly; replicas are reordered, no data moves",
+    Goal.REBALANCE: "racks, leaders, replicas and bytes are evened out over all brokers",
+    Goal.REPLICATION_FACTOR: "each partition gets the wanted number of replicas; none moves",
+    Goal.REPAIR: "replicas on dead brokers are copied to other brokers",
+    Goal.IMPORTED: "the targets of a reassignment JSON are reached",
+}
 GOALS_WITH_BROKERS: Final = frozenset({Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.DEMOTE_BROKERS})
 PLANNED_GOALS: Final = tuple(goal for goal in Goal if goal is not Goal.IMPORTED)
 

@@ -11,21 +11,12 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from counterpoise.model.policy import LeaderWeight
-from counterpoise.model.request import PLANNED_GOALS
+from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 
 _LEADER_WEIGHTS: Final = {
     "": "as the policy says",
     "count": "by their number",
     "bytes-in": "by what producers write",
-}
-_GOALS: Final = {
-    "add-brokers": "add-brokers: the brokers below get their share, the others receive nothing",
-    "remove-brokers": "remove-brokers: the brokers below are emptied",
-    "demote-brokers": "demote-brokers: the brokers below lead nothing and keep their replicas",
-    "leaders": "leaders: leaders are spread evenly; no data moves",
-    "rebalance": "rebalance: racks, leaders, replicas and bytes, on all brokers",
-    "replication-factor": "replication-factor: replicas are added or removed",
-    "repair": "repair: replicas on dead brokers are copied to other brokers",
 }
 
 
@@ -52,7 +43,7 @@ def rebalance_form() -> dict[str, Any]:
             "rebalance",
             type="string",
             enum=[str(goal) for goal in PLANNED_GOALS],
-            values_display=_GOALS,
+            values_display={str(goal): f"{goal}: {GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS},
             title="Goal",
         ),
         "broker_ids": _broker_ids(

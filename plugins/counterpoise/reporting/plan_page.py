@@ -9,11 +9,11 @@ from typing import Final
 
 from counterpoise.model.plan import BrokerFigure, Move
 from counterpoise.model.plan_view import (
-    GOAL_TEXTS,
     MOVE_REASON_TEXTS,
     PlanView,
     largest_moves,
 )
+from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.reporting.charts import Pair
 from counterpoise.reporting.html import render
 from counterpoise.reporting.parts import MANY_BROKERS, Comparison, Tile, comparison
