@@ -8,7 +8,8 @@ Three brokers in racks a, b and none. `reader` and `operator` have no permission
 ACLs of a test; certificates name them as CN=reader and CN=operator.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from counterpoise.model.acl import Acl
 from local_kafka import BrokerSpec, Listener, LocalKafka, security
 from local_processes import free_ports
 from tests.support.certificates import DAY, Authority
+from tests.support.command_line import CommandLine
+from tests.support.kafka_facts import ON_A_SHARED_DISK
 from tests.support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint, token_endpoint
 
 RACKS: Final = {1: "a", 2: "b", 3: None}
@@ -139,7 +142,7 @@ def make_certificates(folder: Path) -> None:
     for name in ("broker", *PASSWORDS):
         authority.sign(name, ends=now + 200 * DAY)
     authority.sign("EXPIRED", ends=now - 3 * DAY)
-    authority.sign("ELSEWHERE", ends=now + 200 * DAY, host=x509.DNSName("*.kafka.example"))
+    authority.sign("ELSEWHERE", ends=now + 10 * DAY, host=x509.DNSName("*.kafka.example"))
     (folder / "other").mkdir()
     Authority(folder / "other").sign("stranger", ends=now + 200 * DAY)
 
@@ -153,3 +156,14 @@ def certificates(folder: Path, broker_id: int) -> dict[str, str]:
     for name, file in shown.items():
         properties |= security.tls(Listener(name, 0), file)
     return properties
+
+
+def connect(
+    shell: CommandLine, reader: Mapping[str, str], operator: Mapping[str, str] | None = None
+) -> None:
+    """Write the cluster "demo" with these connections; one serves both where there is one."""
+    names = "" if operator is None else "    operator_connection: kafka_operator\n"
+    extra = f"{names}    policy: {{{ON_A_SHARED_DISK}}}\n"
+    shell.configure(reader["bootstrap.servers"], extra=extra)
+    connections = {"kafka": dict(reader)} | ({"kafka_operator": dict(operator)} if operator else {})
+    (shell.folder / "connections.yaml").write_text(json.dumps(connections))

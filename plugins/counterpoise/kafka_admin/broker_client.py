@@ -36,6 +36,7 @@ from kafka.protocol.metadata import MetadataRequest
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
 from counterpoise.kafka_admin.address_connection import keep_secrets_out_of_logs
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
+from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, LivenessProbe
 from counterpoise.kafka_admin.tokens import TokenError
@@ -45,6 +46,7 @@ WRITE_SECONDS: Final = 24.0  # of a whole call that changes something; a run's s
 _MAX_PARALLEL: Final = 20
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+_TLS_FAILED: Final = "Handshake failed"  # kafka-python's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,19 @@ class BrokerClient:
                 # again; the earlier failure has the reason.
                 if not isinstance(result, Failure) or result.reason:
                     results[index] = result
-        return [_with_reason(result) for result in results]
+        return [
+            self._explained(request, result) if isinstance(result, Failure) else result
+            for request, result in zip(requests, results, strict=True)
+        ]
+
+    def _explained(self, request: BrokerRequest, failure: Failure) -> Failure:
+        """Return the failure with a reason, for TLS and SASL in the words of `endpoint.py`."""
+        is_of_handshake = failure.is_refused or _TLS_FAILED in failure.reason
+        broker = self._manager().cluster.broker_metadata(request.broker_id)
+        if is_of_handshake and broker is not None:
+            check = EndpointChecker(self.settings).check(broker.host, broker.port)
+            return replace(failure, reason=check.failure or failure.reason)
+        return failure if failure.reason else replace(failure, reason="no connection")
 
     def pause(self, attempt: int) -> None:
         """Wait, each time longer, then request fresh metadata with the brokers' endpoints."""
@@ -378,9 +392,3 @@ def write_deadline() -> float:
 
 def _milliseconds_until(ends_at: float) -> float:
     return max(0.0, ends_at - time.monotonic()) * 1000
-
-
-def _with_reason(result: Any) -> Any:
-    if isinstance(result, Failure) and not result.reason:
-        return replace(result, reason="no connection")
-    return result

@@ -18,6 +18,11 @@ class HasPrincipal(Protocol):
     def principal(self) -> str: ...
 
 
+def is_refusal(error_code: int) -> bool:
+    """Return whether a permission is missing."""
+    return issubclass(kafka_errors.for_code(error_code), kafka_errors.AuthorizationError)
+
+
 def describe_error_code(
     error_code: int, message: str | None, acl: Acl | None = None, sender: HasPrincipal | None = None
 ) -> str:
@@ -30,7 +35,7 @@ def describe_error_code(
         return ""
     error = kafka_errors.for_code(error_code)
     name = getattr(error, "message", None) or f"error {error_code}"
-    if issubclass(error, kafka_errors.AuthorizationError):
+    if is_refusal(error_code):
         # Kafka's own message is a dump of the whole request.
         lacking = f"{name}: the principal lacks a permission (ACL)"
         if acl is None or sender is None:

@@ -27,7 +27,7 @@ from counterpoise.kafka_admin.broker_client import (
     Failure,
 )
 from counterpoise.kafka_admin.configs import alter_request, describe_request
-from counterpoise.kafka_admin.error_codes import describe_error_code
+from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.groups import group_trial
 from counterpoise.model.acl import (
     CHANGES,
@@ -168,7 +168,7 @@ def _validate_request(resource: ConfigResource, keys: tuple[str, ...], value: st
 def _refusal(broker_client: BrokerClient, operation: str, response: Any) -> str:
     """Return the first reason in a response; "" where the operation is allowed."""
     for error_code, message in _errors(operation, response):
-        if error_code in _ALLOWED:
+        if error_code in _ALLOWED or (operation in READS and not is_refusal(error_code)):
             continue
         reason = describe_error_code(error_code, message, _ACLS[operation], broker_client)
         if error_code < 0 or kafka_errors.for_code(error_code).retriable:
