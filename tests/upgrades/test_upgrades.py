@@ -476,6 +476,18 @@ def test_the_old_version_finishes_what_the_present_one_has_gone_on_with(
         assert told["state"] == "done"
         assert told["requests"][-1]["by"] == "new"
     check_ended(present, run_id, UNDER_WAY_CLUSTER)
+    check_the_next_writer_chains_what_the_old_version_wrote(present, run_id)
+
+
+def check_the_next_writer_chains_what_the_old_version_wrote(present: Present, run_id: str) -> None:
+    with present.installation() as site:
+        before = site.ledger.chain().verify(site.clock(), cluster=UNDER_WAY_CLUSTER)
+        site.ledger.journal(run_id).event("note", "of the next writer")
+        after = site.ledger.chain().verify(site.clock(), cluster=UNDER_WAY_CLUSTER)
+    assert before.is_intact, before.breaks
+    assert after.is_intact, after.breaks
+    assert before.states[0].rows_waiting > 0
+    assert after.states[0].rows_waiting == 0
 
 
 def test_the_old_version_carries_out_what_the_present_one_planned_approved_and_began(

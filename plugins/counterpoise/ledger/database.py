@@ -211,4 +211,6 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
             raise _is_newer(where, current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+    # On its own: a writer that waits for a migrated table may hold the lock of a chain.
+    with engine.begin() as connection:
         chain_everything(connection, datetime.now(UTC))
