@@ -28,6 +28,7 @@ from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -57,11 +58,12 @@ Answer = tuple[str, dict[str, str]]
 
 def answer_open_questions(
     option: str, params: dict[str, str], users: dict[str, str | None]
-) -> None:
+) -> bool:
     """The steps of Airflow's REST handler; without a user, those of the scheduler when time is up.
 
-    `users` has who answers which task.
+    `users` has who answers which task. Returns whether any question was open.
     """
+    is_answered = False
     query = (
         select(TaskInstance)
         .options(joinedload(TaskInstance.hitl_detail))
@@ -75,9 +77,12 @@ def answer_open_questions(
             user = users[task_instance.task_id]
             detail.responded_by = HITLUser(id=user, name=user) if user else None
             detail.responded_at = timezone.utcnow()
-            detail.chosen_options, detail.params_input = [option], params
+            shown = {name: param["value"] for name, param in detail.params.items()}
+            detail.chosen_options, detail.params_input = [option], shown | params
             payload = detail.as_resume_event_payload(timedout=user is None)
             handle_event_submit(TriggerEvent(payload), task_instance=task_instance, session=session)
+            is_answered = True
+    return is_answered
 
 
 @pytest.fixture
@@ -92,8 +97,10 @@ def rebalance(
         goal: str = "add-brokers",
         second: str | None = "bob",
         broker_ids: tuple[int, ...] = (3,),
+        then: Answer | None = None,
         **rebalance_request: object,
     ) -> tuple[str, dict[str, str]]:
+        answers = [answer, then or answer]
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
             dag.get_task(task_id).min_wait_seconds = 0.0
@@ -106,7 +113,9 @@ def rebalance(
             return run
 
         def answer_meanwhile(_seconds: float) -> None:
-            answer_open_questions(*answer, {"approve": user, "approve_second": second})
+            users = {"approve": user, "approve_second": second}
+            if answer_open_questions(*answers[0], users) and len(answers) > 1:
+                answers.pop(0)
             sleep(0.01)
 
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
@@ -205,11 +214,15 @@ def test_without_another_person_no_replica_is_given_up(
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
-def test_an_unusable_answer_fails_the_run_and_touches_nothing(
+def test_after_an_unusable_answer_the_question_is_asked_again(
     installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., Any]
 ) -> None:
-    state, tasks = rebalance(UNUSABLE)
-    assert (state, tasks["approve"], tasks["verdict"]) == ("failed", "failed", "failed")
+    state, tasks = rebalance(UNUSABLE, then=NO)
+    assert (state, tasks["approve"]) == ("success", "success")
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.REJECTED
+    kinds = [event.kind for event in installation.ledger.journal(run.run_id).events()]
+    assert kinds == ["proposed", "validated", "answer refused", "rejected"]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
@@ -295,10 +308,10 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
     with create_session(scoped=False) as session:
         (event,) = session.scalars(select(AssetEvent).where(AssetEvent.source_task_id == "repeat"))
     assert event.partition_key == "demo"
-    wanted = wanted_rebalance(SimpleNamespace(partition_key="demo"), {}, [event])
-    assert wanted == Wanted(
-        "demo", RebalanceRequest(Goal.REMOVE_BROKERS, (4,)), requested_by=f"run {run.run_id}"
-    )
+    dag_run = SimpleNamespace(partition_key="demo")
+    wanted = wanted_rebalance(installation.people, dag_run, {}, [event])
+    by = Person(f"Dag run {run.dag_run_id}", "airflow-dag:kafka_rebalance")
+    assert wanted == Wanted("demo", RebalanceRequest(Goal.REMOVE_BROKERS, (4,)), requested_by=by)
     kafka.delete_topic("new")
     with caplog.at_level(logging.INFO):
         verify(installation, run.run_id, run.fingerprint)

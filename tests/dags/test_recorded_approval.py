@@ -1,22 +1,21 @@
 """Every way in which a question can end leaves a row in the ledger, or grants nothing."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from counterpoise import pipeline
-from counterpoise.installation import Installation, open_installation
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
 
 CLUSTERS = """\
 clusters:
@@ -26,110 +25,134 @@ clusters:
       movement: {rate: 20MB/s}
       approval: {approvers: [alice, bob], wait_for: 2h}
 """
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
 
 
 class Task:
     """What the operator uses of its task instance."""
 
     id = "a-task-instance"
+    dag_id = "kafka_rebalance"
+    run_id = "manual__1"
 
-    def __init__(self, run: Any) -> None:
-        self._run = run
+    def __init__(self, *, is_second: bool) -> None:
+        self.task_id = "approve_second" if is_second else "approve"
         self.pushed: dict[str, Any] = {}
-
-    def xcom_pull(self, task_ids: str) -> Any:
-        assert task_ids == "plan"
-        return self._run
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
 
 
-@pytest.fixture
-def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
-    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
-    monkeypatch.setenv("COUNTERPOISE_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
-    return open_installation()
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Airflow was told to ask, the newest last."""
+    questions: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+        lambda **detail: questions.append(detail),
+    )
+    return questions
 
 
 @pytest.fixture
 def run(installation: Installation) -> pipeline.PlannedRun:
-    snapshot = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
-    made = pipeline.plan_from(
-        snapshot,
-        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        installation.cluster("demo").policy.balance,
-    )
-    return pipeline.submit_plan(installation, made, requested_by=Person("analysis"))
+    return planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
 
 
 @pytest.fixture
 def lowering(installation: Installation) -> pipeline.PlannedRun:
-    """A run whose plan takes a replica away."""
-    snapshot = cluster(SKEWED, racks="1=a 2=b 3=c", name="demo")
-    made = plan_by_hand(
-        snapshot, Goal.REPLICATION_FACTOR, move("orders-0", "1 2", "1"), replication_factor=1
+    """A run whose plan takes replicas away."""
+    wanted = RebalanceRequest(
+        Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=1
     )
-    return pipeline.submit_plan(installation, made, requested_by=Person("carol"))
+    return planned(installation, wanted)
+
+
+def planned(
+    installation: Installation, rebalance_request: RebalanceRequest, *, is_validated: bool = True
+) -> pipeline.PlannedRun:
+    """What `plan` and `validate` leave behind."""
+    run = pipeline.plan(
+        installation,
+        "demo",
+        rebalance_request,
+        requested_by=Person("carol"),
+        dag_id=Task.dag_id,
+        dag_run_id=Task.run_id,
+    )
+    assert run is not None
+    if is_validated:
+        installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
+    return run
+
+
+def ask(*, is_second: bool = False) -> timedelta | None:
+    """Ask; return how long Airflow waits for an answer, None when nobody has to be asked."""
+    task = Task(is_second=is_second)
+    operator: Any = RecordedApproval(task_id=task.task_id, is_second=is_second)
+    try:
+        assert operator.execute({"task_instance": task, "ti": task}) is None
+    except TaskAwaitingInput as parked:
+        return parked.timeout  # type: ignore[no-any-return]
+    return None
 
 
 def answer(
-    run: pipeline.PlannedRun,
+    page: Mapping[str, Any],
     option: str,
     user: str | None,
     *,
     is_second: bool = False,
-    **params: str,
+    **typed: str,
 ) -> Task:
-    """Resumes the task as Airflow does when an answer, or the end of the time, has come."""
-    task = Task(run)
+    """Resume the task as Airflow does when an answer, or the end of the time, has come.
+
+    `page` is the question as it was shown. Raises TaskAwaitingInput where the answer cannot count.
+    """
+    task = Task(is_second=is_second)
+    shown = {name: param["value"] for name, param in page["params"].items()}
     event = {
         "chosen_options": [option],
-        "params_input": params,
+        "params_input": shown | typed,
         "responded_at": datetime.now(UTC),
         "responded_by_user": {"id": user, "name": user} if user else None,
         "timedout": user is None,
     }
-    operator: Any = RecordedApproval(task_id="approve", is_second=is_second)
-    operator.execute_complete({"ti": task, "task": operator}, event)
+    operator: Any = RecordedApproval(task_id=task.task_id, is_second=is_second)
+    operator.execute_complete({"ti": task, "task_instance": task, "task": operator}, event)
     return task
 
 
-def ask(
-    run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch, *, is_second: bool
-) -> dict[str, Any]:
-    """What Airflow is told to ask; {} when the task is done without a question."""
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(
-        "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
-        lambda **detail: asked.update(detail),
-    )
-    operator: Any = RecordedApproval(task_id="approve", is_second=is_second)
-    try:
-        assert operator.execute({"task_instance": Task(run), "ti": Task(run)}) is None
-    except TaskAwaitingInput as parked:
-        asked["timeout"] = parked.timeout
-    return asked
+@pytest.fixture
+def page(run: pipeline.PlannedRun, asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """The question about `run`, as a person sees it."""
+    ask()
+    return asked[-1]
+
+
+def refusals(installation: Installation, run: pipeline.PlannedRun) -> list[str]:
+    events = installation.ledger.journal(run["run_id"]).events()
+    return [event.text for event in events if event.kind == "answer refused"]
 
 
 def test_the_question_has_the_plan_the_rate_and_those_who_may_answer(
-    run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+    run: pipeline.PlannedRun, asked: list[dict[str, Any]]
 ) -> None:
-    asked = ask(run, monkeypatch, is_second=False)
-    assert asked["timeout"] == timedelta(hours=2)
-    assert "demo" in asked["subject"]
-    assert run["fingerprint"] in asked["body"]
-    assert f"/counterpoise/runs/{run['run_id']}/plan" in asked["body"]
-    assert asked["params"]["rate"]["value"] == "20.0MB/s"
-    assert [user["id"] for user in asked["assigned_users"]] == ["alice", "bob"]
-    assert asked["defaults"] == ["Reject"]
+    assert ask() == timedelta(hours=2)
+    (page,) = asked
+    assert page["subject"] == f"Rebalance demo: add-brokers, plan {run['fingerprint'][7:15]}"
+    assert run["fingerprint"] in page["body"]
+    assert f"/counterpoise/runs/{run['run_id']}/plan" in page["body"]
+    assert page["params"]["rate"]["value"] == "20.0MB/s"
+    assert page["params"]["plan"]["value"] == run["fingerprint"]
+    assert page["params"]["plan"]["schema"]["const"] == run["fingerprint"]
+    assert [user["id"] for user in page["assigned_users"]] == ["alice", "bob"]
+    assert page["defaults"] == ["Reject"]
 
 
-def test_a_yes_grants_the_rate(installation: Installation, run: pipeline.PlannedRun) -> None:
-    task = answer(run, "Approve", "alice", rate="5MB/s", reason="broker 3 joined")
+def test_a_yes_grants_the_rate(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
+) -> None:
+    task = answer(page, "Approve", "alice", rate="5MB/s", reason="broker 3 joined")
     (approval,) = installation.ledger.approvals_of(run["run_id"])
     assert (approval.decision, approval.by, approval.reason) == (
         Decision.GRANTED,
@@ -143,9 +166,9 @@ def test_a_yes_grants_the_rate(installation: Installation, run: pipeline.Planned
 
 
 def test_a_no_is_recorded_with_who_and_why(
-    installation: Installation, run: pipeline.PlannedRun
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
 ) -> None:
-    answer(run, "Reject", "bob", rate="5MB/s", reason="not this week")
+    answer(page, "Reject", "bob", rate="5MB/s", reason="not this week")
     (approval,) = installation.ledger.approvals_of(run["run_id"])
     assert (approval.decision, approval.by, approval.reason) == (
         Decision.REJECTED,
@@ -155,81 +178,151 @@ def test_a_no_is_recorded_with_who_and_why(
     assert installation.ledger.run(run["run_id"]).state is RunState.REJECTED
 
 
-def test_silence_is_a_no_by_nobody(installation: Installation, run: pipeline.PlannedRun) -> None:
-    answer(run, "Reject", None, rate="20MB/s", reason="")
+@pytest.mark.parametrize("option", ["Reject", "Approve"])
+def test_silence_is_a_no_by_nobody_whatever_the_default_says(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], option: str
+) -> None:
+    answer(page, option, None)
     (approval,) = installation.ledger.approvals_of(run["run_id"])
     assert (approval.decision, approval.by) == (Decision.TIMED_OUT, NOBODY.name)
     assert installation.ledger.run(run["run_id"]).state is RunState.REJECTED
 
 
-def test_silence_never_grants_whatever_the_default_says(
-    installation: Installation, run: pipeline.PlannedRun
-) -> None:
-    answer(run, "Approve", None, rate="20MB/s", reason="")
-    assert installation.ledger.run(run["run_id"]).state is RunState.REJECTED
-
-
 @pytest.mark.parametrize("rate", ["10", "", "fast", "-5MB/s", "10MB"])
-def test_a_yes_with_an_unusable_rate_grants_nothing_and_says_why(
-    installation: Installation, run: pipeline.PlannedRun, rate: str
+def test_a_yes_with_an_unusable_rate_grants_nothing_and_the_question_stays_open(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], rate: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match="rate"):
-        answer(run, "Approve", "alice", rate=rate, reason="x")
+    with pytest.raises(TaskAwaitingInput):
+        answer(page, "Approve", "alice", rate=rate, reason="x")
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
-    (refused,) = (
-        e for e in installation.ledger.journal(run["run_id"]).events() if e.kind == "answer refused"
-    )
-    assert refused.text.startswith("granted by alice: rate: ")
-
-
-def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(
-    installation: Installation, run: pipeline.PlannedRun
-) -> None:
-    with pytest.raises(AirflowFailException, match="mallory may not approve"):
-        answer(run, "Approve", "mallory", rate="5MB/s", reason="x")
-    assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
-
-
-def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(
-    installation: Installation, run: pipeline.PlannedRun
-) -> None:
-    for _ in range(2):
-        answer(run, "Approve", "alice", rate="5MB/s", reason="x")
+    (refused,) = refusals(installation, run)
+    assert refused.startswith("granted by alice: rate: ")
+    answer(page, "Approve", "alice", rate="5MB/s", reason="x")
     assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
 
 
-def test_a_second_person_is_asked_only_where_replicas_are_given_up_and_not_who_said_yes_already(
-    lowering: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+@pytest.mark.parametrize("shown", ["sha256:another plan", ""])
+def test_an_answer_from_a_page_of_another_plan_or_of_none_decides_nothing(
+    installation: Installation,
+    run: pipeline.PlannedRun,
+    page: dict[str, Any],
+    option: str,
+    shown: str,
 ) -> None:
-    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
-    asked = ask(lowering, monkeypatch, is_second=True)
-    assert [user["id"] for user in asked["assigned_users"]] == ["bob"]
-    assert asked["params"]["rate"]["value"] == "5.0MB/s"
-    assert "Approved by alice" in asked["body"]
-    answer(lowering, "Approve", "bob", is_second=True, rate="5MB/s", reason="x")
-    assert ask(lowering, monkeypatch, is_second=True) == {}
+    with pytest.raises(TaskAwaitingInput):
+        answer(page, option, "alice", reason="x", plan=shown)
+    assert installation.ledger.approvals_of(run["run_id"]) == ()
+    (refused,) = refusals(installation, run)
+    assert f"the question {run['fingerprint']}" in refused
+
+
+def test_an_open_question_does_not_wait_longer_for_being_asked_again(
+    installation: Installation, page: dict[str, Any]
+) -> None:
+    with pytest.raises(TaskAwaitingInput) as parked:
+        answer(page, "Approve", "alice", rate="fast", reason="x")
+    assert timedelta(hours=1, minutes=59) < parked.value.timeout < timedelta(hours=2)
+
+
+def test_a_plan_that_was_not_validated_is_not_asked_about(
+    installation: Installation, asked: list[dict[str, Any]]
+) -> None:
+    """Whoever may trigger the Dag may also mark `validate` as success."""
+    planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)), is_validated=False)
+    with pytest.raises(AirflowFailException, match="was not validated"):
+        ask()
+    assert asked == []
+
+
+def test_a_dag_run_without_a_plan_asks_nobody(installation: Installation) -> None:
+    """Nor does it believe an XCom: there is none that the task reads."""
+    with pytest.raises(AirflowFailException, match="no run of the ledger belongs to this Dag run"):
+        ask()
+
+
+def test_a_dag_run_asks_about_one_plan(
+    installation: Installation, page: dict[str, Any], asked: list[dict[str, Any]]
+) -> None:
+    """Airflow shows the first question of a task for as long as there is its Dag run."""
+    with pytest.raises(RefusedError, match="start a new Dag run"):
+        pipeline.check_plans_first(installation, Task.dag_id, Task.run_id)
+    planned(installation, RebalanceRequest(Goal.LEADERS))
+    with pytest.raises(AirflowFailException, match="has asked about plan"):
+        ask()
+    with pytest.raises(AirflowFailException, match="has asked about plan"):
+        answer(page, "Approve", "alice", rate="5MB/s", reason="x")
+    assert asked == [page]
+
+
+def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
+) -> None:
+    with pytest.raises(TaskAwaitingInput):
+        answer(page, "Approve", "mallory", rate="5MB/s", reason="x")
+    assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
+    (refused,) = refusals(installation, run)
+    assert "mallory may not approve" in refused
+
+
+def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
+) -> None:
+    for _ in range(2):
+        answer(page, "Approve", "alice", rate="5MB/s", reason="x")
+    assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
+
+
+def test_a_run_under_way_is_not_asked_about_again(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
+) -> None:
+    answer(page, "Approve", "alice", rate="5MB/s", reason="x")
+    installation.ledger.change_state(run["run_id"], RunState.RUNNING)
+    assert ask() is None
+
+
+def approve_first(asked: list[dict[str, Any]]) -> None:
+    ask()
+    answer(asked[-1], "Approve", "alice", rate="5MB/s", reason="x")
+
+
+def test_a_second_person_is_asked_only_where_replicas_are_given_up_and_not_who_said_yes_already(
+    lowering: pipeline.PlannedRun, asked: list[dict[str, Any]]
+) -> None:
+    approve_first(asked)
+    ask(is_second=True)
+    page = asked[-1]
+    assert [user["id"] for user in page["assigned_users"]] == ["bob"]
+    assert page["params"]["rate"]["value"] == "5.0MB/s"
+    assert "Approved by alice" in page["body"]
+    answer(page, "Approve", "bob", is_second=True, rate="5MB/s", reason="x")
+    assert ask(is_second=True) is None
 
 
 def test_one_yes_is_enough_where_no_replica_is_given_up(
-    run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+    run: pipeline.PlannedRun, asked: list[dict[str, Any]]
 ) -> None:
-    assert ask(run, monkeypatch, is_second=True) == {}
+    assert ask(is_second=True) is None
+    assert asked == []
 
 
 def test_the_second_yes_is_another_persons(
-    installation: Installation, lowering: pipeline.PlannedRun
+    installation: Installation, lowering: pipeline.PlannedRun, asked: list[dict[str, Any]]
 ) -> None:
-    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
-    with pytest.raises(AirflowFailException, match="another person"):
-        answer(lowering, "Approve", "alice", is_second=True, rate="5MB/s", reason="x")
+    approve_first(asked)
+    ask(is_second=True)
+    with pytest.raises(TaskAwaitingInput):
+        answer(asked[-1], "Approve", "alice", is_second=True, rate="5MB/s", reason="x")
+    assert "another person" in refusals(installation, lowering)[-1]
     assert [approval.by for approval in installation.ledger.approvals_of(lowering["run_id"])] == [
         "alice"
     ]
 
 
 def test_a_second_no_ends_the_run(
-    installation: Installation, lowering: pipeline.PlannedRun
+    installation: Installation, lowering: pipeline.PlannedRun, asked: list[dict[str, Any]]
 ) -> None:
-    answer(lowering, "Approve", "alice", rate="5MB/s", reason="x")
-    answer(lowering, "Reject", "bob", is_second=True, rate="5MB/s", reason="no")
+    approve_first(asked)
+    ask(is_second=True)
+    answer(asked[-1], "Reject", "bob", is_second=True, reason="no")
     assert installation.ledger.run(lowering["run_id"]).state is RunState.REJECTED

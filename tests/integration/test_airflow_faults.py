@@ -203,7 +203,7 @@ def started(api: AirflowApi, airflow: LocalAirflow) -> str:
     question = api.wait_for_approval(DAG, dag_run_id, END_TIMEOUT_SECONDS)
     time.sleep(MIN_DEFERRED_SECONDS)
     alice = airflow.api("alice")
-    answer = {"rate": SLOW, "reason": "broker 4 joined"}
+    answer = {**question.params, "rate": SLOW, "reason": "broker 4 joined"}
     alice.answer_approval(DAG, dag_run_id, question.task_id, "Approve", answer)
     alice.close()
     return dag_run_id

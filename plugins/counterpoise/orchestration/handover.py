@@ -28,7 +28,8 @@ PLAN_TASK: Final = "plan"
 ANALYSIS: Final = ("kafka_leader_balance", "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
 STARTED_BY_A_PERSON: Final = "manual"
-_ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by")
+# `from_rest_api` is Airflow's mark of an event that somebody made over REST.
+_ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by", "from_rest_api")
 # What the form gives for a field that was left empty.
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [])
 
