@@ -9,21 +9,17 @@ Paths and the ledger's URL come from environment variables (`settings.Locations`
 containers.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
-
-import yaml
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from counterpoise.archive import Archive
 from counterpoise.discovery import discover
-from counterpoise.errors import InputError, StalePlanError, WrongClusterError
+from counterpoise.errors import RefusedError, StalePlanError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
@@ -34,7 +30,13 @@ from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.run import Run
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.results import Results
-from counterpoise.settings import ClusterSettings, Locations, Settings, read_settings
+from counterpoise.settings import (
+    ClusterSettings,
+    FileConnections,
+    Locations,
+    Settings,
+    read_settings,
+)
 from counterpoise.storage import Store
 
 if TYPE_CHECKING:
@@ -50,65 +52,6 @@ class Connections(Protocol):
     def settings_for(self, connection_id: str) -> Mapping[str, object]:
         """Return librdkafka settings. Raises InputError for an unknown id."""
         ...
-
-
-@dataclass(frozen=True)
-class FileConnections:
-    """Connections of the command line.
-
-    A connection is the environment variable AIRFLOW_CONN_<ID>, in Airflow's JSON form, or else an
-    entry `id: {librdkafka settings}` of a YAML file. No message repeats what they hold: it may be
-    secret.
-    """
-
-    path: Path
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-
-    def settings_for(self, connection_id: str) -> Mapping[str, object]:
-        variable = f"AIRFLOW_CONN_{connection_id.upper()}"
-        if text := self.environment.get(variable):
-            return _extra_of(text, variable)
-        listed = self._listed()
-        if connection_id not in listed:
-            raise InputError(
-                f"connection {connection_id!r} is neither in {self.path} nor in the environment "
-                f"variable {variable}; "
-                'give it like {"bootstrap.servers": "kafka-1:9092,kafka-2:9092"}'
-            )
-        if not isinstance(listed[connection_id], dict):
-            raise InputError(
-                f"{self.path}: {connection_id} must be a mapping of librdkafka settings"
-            )
-        return dict(listed[connection_id])
-
-    def _listed(self) -> Mapping[str, dict[str, object]]:
-        try:
-            listed = yaml.safe_load(self.path.read_text()) or {}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            # The error's own message would show the line, with its secrets.
-            mark = getattr(error, "problem_mark", None)
-            line = f" (line {mark.line + 1})" if mark else ""
-            raise InputError(f"{self.path} cannot be read as YAML{line}") from None
-        if not isinstance(listed, dict):
-            raise InputError(f"{self.path}: must map connection ids to librdkafka settings")
-        return listed
-
-
-def _extra_of(text: str, variable: str) -> Mapping[str, object]:
-    try:
-        document = json.loads(text)
-        extra = document["extra"]
-        extra = json.loads(extra) if isinstance(extra, str) else extra
-    except (ValueError, KeyError, TypeError):
-        extra = None
-    if not isinstance(extra, dict):
-        raise InputError(
-            f'{variable} must be JSON like {{"conn_type": "kafka", '
-            f'"extra": {{"bootstrap.servers": "..."}}}}'
-        )
-    return extra
 
 
 def now_utc() -> datetime:
@@ -160,6 +103,18 @@ class Installation:
     def cluster(self, name: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises InputError for a name that the file lacks."""
         return self.settings.cluster(name)
+
+    def check_name(self, plan: RebalancePlan) -> None:
+        """Raise RefusedError for a plan of a cluster that the settings know by another name: what
+        holds for that name, like a freeze, would not hold for the plan.
+        """
+        settings = self.cluster(plan.cluster)
+        if settings.listed_as and settings.listed_as != plan.cluster:
+            raise RefusedError(
+                f"the plan is for {plan.cluster}, which {self.settings.where} names "
+                f"{settings.listed_as}: make the plan for {settings.listed_as} "
+                f"(`counterpoise plan --cluster {settings.listed_as}`)"
+            )
 
     def run_and_plan(
         self, run_id: str, fingerprint: str | None = None
@@ -305,32 +260,99 @@ def open_installation(
     )
 
 
+_TYPED: Final = "bootstrap"  # the id of a connection that nobody configured
+
+
 @dataclass(frozen=True)
 class _OneConnection:
     """The connection of `--bootstrap`: plaintext, no login. Anything more needs a connection."""
 
-    addresses: str
+    addresses: str = field(repr=False)  # where somebody may have put a password
+
+    @classmethod
+    def typed(cls, addresses: str) -> Self:
+        """Return the connection. Raises InputError for addresses that cannot be used."""
+        connection = cls(addresses)
+        connection.parsed()
+        return connection
+
+    def parsed(self) -> ConnectionSettings:
+        return ConnectionSettings.parse(self.settings_for(_TYPED), where="--bootstrap")
 
     def settings_for(self, connection_id: str) -> Mapping[str, object]:
         return {"bootstrap.servers": self.addresses}
 
 
-def open_bootstrap_installation(
-    addresses: str, name: str | None = None
-) -> tuple[Installation, str]:
-    """Return an installation with one cluster that no file names, and the cluster's name.
-
-    Without `name` that is "kafka-" and the cluster's id.
+def open_address(addresses: str, name: str) -> Installation:
+    """Return an installation with one cluster under any name: nothing is looked up in settings or
+    ledger, so no policy holds. For looking at a cluster, and for an emergency stop.
     """
-    connections = _OneConnection(addresses)
-    settings = ConnectionSettings.parse(connections.settings_for(""), where="--bootstrap")
-    if name is None:
-        admin = connect_by_discovery(settings)
-        try:
-            name = f"kafka-{admin.describe_cluster().cluster_id.lower()}"
-        finally:
-            admin.close()
-    cluster = ClusterSettings(name, "bootstrap", "bootstrap", None, ClusterPolicy())
+    cluster = ClusterSettings(name, _TYPED, _TYPED, None, ClusterPolicy())
     return open_installation(
-        connections=connections, known_clusters=Settings("the command line", {name: cluster})
-    ), name
+        connections=_OneConnection.typed(addresses),
+        known_clusters=Settings("the command line", {name: cluster}),
+    )
+
+
+def open_bootstrap_installation(
+    addresses: str, name: str | None = None, cluster_id: str = ""
+) -> tuple[Installation, str]:
+    """Return an installation that meets a cluster at these addresses, and the cluster's name.
+
+    Where clusters.yaml names the cluster, by name or by its id (its own, or the one that the ledger
+    pinned), its policy holds and it has that name. `name` and `cluster_id` are those of a plan or a
+    run; without `name` the cluster is asked for its id, and one that the file does not name is
+    "kafka-" and the id. Raises InputError, ClusterUnreachableError, LedgerError.
+    """
+    connections = _OneConnection.typed(addresses)
+    installation = open_installation(connections=connections)
+    settings = settings_in(installation.locations)
+    installation.known_clusters = settings
+    if name is None:
+        cluster_id = _cluster_id_at(connections.parsed())
+    if settings.clusters:
+        pinned = installation.ledger.pinned_clusters()
+        cluster_id = cluster_id or pinned.get(name or "", "")
+        named = settings.named(cluster_id, pinned)
+    else:
+        named = None
+    name = name or (named.name if named else f"kafka-{cluster_id.lower()}")
+    cluster = _at_the_address(settings.clusters.get(name) or named, name, cluster_id)
+    clusters = {**settings.clusters, name: cluster}
+    installation.known_clusters = replace(settings, clusters=clusters)
+    return installation, name
+
+
+def settings_in(locations: Locations) -> Settings:
+    """Return the settings of the file, none where there is no file. Raises InputError for a file
+    that cannot be read: that must not switch its policies off.
+    """
+    try:
+        locations.config.stat()
+    except FileNotFoundError:
+        return Settings("the command line", {})
+    except OSError:
+        pass  # reading it says why
+    return read_settings(locations.config)
+
+
+def _cluster_id_at(settings: ConnectionSettings) -> str:
+    admin = connect_by_discovery(settings)
+    try:
+        return admin.describe_cluster().cluster_id
+    finally:
+        admin.close()
+
+
+def _at_the_address(known: ClusterSettings | None, name: str, cluster_id: str) -> ClusterSettings:
+    """Return a cluster's settings with the typed connection in place of its own."""
+    if known is None:
+        return ClusterSettings(name, _TYPED, _TYPED, cluster_id or None, ClusterPolicy())
+    return replace(
+        known,
+        name=name,
+        listed_as=known.name,
+        connection_id=_TYPED,
+        operator_connection_id=_TYPED,
+        pinned_cluster_id=known.pinned_cluster_id or cluster_id or None,
+    )

@@ -6,15 +6,17 @@ report(installation, "demo/leader-balance.html")
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from counterpoise import analysis, approval, reporting
 from counterpoise.archive import audit_report_name, plan_report_name
-from counterpoise.installation import Installation
+from counterpoise.errors import InputError
+from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
 from counterpoise.model.run_progress import RunProgress
@@ -105,6 +107,27 @@ def approvals_missing(installation: Installation, run_id: str, plan: RebalancePl
 def plan_of(installation: Installation, run_id: str) -> RebalancePlan:
     """Return the plan of a run. Raises InputError for an unknown id."""
     return installation.run_and_plan(run_id)[1]
+
+
+def named_snapshot(
+    installation: Installation, snapshot: ClusterSnapshot
+) -> tuple[ClusterSnapshot, BalancePolicy]:
+    """Return the snapshot of a cluster document under the name that the settings have for its
+    cluster, and the policy to plan by: the default one where they do not name it.
+
+    Needs no ledger. Raises InputError where the settings pin another cluster id for that name.
+    """
+    settings = settings_in(installation.locations)
+    named = settings.clusters.get(snapshot.cluster) or settings.named(snapshot.cluster_id)
+    if named is None:
+        return snapshot, BalancePolicy()
+    pinned = named.pinned_cluster_id
+    if pinned and snapshot.cluster_id and pinned != snapshot.cluster_id:
+        raise InputError(
+            f"the document is of cluster id {snapshot.cluster_id}, but {settings.where} pins "
+            f"{pinned} for {named.name}; make the plan from a document of that cluster"
+        )
+    return replace(snapshot, cluster=named.name), named.policy.balance
 
 
 def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | None:

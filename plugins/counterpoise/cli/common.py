@@ -5,10 +5,10 @@ import gzip
 import os
 import pwd
 import sys
-import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rich.console import (
     Console,
@@ -21,16 +21,20 @@ from rich.console import (
 
 from counterpoise import queries
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.input_files import MAX_DOCUMENT_BYTES, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import Run
+from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import for_json, without_control_characters
 
+# A plan whose latest run is in one of these states needs a new run, or a new plan.
+CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_FILE_MODE: Final = 0o640
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,25 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_plan_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace, Console], int],
+    summary: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Return the parser of a command whose first argument is a plan's file."""
+    parser = commands.add_parser(name, help=summary, description=description)
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument(
+        "--bootstrap",
+        metavar="A,B",
+        help="addresses of the cluster, where config/clusters.yaml lacks it",
+    )
+    parser.set_defaults(run=run, cluster=None)
+    return parser
+
+
 def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
     parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
     add_by_argument(parser)
@@ -130,7 +153,8 @@ def installation_for(
 ) -> tuple[Installation, str]:
     """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan."""
     if arguments.bootstrap:
-        return open_bootstrap_installation(arguments.bootstrap, plan.cluster if plan else None)
+        of_plan = (plan.cluster, plan.cluster_id) if plan else ()
+        return open_bootstrap_installation(arguments.bootstrap, *of_plan)
     installation = open_installation()
     name = arguments.cluster or (plan.cluster if plan else "")
     installation.cluster(name)
@@ -177,23 +201,21 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
 
 def read_text(path: Path, what: str) -> str:
     """Read a text file, gzipped when its name ends in .gz. Raises InputError."""
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{what} {path}: cannot be read ({reason})") from None
+    return read_input_text(path, what, MAX_DOCUMENT_BYTES, unpack=True)
 
 
 def write_text(path: Path, text: str, what: str) -> None:
     """Write a file as a whole or not at all; gzipped, without time stamp, when it ends in .gz.
 
-    Raises StoreError.
+    Owner and group may read it at most, the group where the umask lets it. Raises StoreError.
     """
     data = gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(data)
+        part.unlink(missing_ok=True)
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         part.replace(path)
     except OSError as error:
         raise StoreError(f"{what} {path}: cannot be written ({error.strerror})") from None

@@ -19,7 +19,7 @@ from counterpoise.cli.connectivity import (
     summary,
 )
 from counterpoise.errors import ClusterError, InputError
-from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
+from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
 from counterpoise.model.safe_text import for_json
 from counterpoise.units import parse_duration
@@ -86,7 +86,7 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
 
 def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
     if arguments.bootstrap:
-        return open_bootstrap_installation(arguments.bootstrap, _BOOTSTRAP)
+        return open_address(arguments.bootstrap, _BOOTSTRAP), _BOOTSTRAP
     installation = open_installation()
     installation.cluster(arguments.cluster)
     return installation, arguments.cluster

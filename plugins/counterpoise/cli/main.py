@@ -16,6 +16,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from counterpoise.cli import (
+    approving,
     audit,
     controlling,
     doctor,
@@ -37,7 +38,18 @@ environment: COUNTERPOISE_CONFIG (default config/clusters.yaml), COUNTERPOISE_CO
 (sqlite:///var/ledger.db); the last two also by a command (..._CMD) or from a file (..._FILE)"""
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
-_MODULES = (planning, running, status, controlling, stopping, history, doctor, audit, ledger)
+_MODULES = (
+    planning,
+    approving,
+    running,
+    status,
+    controlling,
+    stopping,
+    history,
+    doctor,
+    audit,
+    ledger,
+)
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000
 _NEGATIVE = re.compile(r"-\d")

@@ -179,7 +179,7 @@ def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
     """Return the snapshot to plan from, and the policy to plan by."""
     if arguments.state:
-        return read_state(arguments.state), BalancePolicy()
+        return queries.named_snapshot(open_installation(), read_state(arguments.state))
     installation, name = installation_for(arguments)
     with installation:
         policy = installation.cluster(name).policy.balance

@@ -1,18 +1,17 @@
-"""Commands of a run, in order: preflight, propose, approve, reject, execute, verify."""
+"""Commands of a run: execute, verify."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from counterpoise import controls, pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
+    CLOSED_STATES,
     Commands,
-    add_by_argument,
-    add_person_arguments,
+    add_plan_command,
     installation_for,
     print_json,
     read_plan,
@@ -21,244 +20,22 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
-from counterpoise.errors import ClusterError, HaltedError, NotApprovedError, RefusedError
+from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.model.approval import Decision
-from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
-from counterpoise.units import format_moment, format_rate
-
-# A plan whose latest run is in one of these states needs a new run, or a new plan.
-_CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
+from counterpoise.units import format_moment
 
 
 def add_commands(commands: Commands) -> None:
-    _add_preflight(commands)
-    _add_propose(commands)
-    _add_approve(commands)
-    _add_reject(commands)
     _add_execute(commands)
     _add_verify(commands)
 
 
-def _plan_command(
-    commands: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace, Console], int],
-    summary: str,
-    description: str,
-) -> argparse.ArgumentParser:
-    """Return the parser of a command whose first argument is a plan's file."""
-    parser = commands.add_parser(name, help=summary, description=description)
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
-    parser.add_argument(
-        "--bootstrap",
-        metavar="A,B",
-        help="addresses of the cluster, where config/clusters.yaml lacks it",
-    )
-    parser.set_defaults(run=run, cluster=None)
-    return parser
-
-
-def _add_preflight(commands: Commands) -> None:
-    _plan_command(
-        commands,
-        "preflight",
-        _preflight,
-        "check that the operator connection has the permissions for a plan",
-        "Asks the cluster whether the operator connection may set throttles, reassign and elect, "
-        "for this plan. Changes nothing; exit code 1 names what is refused.",
-    )
-
-
-def _preflight(arguments: argparse.Namespace, console: Console) -> int:
-    plan = read_plan(arguments.plan)
-    if plan.is_empty:
-        raise RefusedError(
-            f"{arguments.plan}: nothing needs to move ({plan.reason}), so no permission is needed"
-        )
-    installation, _ = installation_for(arguments, plan)
-    with installation:
-        refused = pipeline.preflight(installation, plan)
-    if not refused:
-        console.print("all allowed")
-        return 0
-    _print_refused(console, refused)
-    return 1
-
-
-def _add_propose(commands: Commands) -> None:
-    parser = _plan_command(
-        commands,
-        "propose",
-        _propose,
-        "propose a plan for another person to approve",
-        "Opens a run for a plan that waits for a yes or a no, with you as its requester. Where the "
-        "policy asks for another person than the requester, somebody else approves it then "
-        "(`counterpoise approve`); elsewhere `approve` alone is enough.",
-    )
-    add_by_argument(parser)
-
-
-def _propose(arguments: argparse.Namespace, console: Console) -> int:
-    plan = _plan_with_moves(arguments.plan, "propose")
-    installation, _ = installation_for(arguments, plan)
-    with installation:
-        by = who(installation, arguments.by)
-        run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
-        requester = queries.run_status(installation, run_id).run.requester
-    _print_who_counts(console, by, requester)
-    console.print(f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}", markup=False)
-    return 0
-
-
-def _add_approve(commands: Commands) -> None:
-    parser = _plan_command(
-        commands,
-        "approve",
-        _approve,
-        "approve a plan: who, why, rate",
-        "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the "
-        "operator connection may do what the plan needs.",
-    )
-    parser.add_argument(
-        "--rate",
-        required=True,
-        metavar="50MB/s",
-        help="the limit for what a broker copies, with its unit",
-    )
-    parser.add_argument(
-        "--no-preflight",
-        action="store_true",
-        help="do not ask the cluster what the operator may do",
-    )
-    add_person_arguments(parser, "--reason")
-
-
-def _approve(arguments: argparse.Namespace, console: Console) -> int:
-    plan = _plan_with_moves(arguments.plan, "approve")
-    installation, _ = installation_for(arguments, plan)
-    with installation:
-        by = who(installation, arguments.by)
-        run = queries.latest_run_of(installation, plan.fingerprint)
-        is_new = run is None or run.state in _CLOSED_STATES
-        # Before a run is opened for it. Whoever opens it here is the one who requests it.
-        requester = by if run is None or is_new else run.requester
-        controls.check_grant(installation, plan, by=by, requester=requester, rate=arguments.rate)
-        if not arguments.no_preflight:
-            _check_permissions(installation, plan, console)
-        if run is None or is_new:
-            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
-        else:
-            run_id = run.run_id
-        approval = controls.record_decision(
-            installation,
-            run_id,
-            plan.fingerprint,
-            decision=Decision.GRANTED,
-            by=by,
-            reason=arguments.reason,
-            rate=arguments.rate,
-        )
-        missing = queries.approvals_missing(installation, run_id, plan)
-    _print_who_counts(console, by, approval.person)
-    console.print(
-        f"approved by {approval.person.shown} at "
-        f"{format_rate(approval.rate_bytes_per_second or 0)}, "
-        f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{plan.fingerprint}",
-        markup=False,
-    )
-    if missing:
-        console.print("the plan lowers a replication factor: another person has to approve it too")
-    return 0
-
-
-def _plan_with_moves(path: Path, what: str) -> RebalancePlan:
-    plan = read_plan(path)
-    if plan.is_empty:
-        raise RefusedError(
-            f"{path}: nothing needs to move ({plan.reason}), so there is nothing to {what}"
-        )
-    return plan
-
-
-def _print_who_counts(console: Console, by: Person, counting: Person) -> None:
-    if by.is_claimed and not counting.is_claimed:
-        console.print(
-            f"{by.name} is only claimed, and the policy names people: recorded as {counting.shown}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
-def _check_permissions(installation: Installation, plan: RebalancePlan, console: Console) -> None:
-    """Raise RefusedError when the cluster would refuse the plan; warn when it does not respond."""
-    try:
-        refused = pipeline.preflight(installation, plan)
-    except ClusterError as error:
-        if not error.retryable:
-            raise
-        plans.print_warnings(
-            console,
-            [f"the cluster does not respond, so the operator's permissions are unknown: {error}"],
-        )
-        return
-    if refused:
-        _print_refused(console, refused)
-        raise RefusedError(
-            f"the cluster refuses {len(refused)} of the operations that the plan needs; nothing "
-            "was approved. Give the operator connection the permissions (docs/deploying.md), or "
-            "approve with --no-preflight"
-        )
-
-
-def _print_refused(console: Console, refused: Mapping[str, str]) -> None:
-    rows = tables.table("refused", "why")
-    for operation, reason in refused.items():
-        rows.add_row(Text(operation), Text(reason))
-    console.print(rows)
-
-
-def _add_reject(commands: Commands) -> None:
-    parser = _plan_command(
-        commands,
-        "reject",
-        _reject,
-        "reject a plan",
-        "Records a rejection; the plan cannot run then.",
-    )
-    add_person_arguments(parser, "--reason")
-
-
-def _reject(arguments: argparse.Namespace, console: Console) -> int:
-    plan = read_plan(arguments.plan)
-    installation, _ = installation_for(arguments, plan)
-    with installation:
-        by = who(installation, arguments.by)
-        run = queries.latest_run_of(installation, plan.fingerprint)
-        if run is None or run.state in _CLOSED_STATES:
-            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
-        else:
-            run_id = run.run_id
-        decision = controls.record_decision(
-            installation,
-            run_id,
-            plan.fingerprint,
-            decision=Decision.REJECTED,
-            by=by,
-            reason=arguments.reason,
-            rate=None,
-        )
-    _print_who_counts(console, by, decision.person)
-    console.print(f"rejected by {decision.person.shown}: run {run_id}", markup=False)
-    return 0
-
-
 def _add_execute(commands: Commands) -> None:
-    parser = _plan_command(
+    parser = add_plan_command(
         commands,
         "execute",
         _execute,
@@ -281,7 +58,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
                 f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"
             )
         controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
-        if run.state in _CLOSED_STATES:
+        if run.state in CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
         progress = stderr_console() if arguments.json else console
         try:
@@ -350,7 +127,7 @@ def _run_to_the_end(
 
 
 def _add_verify(commands: Commands) -> None:
-    _plan_command(
+    add_plan_command(
         commands,
         "verify",
         _verify,

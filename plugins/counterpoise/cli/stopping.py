@@ -25,7 +25,7 @@ from counterpoise.cli.common import (
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
-from counterpoise.installation import Installation, open_installation
+from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
@@ -147,7 +147,11 @@ def _add_stop(commands: Commands) -> None:
 
 def _stop(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.from_plan)
-    installation, name = installation_for(arguments, plan)
+    name = plan.cluster
+    if arguments.bootstrap:
+        installation = open_address(arguments.bootstrap, name)
+    else:
+        installation, name = installation_for(arguments, plan)
     keys: tuple[TouchedKey, ...] = ()
 
     def log(text: str) -> None:

@@ -77,6 +77,12 @@ class Ledger:
                     "cluster needs a new name."
                 )
 
+    def pinned_clusters(self) -> dict[str, str]:
+        """Return the id of each cluster that was met, by its name."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(sa.select(clusters.c.name, clusters.c.cluster_id))
+            return {row.name: row.cluster_id for row in rows}
+
     def record_snapshot(self, name: str, snapshot_id: str, observed_at: datetime) -> None:
         with self._transactions.chaining(name) as connection:
             connection.execute(

@@ -14,17 +14,21 @@ from typing import Final
 from counterpoise import access, reporting
 from counterpoise.approval import approvers_in_force, default_rate, join_people, people_needed
 from counterpoise.archive import plan_docs_folder, plan_report_name
-from counterpoise.errors import RefusedError, list_complaints
+from counterpoise.errors import InputError, RefusedError, StoreError, list_complaints
+from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.person import AIRFLOW
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.pipeline.snapshots import checked_snapshot
 from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
+    RULES_OF_ONE_SNAPSHOT,
     DataCheck,
     Violation,
     find_violations,
@@ -86,21 +90,40 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
 
 
 def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
-    """Check a plan against the rules, and against the policy as it is now.
+    """Check a plan against the rules, and against the policy as it is now: with the snapshot that
+    it was made from, or a fresh one where the store does not have that.
 
     A rule that the plan names in its warnings was overridden by a person. Raises RefusedError with
     all that is broken.
     """
-    snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)
     policy = installation.cluster(plan.cluster).policy.balance
+    try:
+        snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)
+    except (StoreError, HistoryError, InputError):  # not there, or no snapshot of the history
+        violations = _violations_now(installation, plan, policy)
+    else:
+        violations = find_violations(plan, snapshot, policy)
     complaints = [
         f"{violation.subject}: {violation.message}"
-        for violation in find_violations(plan, snapshot, policy)
+        for violation in violations
         if violation.rule not in OVERRIDABLE_RULES or violation.message not in plan.warnings
     ]
     if complaints:
         where = f"plan {plan.fingerprint} must not run"
         raise RefusedError(f"{list_complaints(where, complaints)}\nMake a new plan.")
+
+
+def _violations_now(
+    installation: Installation, plan: RebalancePlan, policy: BalancePolicy
+) -> tuple[Violation, ...]:
+    """Return the broken rules by a fresh snapshot; its figures are others, and may be so."""
+    fresh = checked_snapshot(installation, plan.cluster, installation.clock())
+    comparable = replace(fresh, snapshot_id=plan.snapshot_id)
+    return tuple(
+        violation
+        for violation in find_violations(plan, comparable, policy)
+        if violation.rule not in RULES_OF_ONE_SNAPSHOT
+    )
 
 
 def _write_plan_report(

@@ -27,14 +27,7 @@ Log = Callable[[str], None]
 
 
 def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Start an approved run, whose plan still has to keep the rules.
-
-    Raises NotApprovedError, StalePlanError, RunConflictError, RefusedError; nothing has changed
-    then.
-    """
-    run, plan = installation.run_and_plan(run_id, fingerprint)
-    if run.state is RunState.APPROVED:
-        check_plan_rules(installation, plan)
+    """Start an approved run, as `opened_run` does."""
     with opened_run(installation, run_id, fingerprint):
         pass
 
@@ -43,7 +36,11 @@ def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
 def opened_run(
     installation: Installation, run_id: str, fingerprint: str, log: Log = lambda _: None
 ) -> Iterator[Driver]:
-    """Start an approved run and yield its driver, on the same connection."""
+    """Start an approved run and yield its driver, on the same connection.
+
+    Before anything has moved, the plan has to keep the rules, still. Raises NotApprovedError,
+    StalePlanError, RunConflictError, RefusedError; nothing has changed then.
+    """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     if run.state is RunState.SUPERSEDED:
         raise RefusedError(
@@ -51,6 +48,9 @@ def opened_run(
         )
     if run.state not in UNDER_WAY_STATES:
         _check_approved(installation, run, plan)
+    if run.state is RunState.APPROVED:
+        installation.check_name(plan)
+        check_plan_rules(installation, plan)
     _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
         driver.open()

@@ -125,6 +125,7 @@ def submit_plan(
     """
     policy, people = installation.cluster(plan.cluster).policy, installation.people
     requester = access.check_may(policy, people, requested_by, Action.PROPOSE)
+    installation.check_name(plan)
     if not plan.cluster_id:
         raise RefusedError(
             "the plan does not say which cluster it is for, since the cluster document it was made "

@@ -8,6 +8,14 @@ secrets live here: a cluster names connections, and these come from Airflow or f
 """
 
 from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings
+from counterpoise.settings.connections import FileConnections
 from counterpoise.settings.locations import Locations
 
-__all__ = ["ClusterSettings", "Locations", "Settings", "parse_settings", "read_settings"]
+__all__ = [
+    "ClusterSettings",
+    "FileConnections",
+    "Locations",
+    "Settings",
+    "parse_settings",
+    "read_settings",
+]

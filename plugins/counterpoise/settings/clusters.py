@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from counterpoise.errors import ConfigurationError, InputError
+from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
 from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.settings.people import check_policy, read_people
 from counterpoise.settings.policies import read_policy
-from counterpoise.settings.sections import Section, line_of, text, whole
+from counterpoise.settings.sections import Section, compose, line_of, text, whole
 
 CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -27,6 +26,7 @@ class ClusterSettings:
     operator_connection_id: str  # work that changes the cluster
     pinned_cluster_id: str | None
     policy: ClusterPolicy
+    listed_as: str = ""  # in the file, where somebody typed an address of the cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,18 @@ class Settings:
     clusters: Mapping[str, ClusterSettings]
     fleet_max_moves_in_flight: int | None = None  # over all clusters
     people: People = field(default_factory=People)
+
+    def named(
+        self, cluster_id: str, pinned_by_ledger: Mapping[str, str] | None = None
+    ) -> ClusterSettings | None:
+        """Return the cluster with Kafka's id: the one that the file gives it, or, for a cluster
+        without, the one that the ledger has pinned for its name.
+        """
+        pinned = pinned_by_ledger or {}
+        for cluster in self.clusters.values():
+            if cluster_id and cluster_id == (cluster.pinned_cluster_id or pinned.get(cluster.name)):
+                return cluster
+        return None
 
     def cluster(self, name: str) -> ClusterSettings:
         """Return a cluster by its name. Raises InputError for a name that is not there."""
@@ -50,27 +62,15 @@ def read_settings(path: Path) -> Settings:
     Raises InputError when it cannot be read, ConfigurationError when it is malformed.
     """
     try:
-        content = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"{path}: cannot be read ({reason}); COUNTERPOISE_CONFIG names another file"
-        ) from None
+        content = read_input_text(path, "", MAX_SETTINGS_BYTES)
+    except InputError as error:
+        raise InputError(f"{error}; COUNTERPOISE_CONFIG names another file") from None
     return parse_settings(content, where=str(path))
 
 
 def parse_settings(content: str, *, where: str) -> Settings:
     """Return the settings. Raises ConfigurationError with every complaint, each with its line."""
-    try:
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except RecursionError:
-        raise ConfigurationError(where, ("line 1: nested too deeply to be read",)) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigurationError(
-            where, (f"{line}not YAML: {getattr(error, 'problem', None) or error}",)
-        ) from None
+    root = compose(content, where=where)
     complaints: list[str] = []
     clusters: dict[str, ClusterSettings] = {}
     fleet_limit: int | None = None

@@ -21,13 +21,19 @@ from counterpoise.validation.data import (
 from counterpoise.validation.expectations import check_plan_data, check_snapshot_data, validate_data
 from counterpoise.validation.quarantine import RepeatedLoss, quarantine_report, repeated_loss
 from counterpoise.validation.quick import quick_check
-from counterpoise.validation.rules import OVERRIDABLE_RULES, RULES, find_violations
+from counterpoise.validation.rules import (
+    OVERRIDABLE_RULES,
+    RULES,
+    RULES_OF_ONE_SNAPSHOT,
+    find_violations,
+)
 from counterpoise.validation.violation import Violation
 
 __all__ = [
     "COUNTED_TABLES",
     "OVERRIDABLE_RULES",
     "RULES",
+    "RULES_OF_ONE_SNAPSHOT",
     "BadSnapshotError",
     "CountsBefore",
     "DataCheck",

@@ -53,6 +53,8 @@ Rule = Callable[[CheckedPlan], Iterator[Violation]]
 
 # A person may want these all the same, and writes a reassignment that breaks them: a warning then.
 OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable")
+# Only the snapshot that a plan was made from has exactly its sizes and rates.
+RULES_OF_ONE_SNAPSHOT: Final = ("figures_agree",)
 
 RULES: Final[tuple[Rule, ...]] = (
     of_this_snapshot,
