@@ -20,7 +20,11 @@ from counterpoise.execution.observation import (
     is_between_targets,
 )
 from counterpoise.execution.throttles import Configs, broker_resource
-from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
+from counterpoise.kafka_admin.port import (
+    ClusterReader,
+    read_throttle_keys,
+    read_topics_and_named,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.kafka import (
@@ -135,7 +139,8 @@ def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:
 
     for _ in range(_MAX_STALE_READS):
         reassignments_before = reader.list_reassignments()
-        planned, unhealthy = _planned_and_unhealthy(reader.describe_topics(), plan)
+        topics = read_topics_and_named(reader, {move.topic for move in plan.moves})
+        planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
         partitions = _Partitions(planned, unhealthy, reassignments)
         if not is_stale(partitions):

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from counterpoise.errors import ConfigurationError
+from counterpoise.errors import ConfigurationError, InputError
+from counterpoise.input_files import MAX_CERTIFICATES_BYTES, file_complaint, read_input_text
 from counterpoise.kafka_admin.connection_rules import (
     GSSAPI,
     HOST_NAMES,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
 
 _SECRETS: Final = re.compile(r"password|secret|passphrase|key\.pem|sasl\.oauthbearer\.config")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
+_LOCATION: Final = ".location"
 _ANONYMOUS: Final = "User:ANONYMOUS"
 _SOMEBODY: Final = "User:PRINCIPAL"  # in commands, where we do not know who we are
 
@@ -73,6 +75,7 @@ class ConnectionSettings:
             if complaint := _address_complaint(address):
                 complaints.append(complaint)
         complaints += find_complaints(settings)
+        complaints += _file_complaints(settings)
         if complaints:
             raise ConfigurationError(where, tuple(complaints))
         known = {key: value for key, value in settings.items() if key in KNOWN}
@@ -140,6 +143,11 @@ class ConnectionSettings:
         return self.tokens.without_token(text) if self.tokens else text
 
 
+def holds_secret(extra: Mapping[object, object]) -> bool:
+    """Return whether librdkafka settings, read from anywhere, hold a password or a key."""
+    return any(value and _SECRETS.search(str(name)) for name, value in extra.items())
+
+
 def _token_source(settings: Mapping[str, str]) -> "TokenSource | None":
     if settings.get("sasl.mechanism") != OAUTHBEARER:
         return None
@@ -154,11 +162,13 @@ def _certificate_principal(given: Mapping[str, str]) -> str:
 
     try:
         location = given.get("ssl.certificate.location")
-        pem = Path(location).read_text() if location else given.get("ssl.certificate.pem", "")
+        pem = given.get("ssl.certificate.pem", "")
+        if location:
+            pem = read_input_text(Path(location), "", MAX_CERTIFICATES_BYTES)
         if not pem:
             return _ANONYMOUS
         subject = x509.load_pem_x509_certificate(pem.encode()).subject
-    except (OSError, ValueError):
+    except (InputError, ValueError):
         return _SOMEBODY
     return f"User:{subject.rfc4514_string()}"
 
@@ -239,15 +249,24 @@ def _as_texts(extra: Mapping[str, object], complaints: list[str]) -> dict[str, s
     for name, value in extra.items():
         given_key = str(name)  # YAML also has keys that are no text
         key = SAME_AS.get(given_key, given_key)
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if is_relevant(key) and not isinstance(value, str | int | float):
-            type_name = "null" if value is None else type(value).__name__
-            complaints.append(f'"{given_key}" must be text, not {type_name}')
-        elif text == "" and key in MAY_BE_EMPTY:
+        if not isinstance(value, str | int | float):
+            if is_relevant(key):
+                type_name = "null" if value is None else type(value).__name__
+                complaints.append(f'"{given_key}" must be text, not {type_name}')
             continue
-        elif settings.setdefault(key, text) != text:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if text == "" and key in MAY_BE_EMPTY:
+            continue
+        if settings.setdefault(key, text) != text:
             complaints.append(f'"{given_key}" contradicts "{key}"; keep one of them')
     return settings
+
+
+def _file_complaints(settings: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with files that OpenSSL and librdkafka would read without an end."""
+    files = {key: settings[key] for key in sorted(settings) if key.endswith(_LOCATION)}
+    found = {key: file_complaint(Path(path)) for key, path in files.items() if key in KNOWN}
+    return [f'"{key}" cannot be used: {reason}' for key, reason in found.items() if reason]
 
 
 def _split_list(text: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def describe_error_code(
         if acl is None or sender is None:
             return lacking
         who = sender.principal
-        return f"{lacking}: {who} needs {acl}; grant it with `{acl.grant(who)}`"
+        return f"{lacking}: {who} needs {acl.in_words}; grant it with `{acl.grant(who)}`"
     return f"{name}: {message}" if message and message != name else name
 
 

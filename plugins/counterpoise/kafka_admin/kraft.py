@@ -94,7 +94,6 @@ def _quorum_node(
         node_id=replica.replica_id,
         is_voter=is_voter,
         log_end_offset=replica.log_end_offset,
-        last_fetch_ms=none_if_negative(getattr(replica, "last_fetch_timestamp", None)),
         last_caught_up_ms=none_if_negative(getattr(replica, "last_caught_up_timestamp", None)),
         directory_id=None if directory_id is None else str(directory_id),
         endpoints=endpoints.get(replica.replica_id, ()),

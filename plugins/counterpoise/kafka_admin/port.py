@@ -173,3 +173,17 @@ def read_throttle_keys(
         of_topics = pool.submit(reader.describe_configs, topics, LIST_KEYS)
         of_brokers = reader.describe_configs(brokers, RATE_KEYS)
         return {**of_topics.result(), **of_brokers}
+
+
+def read_topics_and_named(
+    reader: ClusterReader, names: Iterable[str]
+) -> tuple[TopicDescription, ...]:
+    """Return all topics, after asking by name for those of `names` that are not among them.
+
+    Kafka leaves topics that a principal may not see out of the list, as if they were deleted; asked
+    by name it refuses them. Raises ClusterError for these.
+    """
+    topics = reader.describe_topics()
+    listed = {topic.topic for topic in topics}
+    unlisted = sorted({name for name in names if name not in listed})
+    return topics if not unlisted else (*topics, *reader.describe_topics(unlisted))

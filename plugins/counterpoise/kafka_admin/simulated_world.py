@@ -208,7 +208,7 @@ class SimulatedWorld:
         for broker_id in sorted(self.brokers):
             is_voter = broker_id in voter_ids or broker_id == leader_id
             seen_ms = now_ms if self.is_responding(broker_id) else None
-            nodes.append(QuorumNode(broker_id, is_voter, now_ms, seen_ms, seen_ms))
+            nodes.append(QuorumNode(broker_id, is_voter, now_ms, seen_ms))
         voters_first = tuple(sorted(nodes, key=lambda node: not node.is_voter))
         return Quorum(leader_id, 1, now_ms, voters_first)
 

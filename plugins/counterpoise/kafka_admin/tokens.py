@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import ClusterError, InputError
+from counterpoise.input_files import read_input_text
 from counterpoise.kafka_admin.connection_rules import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -146,11 +147,9 @@ def _from_url(url: str, context: ssl.SSLContext) -> Token:
 
 def _from_file(path: str) -> Token:
     try:
-        with Path(path).open() as file:
-            text = file.read(_MAX_BYTES)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise TokenError(f'no token: token_file {path} in "{TOKEN_CONFIG}": {reason}') from None
+        text = read_input_text(Path(path), f'token_file in "{TOKEN_CONFIG}":', _MAX_BYTES)
+    except InputError as error:
+        raise TokenError(f"no token: {error}") from None
     return _token_in(text, path)
 
 

@@ -33,6 +33,12 @@ class Acl:
         operations = (self.operation, _INCLUDED.get(self.operation))
         return other.resource_type == self.resource_type and other.operation in operations
 
+    @property
+    def in_words(self) -> str:
+        """Return the permission, with the one that includes it."""
+        including = [more for more, less in _INCLUDED.items() if less == self.operation]
+        return f"{self} ({including[0]} includes it)" if including else str(self)
+
     def grant(self, principal: str) -> str:
         """Return the command that grants it, to be pasted into a shell."""
         resource = f"--{self.resource_type}"
