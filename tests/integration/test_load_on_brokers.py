@@ -8,8 +8,8 @@ import pytest
 
 import local_kafka
 from counterpoise import pipeline
-from counterpoise.installation import FileConnections, Installation
-from counterpoise.settings import Locations, parse_settings
+from counterpoise.installation import Installation
+from counterpoise.settings import FileConnections, Locations, parse_settings
 from local_kafka import LocalKafka, SteadyProducer, TopicSpec, create_topics
 from local_processes import wait_until
 

@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
-from counterpoise.installation import FileConnections, Installation
+from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import ClusterPolicy, HistoryPolicy
 from counterpoise.model.result_tables import BROKER_BALANCE, PARTITION_LOAD, PARTITION_LOAD_DAILY
 from counterpoise.pipeline import compact, spark_compaction
 from counterpoise.results import Results
-from counterpoise.settings import ClusterSettings, Locations, Settings
+from counterpoise.settings import ClusterSettings, FileConnections, Locations, Settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store
 

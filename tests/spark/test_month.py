@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.installation import FileConnections, Installation
+from counterpoise.installation import Installation
 from counterpoise.model.result_tables import SERIES
-from counterpoise.settings import Locations, parse_settings
+from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.month import (
     BEGIN,
     BROKERS_AT_FIRST,

@@ -43,7 +43,7 @@ def test_a_command_or_a_file_may_tell_it(tmp_path: Path) -> None:
         ("LEDGER_CMD", python("import sys; sys.stdout.buffer.write(b'\\xff')"), "cannot be used"),
         ("LEDGER_CMD", "no-such-command hunter2", "No such file"),
         ("LEDGER_CMD", "quoted 'hunter2", "cannot be read as words"),
-        ("STORE_FILE", "/no/such/file", "/no/such/file cannot be read"),
+        ("STORE_FILE", "/no/such/file", "/no/such/file: cannot be read"),
         ("STORE_FILE", "/dev/null", "told nothing"),
     ],
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import ConfigurationError, InputError
-from counterpoise.installation import FileConnections
 from counterpoise.model.policy import (
     BalancePolicy,
     ClusterPolicy,
@@ -18,7 +17,7 @@ from counterpoise.model.policy import (
     MovementPolicy,
     ThrottleBackOffPolicy,
 )
-from counterpoise.settings import parse_settings, read_settings
+from counterpoise.settings import FileConnections, parse_settings, read_settings
 
 ROOT = Path(__file__).parents[2]
 

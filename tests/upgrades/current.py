@@ -23,7 +23,7 @@ from counterpoise import controls, pipeline
 from counterpoise.cli import repeating
 from counterpoise.cli.main import main
 from counterpoise.errors import ClusterError, HaltedError
-from counterpoise.installation import FileConnections, Installation
+from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
@@ -33,7 +33,7 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
-from counterpoise.settings import Locations
+from counterpoise.settings import FileConnections, Locations
 from counterpoise.validation import find_violations
 from tests.upgrades.frozen import Document, expected, read_cluster, write_cluster
 

@@ -136,6 +136,7 @@ def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) ->
             ["--store", root, "--round", name, "--snapshots", str(listing)],
             master=master,
             conf={**spark_conf(round_.row_count), **installation.locations.spark_conf},
+            pass_on=installation.locations.spark_environment,
             log=log,
         )
 

@@ -124,6 +124,7 @@ def _run_job(
             ["--store", root, "--work", work, "--plan", str(listing)],
             master=master,
             conf={**conf, **installation.locations.spark_conf},
+            pass_on=installation.locations.spark_environment,
             log=log,
         )
 

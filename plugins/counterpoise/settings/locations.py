@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import InputError
+from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
 
 _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
+_SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
 _COMMAND_SECONDS: Final = 60
 
@@ -74,11 +76,12 @@ class Address:
         return output
 
     def _told_by_file(self) -> str:
-        try:
-            return Path(self.text).read_text()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise InputError(f"{self.variable}: {self.text} cannot be read ({reason})") from None
+        if "://" in self.text:
+            raise InputError(
+                f"{self.variable} wants the path of a file, and has a URL: that belongs in "
+                f"{self.variable.removesuffix(_FILE)}"
+            )
+        return read_input_text(Path(self.text), f"{self.variable}:", MAX_SETTINGS_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class Locations:
     spark_master: str
     spark_jobs: Path
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold keys
+    spark_environment: tuple[str, ...] = ()  # names of variables that the jobs get besides
 
     @property
     def store(self) -> str:
@@ -119,21 +123,36 @@ class Locations:
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
             spark_jobs=Path(environment.get("COUNTERPOISE_SPARK_JOBS") or project / "spark_jobs"),
             spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),
+            spark_environment=_spark_environment(environment.get(_SPARK_ENVIRONMENT) or ""),
         )
 
 
 def _spark_conf(words: str) -> dict[str, str]:
-    """Return the pairs of `spark.driver.memory=8g spark.x=...`, quoted as in a shell."""
+    """Return the pairs of `spark.driver.memory=8g spark.x=...`, quoted as in a shell.
+
+    Raises InputError, without the words: they may hold keys.
+    """
     try:
         pairs = [word.partition("=") for word in shlex.split(words)]
     except ValueError as error:
         raise InputError(
             f"{_SPARK_CONF}: {error}; write it like spark.driver.memory=8g, pairs apart by spaces"
         ) from None
-    if wrong := [
-        name for name, is_equal, _ in pairs if not is_equal or not name.startswith("spark.")
-    ]:
-        raise InputError(
-            f"{_SPARK_CONF}: {wrong[0]!r} is no Spark setting; write it like spark.driver.memory=8g"
-        )
+    for position, (name, is_equal, _) in enumerate(pairs, start=1):
+        if not is_equal or not name.startswith("spark."):
+            raise InputError(
+                f"{_SPARK_CONF}: word {position} of {len(pairs)} is no Spark setting; write it "
+                "like spark.driver.memory=8g, and put a value with blanks in quotes"
+            )
     return {name: value for name, _, value in pairs}
+
+
+def _spark_environment(words: str) -> tuple[str, ...]:
+    """Return the names of environment variables, apart by commas or spaces. Raises InputError."""
+    names = tuple(words.replace(",", " ").split())
+    if any("=" in name for name in names):
+        raise InputError(
+            f"{_SPARK_ENVIRONMENT}: names of variables alone, like AWS_PROFILE,REQUESTS_CA_BUNDLE; "
+            "their values come from the environment"
+        )
+    return names

@@ -1,5 +1,6 @@
 """YAML read strictly: sections that know their lines, and what a scalar has to look like.
 
+    node = compose(content, where="x.yaml")    # one clear message for what is no YAML
     section.value("rate", rate, default)   # what cannot be read is a complaint with its line
     section.finish()                       # so is every key that was not read
 
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 
 import yaml
 
-from counterpoise.errors import InputError
+from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.model.rebalance_request import read_pattern
 from counterpoise.units import parse_bytes, parse_duration, parse_rate
 
@@ -25,6 +26,49 @@ Choice = TypeVar("Choice", bound=StrEnum)
 _LEADING_ZEROS: Final = 10  # so many may be written; longer numbers are not even read
 _TRUTHS: Final = {"yes": True, "true": True, "no": False, "false": False}
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_QUOTED: Final = re.compile(r"""(['"])(.*?)\1""")
+_SIGN: Final = re.compile(r"<[a-z ]+>|.")  # what PyYAML quotes and is no text of the file
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses tags (`!!bool yes`): nothing here needs one, and they say more than they seem to."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        if getattr(event, "tag", None) is not None:
+            raise yaml.MarkedYAMLError(
+                problem="a tag (what begins with !) is not used here; take it out, and put text "
+                "that begins with ! in quotes",
+                problem_mark=event.start_mark,
+            )
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+
+def compose(content: str, *, where: str) -> yaml.Node | None:
+    """Return the YAML as nodes, which know their lines; None of an empty file.
+
+    Raises ConfigurationError with the line and without a value, which may be secret.
+    """
+    try:
+        node: yaml.Node | None = yaml.compose(content, Loader=_StrictLoader)
+    except RecursionError:
+        raise ConfigurationError(where, ("line 1: nested too deeply to be read",)) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
+        complaint = f"{line}not YAML: {_without_values(problem)}"
+        raise ConfigurationError(where, (complaint,)) from None
+    return node
+
+
+def _without_values(problem: str) -> str:
+    """Return PyYAML's words up to the first text of the file, as in `found undefined alias ...`."""
+    for quoted in _QUOTED.finditer(problem):
+        if not _SIGN.fullmatch(quoted[2]):
+            return f"{problem[: quoted.start()]}..."
+    return problem
 
 
 class Section:
@@ -39,6 +83,9 @@ class Section:
             complaints.append(f"line {self._line}: {where} must be a mapping (key: value)")
             return
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                complaints.append(f"line {key.start_mark.line + 1}: a key must be text")
+                continue
             name = str(key.value)
             if name in self._nodes:
                 complaints.append(f"line {key.start_mark.line + 1}: {name} is given twice")

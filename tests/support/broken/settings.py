@@ -26,8 +26,26 @@ def _policy(id_: str, lines: str, *says: str) -> Broken:
     return _file(f"policy {id_}", text, "clusters.yaml", *says)
 
 
+# What PyYAML would repeat, or break on.
+_SECRETS_IN_YAML: Final = {
+    "with a tag of a truth": f"!!bool {SECRET}",
+    "with a tag of a number": f"!!int {SECRET}",
+    "with a tag of binary data": f"!!binary {SECRET}",
+    "with an unknown tag": f"!{SECRET} x",
+    "with a tag in angle brackets": f"!<{SECRET}> x",
+    "with an unknown handle": f"!{SECRET}!x y",
+    "with an unknown anchor": f"*{SECRET}",
+    "with an escape that is none": f'"\\q{SECRET}"',
+    "with text behind a quote": f'"x" {SECRET}',
+    "with a value that opens": f"[{SECRET}",
+}
+
+
 def files() -> Iterator[Broken]:
     where = "clusters.yaml"
+    for id_, text in _SECRETS_IN_YAML.items():
+        yield _file(id_, f"clusters:\n  demo: {text}\n", where, "not YAML", "line ")
+    yield _file("with a key that is a list", "clusters: {[demo]: 5}\n", where, "key must be text")
     yield _file("empty", "", where, "the file is empty")
     yield _file("comments alone", "# nothing\n", where, "the file is empty")
     yield _file("a list", "- demo\n", where, "line 1", "must be a mapping")
@@ -289,15 +307,18 @@ def connections() -> Iterator[Broken]:
     yield _connection("a connection of text", f"kafka: {SECRET}\n", where, "must be a mapping")
     yield _connection("with a tab", f"kafka:\n\tsasl.password: {SECRET}\n", where, "line 2")
     yield _connection(
-        "with an open brace", f"kafka: {{sasl.password: {SECRET}\n", where, "cannot be read"
+        "with an open brace", f"kafka: {{sasl.password: {SECRET}\n", where, "line 2: not YAML"
     )
     yield _connection("not UTF-8", b"kafka: \xff" + SECRET.encode(), where, "cannot be read")
     yield _connection(
         "with a Python object",
         f"kafka: !!python/object:os.system {SECRET}\n",
         where,
-        "cannot be read",
+        "line 1",
+        "a tag",
     )
+    for id_, text in _SECRETS_IN_YAML.items():
+        yield _connection(id_, f"kafka:\n  sasl.password: {text}\n", where, "line ", "not YAML")
     yield _connection("nested deeply", "kafka: " + "[" * 5000, where)
     yield _connection("with a key that is a list", f"kafka: {{[a]: {SECRET}}}\n", "connection")
     yield _connection(

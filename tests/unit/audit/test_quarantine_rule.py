@@ -9,9 +9,9 @@ import pytest
 
 from counterpoise.archive import Archive
 from counterpoise.audit.facts import QuarantinedSnapshot
-from counterpoise.installation import FileConnections, Installation
+from counterpoise.installation import Installation
 from counterpoise.pipeline.auditing import past_facts, quarantined_since
-from counterpoise.settings import Locations
+from counterpoise.settings import FileConnections, Locations
 from tests.support.audits import INTERVAL, NOW, facts, findings_of, healthy, snapshot_of
 
 CLUSTER = healthy()

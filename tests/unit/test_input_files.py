@@ -1,0 +1,223 @@
+"""Files without an end, pipes that nobody writes, archives that unpack to more than fits."""
+
+import gzip
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from counterpoise import input_files
+from counterpoise.errors import InputError
+from counterpoise.input_files import file_complaint, read_input, read_input_text
+from tests.support.broken import documents
+from tests.support.command_line import CommandLine
+
+_LIMIT = 1_000
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def pipe_in(folder: Path) -> Path:
+    path = folder / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(b"x" * _LIMIT)
+    assert read_input(path, "document", _LIMIT) == b"x" * _LIMIT
+    path.write_bytes(b"x" * (_LIMIT + 1))
+    with pytest.raises(InputError, match=r"^document .*state\.json: it is larger than 1\.0 kB"):
+        read_input(path, "document", _LIMIT)
+
+
+def test_gzip_is_unpacked_up_to_the_limit_with_all_its_members(tmp_path: Path) -> None:
+    path = tmp_path / "state.json.gz"
+    path.write_bytes(gzip.compress(b"a" * 400) + gzip.compress(b"b" * 600) + b"\0" * 7)
+    assert read_input(path, "", _LIMIT, unpack=True) == b"a" * 400 + b"b" * 600
+    path.write_bytes(gzip.compress(b"a" * 400) + gzip.compress(b"b" * 601))
+    with pytest.raises(InputError, match="larger than"):
+        read_input(path, "", _LIMIT, unpack=True)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"\0" * 10**7, compresslevel=1))
+    assert path.stat().st_size < 10**5
+    with pytest.raises(InputError, match="larger than"):
+        read_input(path, "", 10**6, unpack=True)
+
+
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(InputError, match="plan /dev/zero: it is larger than"):
+        read_input(Path("/dev/zero"), "plan", _LIMIT)
+
+
+def test_a_pipe_is_read_when_somebody_writes(tmp_path: Path) -> None:
+    path = pipe_in(tmp_path)
+    writer = threading.Thread(target=path.write_text, args=("written",))
+    writer.start()
+    assert read_input_text(path, "", _LIMIT) == "written"
+    writer.join()
+
+
+def test_a_pipe_that_nobody_writes_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
+    with pytest.raises(InputError, match="nothing came out of this pipe"):
+        read_input(pipe_in(tmp_path), "plan", _LIMIT)
+
+
+def test_what_is_no_text_is_told_without_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"s3cr3t \xff")
+    with pytest.raises(
+        InputError, match="no text in UTF-8: invalid start byte at byte 7"
+    ) as caught:
+        read_input_text(path, "", _LIMIT)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_certificates_are_in_files(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    assert file_complaint(tmp_path / "ca.pem") is None
+    assert file_complaint(tmp_path) is None, "OpenSSL takes folders"
+    assert file_complaint(tmp_path / "none") is None, "whoever reads it says so"
+    assert "device or a pipe" in str(file_complaint(Path("/dev/zero")))
+    assert "device or a pipe" in str(file_complaint(pipe_in(tmp_path)))
+    with (tmp_path / "huge.pem").open("wb") as file:
+        file.truncate(10**9)
+    assert "larger than 64.0 MB" in str(file_complaint(tmp_path / "huge.pem"))
+
+
+# -- as people type it
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--state", "ENDLESS", "--goal", "leaders", "--out", "plan.json"),
+        ("show", "ENDLESS"),
+        ("verify", "ENDLESS"),
+        ("import", "ENDLESS", "--state", "STATE", "--out", "plan.json"),
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("endless", ["/dev/zero", "pipe", "bomb.json.gz", "sparse.json"])
+def test_no_command_reads_without_an_end(
+    words: tuple[str, ...],
+    endless: str,
+    shell: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("counterpoise.cli.common.MAX_DOCUMENT_BYTES", 10**6)
+    monkeypatch.chdir(tmp_path)
+    pipe_in(tmp_path)
+    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10**7))
+    with (tmp_path / "sparse.json").open("wb") as file:
+        file.truncate(10**7)
+    (tmp_path / "state.json").write_text(documents.TEXT)
+    shell.configure("127.0.0.1:1")
+    there = {"ENDLESS": endless, "STATE": "state.json"}
+    typed = shell.type(*(there.get(word, word) for word in words))
+    assert typed.code == 2, typed.err
+    assert endless in typed.err and "Traceback" not in typed.err
+    assert "larger than 1.0 MB" in typed.err or "nothing came out" in typed.err
+
+
+@pytest.mark.parametrize("name", ["clusters.yaml", "connections.yaml"])
+@pytest.mark.parametrize("kind", ["/dev/zero", "pipe"])
+def test_settings_are_not_read_without_an_end(
+    name: str, kind: str, shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
+    shell.configure("127.0.0.1:1")
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(kind if kind == "/dev/zero" else pipe_in(tmp_path))
+    typed = shell.type("audit", "--cluster", "demo")
+    assert typed.code == 2 and name in typed.err and "Traceback" not in typed.err
+
+
+@pytest.mark.parametrize("key", ["ssl.ca.location", "ssl.certificate.location"])
+def test_certificates_are_not_read_without_an_end(
+    key: str, shell: CommandLine, tmp_path: Path
+) -> None:
+    shell.configure("127.0.0.1:1")
+    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", key: "/dev/zero"}
+    if key == "ssl.certificate.location":
+        settings["ssl.key.location"] = "/dev/zero"
+    (tmp_path / "connections.yaml").write_text(json.dumps({"kafka": settings}))
+    typed = shell.type("audit", "--cluster", "demo")
+    assert typed.code == 2
+    assert f'"{key}" cannot be used: it is a device or a pipe' in typed.err
+
+
+# -- what commands write
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_of_commands_are_not_for_others(
+    umask: int, shell: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "state.json").write_text(documents.TEXT)
+    out, orders = tmp_path / "plan.json", tmp_path / "orders.json"
+    out.write_text("old, and for everybody")
+    out.chmod(0o666)
+    before = os.umask(umask)
+    try:
+        words = ("--goal", "leaders", "--out", out, "--reassignment-json", orders)
+        assert shell.type("plan", "--state", tmp_path / "state.json", *words).code in (0, 1)
+    finally:
+        os.umask(before)
+    for path in (out, orders):
+        assert path.stat().st_mode & 0o777 == 0o640 & ~umask
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_link_in_the_place_of_the_unfinished_file_is_not_followed(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "state.json").write_text(documents.TEXT)
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / ".plan.json.part").symlink_to(victim)
+    words = ("--goal", "leaders", "--out", tmp_path / "plan.json")
+    assert shell.type("plan", "--state", tmp_path / "state.json", *words).code in (0, 1)
+    assert victim.read_text() == "untouched"
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "is_warned"),
+    [
+        (0o644, "sasl.password: s3cr3t", True),
+        (0o604, "ssl.key.pem: s3cr3t", True),
+        (0o640, "sasl.password: s3cr3t", False),
+        (0o600, "sasl.password: s3cr3t", False),
+        (0o644, "client.id: us", False),
+    ],
+)
+def test_connections_that_everybody_may_read_are_warned_of(
+    mode: int,
+    settings: str,
+    is_warned: bool,
+    shell: CommandLine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shell.configure("127.0.0.1:1")
+    path = tmp_path / "connections.yaml"
+    path.write_text(f'kafka: {{bootstrap.servers: "127.0.0.1:1", {settings}}}\n')
+    path.chmod(mode)
+    typed = shell.type("audit", "--cluster", "demo")
+    assert typed.code in (2, 3)
+    assert (f"chmod 600 {path}" in caplog.text) is is_warned
+    assert "s3cr3t" not in caplog.text + typed.err
