@@ -114,7 +114,7 @@ def quorum(
     def node(node_id: int, is_voter: bool) -> QuorumNode:
         behind = late.get(node_id, 0.0)
         at = None if behind is None else NOW_MS - int(behind * 1000)
-        return QuorumNode(node_id, is_voter, 5000, at, at, directory_id if is_voter else None)
+        return QuorumNode(node_id, is_voter, 5000, at, directory_id if is_voter else None)
 
     nodes = [*(node(one, True) for one in voters), *(node(one, False) for one in observers)]
     return Quorum(voters[0], 7, 5000, tuple(nodes))

@@ -20,17 +20,16 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
 
-from counterpoise.audit import RULES
+from counterpoise.audit import RULES, RULES_BY_AREA
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, Need, Rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, Rule
 from counterpoise.audit.unavailable_data import (
-    CONNECTIVITY,
-    NO_CONNECTIVITY_CHECK,
+    absent_needs,
     data_not_available,
+    partial_needs,
     unavailable_by_cause,
 )
 from counterpoise.errors import InputError
-from counterpoise.model import subjects
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
@@ -103,9 +102,9 @@ def _has_its_history(rule: Rule, facts: AuditFacts) -> bool:
 
 
 def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
-    if Need.CONNECTIVITY in rule.needs and facts.connectivity is None:
-        return [unknown(subjects.CLUSTER, NO_CONNECTIVITY_CHECK, (CONNECTIVITY,))]
-    return rule.results(facts)
+    if unknown_results := absent_needs(facts, rule.needs):
+        return unknown_results
+    return [*rule.results(facts), *partial_needs(facts, rule.needs)]
 
 
 def _finding(rule: Rule, result: CheckResult) -> Finding:
@@ -287,19 +286,18 @@ def failure_message(
     return f"{report.cluster}: {count} as bad as {fails_at} or worse: {shown}{more}"
 
 
-def rule_texts(
-    thresholds: Mapping[str, Mapping[str, int]], rules: Iterable[Rule] = RULES
-) -> dict[str, RuleText]:
+def rule_texts(thresholds: Mapping[str, Mapping[str, int]]) -> dict[str, RuleText]:
     """Return the texts of every rule by id, with the thresholds in force."""
     return {
         rule.id: RuleText(
             id=rule.id,
-            area=rule.area,
+            area=area,
             title=rule.title,
             why=rule.why,
             how=rule.how,
             source=rule.source,
             thresholds=thresholds.get(rule.id, {}),
         )
+        for area, rules in RULES_BY_AREA.items()
         for rule in rules
     }

@@ -12,6 +12,7 @@ Limits: brokers are ids here, registered or not.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -27,12 +28,13 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
+from counterpoise.model.words import pluralize
 
 NOT_KNOWN: Final = -1
 PARTITION_ROW: Final = ("partition", "leader", "replicas", "in sync")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PartitionColumns:
     """One row per partition; `min_insync` has one row per topic of `topics`.
 
@@ -73,10 +75,15 @@ class PartitionColumns:
         for start, topic_rows in zip(starts, rows_by_topic, strict=False):
             yield self.topics[topic_numbers[start]], topic_rows
 
-    def counts(self, chosen: Flags | None = None) -> Ints:
-        """Return the number of partitions per topic, or of the chosen ones."""
-        topic_numbers = self.topic_of if chosen is None else self.topic_of[chosen]
-        return np.bincount(topic_numbers, minlength=len(self.topics)).astype(np.int64)
+    @cached_property
+    def counts(self) -> Ints:
+        """Return the number of partitions per topic."""
+        return np.bincount(self.topic_of, minlength=len(self.topics)).astype(np.int64)
+
+    def share_in_words(self, rows: Ints) -> str:
+        """Return `3 of 12 partitions` of rows of one topic."""
+        total = int(self.counts[self.topic_of[rows[0]]])
+        return f"{len(rows):,} of {pluralize(total, 'partition')}"
 
     def out_of_sync(self) -> Flags:
         """Return which of `replicas` should be in the ISR and are not; none if it is not known."""

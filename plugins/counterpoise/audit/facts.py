@@ -10,17 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from counterpoise.audit.columns import PartitionColumns, read_partitions
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.columns import NOBODY
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.model.inspection import Inspection
+from counterpoise.model.inspection import Inspection, Quorum
+from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.result_tables import TOPIC_LOAD
 from counterpoise.model.severity import Waiver
+
+Configs = Mapping[str, ConfigValue]
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,35 @@ class AuditFacts:
     def partitions(self) -> PartitionColumns:
         """Return the partitions of the snapshot as numpy columns."""
         return read_partitions(self.snapshot)
+
+    @property
+    def endpoints(self) -> ConnectivityCheck:
+        """Return the connectivity check; rules with Need.CONNECTIVITY are not run without one."""
+        return self.connectivity or ConnectivityCheck("", ())
+
+    @property
+    def quorum(self) -> Quorum:
+        """Return the metadata quorum; rules that need it are not run without one."""
+        return self.inspection.quorum or Quorum(NOBODY, 0, 0, ())
+
+    @cached_property
+    def broker_configs(self) -> dict[int, Configs]:
+        """Return the configs of each broker that reported them, by id."""
+        return dict(sorted(self.inspection.broker_configs.items()))
+
+    def values_of(self, key: str) -> dict[int, ConfigValue]:
+        """Return this config of each broker that reported it, by id."""
+        return {
+            broker_id: configs[key]
+            for broker_id, configs in self.broker_configs.items()
+            if key in configs
+        }
+
+    @cached_property
+    def live_brokers(self) -> list[dict[str, Any]]:
+        """Return the rows of BROKERS that are live, by id."""
+        rows = self.snapshot.brokers.sort_by("broker_id").to_pylist()
+        return [row for row in rows if not row["is_fenced"]]
 
     @property
     def recent_snapshots(self) -> tuple[ClusterSnapshot, ...]:

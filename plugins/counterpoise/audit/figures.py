@@ -85,6 +85,11 @@ def topic_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Ints]:
     return tuple(encoded.dictionary.to_pylist()), codes
 
 
+def newest(table: pa.Table) -> pa.Table:
+    """Return the rows of the snapshot that was observed last."""
+    return table.filter(pc.equal(table["observed_at"], pc.max(table["observed_at"])))
+
+
 def preferred(partitions: pa.Table) -> pa.ChunkedArray:
     """Return the first replica of each partition; null where a partition has none."""
     if not partitions.num_rows:

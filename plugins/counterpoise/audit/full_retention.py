@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import positions, topic_codes
+from counterpoise.audit.figures import newest, positions, topic_codes
 from counterpoise.model.columns import Ints
 
 
@@ -109,12 +109,11 @@ def _partition_rates(facts: AuditFacts) -> NDArray[np.float64]:
     rates = np.full(partitions.num_rows, np.nan)
     if facts.past is None or not facts.past.partition_load.num_rows:
         return rates
-    load = facts.past.partition_load
-    newest = load.filter(pc.equal(load["observed_at"], pc.max(load["observed_at"])))
+    load = newest(facts.past.partition_load)
     keys = ["topic", "partition"]
     row_numbers = pa.array(np.arange(partitions.num_rows))
     numbered = partitions.select(keys).append_column("row", row_numbers)
-    joined = numbered.join(newest.select([*keys, "bytes_in_per_second"]), keys, join_type="inner")
+    joined = numbered.join(load.select([*keys, "bytes_in_per_second"]), keys, join_type="inner")
     known = joined.filter(pc.is_valid(joined["bytes_in_per_second"]))
     known_rows = np.asarray(known["row"].to_numpy(), np.int64)
     rates[known_rows] = known["bytes_in_per_second"].to_numpy()

@@ -7,18 +7,16 @@ Limits: an entry that is not `NAME://HOST:PORT` is skipped.
 """
 
 import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.model.kafka import ConfigValue
+from counterpoise.audit.facts import Configs
 from counterpoise.model.safe_text import properties_value
 
 ADVERTISED: Final = "advertised.listeners"
 LISTENERS: Final = "listeners"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _LOCAL_NAMES: Final = ("", "localhost", "localhost.localdomain", "ip6-localhost")
-Configs = Mapping[str, ConfigValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,8 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
     """Return the line of server.properties, with the listeners that the broker advertises now."""
-    config = configs.get(ADVERTISED) or configs.get(LISTENERS)
-    configured = listeners_of(config.value if config else None)
+    key = ADVERTISED if ADVERTISED in configs else LISTENERS
+    configured = listeners_of(value_of(configs, key))
     listeners = configured or (Listener("LISTENER", "", "PORT"),)
     values = [
         f"{listener.name}://HOST-THAT-CLIENTS-RESOLVE:{listener.port}" for listener in listeners

@@ -2,7 +2,6 @@
 
     @rule(
         "disk-full-soon",
-        Area.DISK,
         Severity.WARNING,
         title="...", why="...", how="...", source="https://...",
         needs={Need.HISTORY},
@@ -23,39 +22,26 @@ needs is unavailable.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from types import ModuleType
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
+from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
 from counterpoise.units import format_bytes
 
 MAX_EVIDENCE_ROWS: Final = 20
 
 
-class Area(StrEnum):
-    """The chapters of docs/audit-rules.md, in their order."""
-
-    BOOTSTRAP = "bootstrap"
-    LISTENERS = "advertised listeners"
-    CONTROLLERS = "controllers"
-    REPLICATION = "replication"
-    AVAILABILITY = "availability now"
-    RACKS = "racks"
-    BALANCE = "balance"
-    PARTITIONS = "partitions"
-    LEFTOVERS = "leftovers"
-    SNAPSHOTS = "snapshots"
-    DISK = "disk"
-    RIGHTS = "rights"
-    COEXISTENCE = "coexistence"
-    WAIVERS = "waivers"
-    UNAVAILABLE_DATA = "unavailable data"
-
-
 class Need(StrEnum):
-    """What a rule reads besides the snapshot."""
+    """What a rule reads besides the snapshot.
+
+    A rule that needs one item of the inspection names that instead of INSPECTION: the audit says
+    "unknown" where a broker did not report it, or the whole cluster did not.
+    """
 
     CONNECTIVITY = "the connectivity check of every endpoint"
     INSPECTION = "configs, quorum, groups, requested from the cluster now"
@@ -86,14 +72,13 @@ class Rule:
     """A check with its texts. `thresholds`: names and defaults of what a policy may change."""
 
     id: str
-    area: Area
     severity: Severity
     title: str
     why: str
     how: str
     source: str
     check: Check
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need | InspectionItem] = frozenset()
     thresholds: Mapping[str, int] = field(default_factory=dict)
 
     def results(self, facts: AuditFacts) -> list[CheckResult]:
@@ -105,14 +90,13 @@ class Rule:
 
 def rule(
     rule_id: str,
-    area: Area,
     severity: Severity,
     *,
     title: str,
     why: str,
     how: str,
     source: str,
-    needs: Iterable[Need] = (),
+    needs: Iterable[Need | InspectionItem] = (),
     thresholds: Mapping[str, int] | None = None,
 ) -> Callable[[Check], Rule]:
     """Return a decorator that makes a `Rule` of a check."""
@@ -120,18 +104,23 @@ def rule(
     def decorate(check: Check) -> Rule:
         return Rule(
             id=rule_id,
-            area=area,
             severity=severity,
             title=title,
             why=why,
             how=how,
             source=source,
             check=check,
-            needs=frozenset(needs),
+            needs=_with_inspection(needs),
             thresholds=dict(thresholds or {}),
         )
 
     return decorate
+
+
+def _with_inspection(needs: Iterable[Need | InspectionItem]) -> frozenset[Need | InspectionItem]:
+    """Return the needs; whoever needs an item of the inspection needs an inspection."""
+    known = frozenset(needs)
+    return known if known <= set(Need) else known | {Need.INSPECTION}
 
 
 def rules_of(module: ModuleType) -> tuple[Rule, ...]:
@@ -143,10 +132,15 @@ def rules_of(module: ModuleType) -> tuple[Rule, ...]:
 def evidence(
     columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], total: int | None = None
 ) -> Evidence:
-    """Return the first rows as text, and their number; `total` where `rows` are only a part."""
-    all_rows = list(rows)
-    texts = tuple(tuple(map(str, row)) for row in all_rows[:MAX_EVIDENCE_ROWS])
-    return Evidence(columns, texts, len(all_rows) if total is None else total)
+    """Return the first rows as text, and their number.
+
+    With `total`, the number of all rows, no more of them are read than are shown.
+    """
+    if total is None:
+        rows = list(rows)
+        total = len(rows)
+    texts = (tuple(map(str, row)) for row in islice(rows, MAX_EVIDENCE_ROWS))
+    return Evidence(columns, tuple(texts), total)
 
 
 def bytes_in_words(size_bytes: int | None) -> str:
@@ -154,7 +148,9 @@ def bytes_in_words(size_bytes: int | None) -> str:
     return "not known" if size_bytes is None else format_bytes(size_bytes)
 
 
-def unknown(subject: str, reason: str, causes: tuple[str, ...] = ()) -> CheckResult:
+def unknown(
+    reason: str, subject: str = subjects.CLUSTER, causes: tuple[str, ...] = ()
+) -> CheckResult:
     """Return the result of a check whose data is unavailable.
 
     `causes` are subjects of the rule `not-answered`, which reports the cause once for all rules.

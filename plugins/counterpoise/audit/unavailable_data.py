@@ -1,6 +1,6 @@
 """Data that the cluster did not give, so that rules could not check it.
 
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)     # in a check
+    unavailable(facts, InspectionItem.BROKER_CONFIGS)    # unknown, if a broker did not report them
     unavailable_by_cause(facts)      # {"broker 2": ("broker configs", "versions"), ...}
 
 A broker that does not respond would make a dozen rules say the same. So such results name their
@@ -11,11 +11,11 @@ responded to it.
 Limits: `auditing.compare` puts the list of rules into the finding, after all of them have run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
@@ -23,7 +23,15 @@ from counterpoise.model.words import join_ids
 
 LOG_DIRS: Final = "log dirs"  # read with the snapshot
 CONNECTIVITY: Final = "walk"  # a subject: see model/subjects.py
-NO_CONNECTIVITY_CHECK: Final = "the connectivity check of the endpoints was not run, or it failed"
+_NO_CONNECTIVITY_CHECK: Final = "the connectivity check of the endpoints was not run, or it failed"
+_DEFAULT_REASONS: Final[Mapping[str, str]] = {
+    CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
+    Need.CONNECTIVITY: _NO_CONNECTIVITY_CHECK,
+    InspectionItem.QUORUM: "the cluster has no metadata quorum",
+    InspectionItem.ELIGIBLE_LEADERS: "they were not requested",
+    InspectionItem.GROUPS: "consumer groups were not requested",
+    InspectionItem.PERMISSIONS: "permissions were not requested",
+}
 
 
 def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[CheckResult]:
@@ -36,7 +44,32 @@ def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[Chec
     missing = [broker_id for broker_id in live_broker_ids if broker_id not in reporting_brokers]
     if missing:
         reason = f"{prefix}{item} of broker {join_ids(missing)}: {reason_for(facts, item)}"
-        yield unknown(subjects.CLUSTER, reason, causes_of(facts, item, missing))
+        yield unknown(reason, causes=causes_of(facts, item, missing))
+
+
+def absent_needs(facts: AuditFacts, needs: Collection[str]) -> list[CheckResult]:
+    """Return an unknown result for what nobody in the cluster gave: the rule cannot run."""
+    inspection = facts.inspection
+    quorum = InspectionItem.QUORUM
+    responses = (
+        (Need.CONNECTIVITY, facts.connectivity, subjects.CLUSTER, (CONNECTIVITY,)),
+        (quorum, inspection.quorum, subjects.QUORUM, (quorum,)),
+        (InspectionItem.ELIGIBLE_LEADERS, inspection.eligible_leaders, subjects.CLUSTER, ()),
+        (InspectionItem.GROUPS, inspection.groups, subjects.CLUSTER, ()),
+        (InspectionItem.PERMISSIONS, inspection.refused, subjects.CLUSTER, ()),
+    )
+    return [
+        unknown(reason_for(facts, need), subject, causes)
+        for need, response, subject, causes in responses
+        if need in needs and response is None
+    ]
+
+
+def partial_needs(facts: AuditFacts, needs: Collection[str]) -> Iterator[CheckResult]:
+    """Yield an unknown result for each need that some live brokers did not report."""
+    for item in _reporting_brokers(facts):
+        if item in needs:
+            yield from unavailable(facts, item)
 
 
 def causes_of(facts: AuditFacts, item: str, broker_ids: Iterable[int]) -> tuple[str, ...]:
@@ -72,11 +105,7 @@ def unavailable_by_cause(facts: AuditFacts) -> Mapping[str, tuple[str, ...]]:
 
 def reason_for(facts: AuditFacts, item: str) -> str:
     """Return why `item` is unavailable."""
-    if item == CONNECTIVITY:
-        return NO_CONNECTIVITY_CHECK
-    default = "not reported"
-    if item == InspectionItem.QUORUM:
-        default = "the cluster has no metadata quorum"
+    default = _DEFAULT_REASONS.get(item, "not reported")
     return facts.inspection.unavailable.get(item, default)
 
 
@@ -94,7 +123,6 @@ def _reporting_brokers(facts: AuditFacts) -> dict[str, frozenset[int]]:
 
 @rule(
     "not-answered",
-    Area.UNAVAILABLE_DATA,
     Severity.UNKNOWN,
     title="Data that the cluster did not give",
     why="The rules listed here needed it and could not run, so problems of their kind may exist "
@@ -106,6 +134,6 @@ def _reporting_brokers(facts: AuditFacts) -> dict[str, frozenset[int]]:
 def data_not_available(facts: AuditFacts) -> Iterator[CheckResult]:
     for cause, items in unavailable_by_cause(facts).items():
         if items == (cause,):
-            yield unknown(cause, f"{cause}: {reason_for(facts, cause)}")
+            yield unknown(f"{cause}: {reason_for(facts, cause)}", cause)
         else:
-            yield unknown(cause, f"{', '.join(items)} of {cause}")
+            yield unknown(f"{', '.join(items)} of {cause}", cause)

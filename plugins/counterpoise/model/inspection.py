@@ -41,8 +41,7 @@ class QuorumNode:
     node_id: int
     is_voter: bool
     log_end_offset: int
-    last_fetch_ms: int | None  # by the clock of the quorum's leader; of the leader itself: now
-    last_caught_up_ms: int | None
+    last_caught_up_ms: int | None  # by the clock of the quorum's leader; of the leader itself: now
     directory_id: str | None = None  # None or all zeros: a static voter
     endpoints: tuple[str, ...] = ()  # host:port, where the quorum reports them
 

@@ -8,7 +8,7 @@ zero. `SCHEMA_VERSION` grows when a column or a table is added; columns are neve
 another meaning.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -189,6 +189,11 @@ def table_of(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> pa.Tabl
     row_count = len(next(iter(columns.values())))
     nulls = {field.name: pa.nulls(row_count, field.type) for field in schema}
     return pa.table({**nulls, **columns}, schema=schema)
+
+
+def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Return the values of these columns, row by row."""
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def columns_of(schema: pa.Schema, type_: type, rows: Iterable[Any]) -> dict[str, list[Any]]:

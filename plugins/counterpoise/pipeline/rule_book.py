@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from counterpoise.audit import RULES
-from counterpoise.audit.rule import Area, Need, Rule
+from counterpoise.audit import RULES_BY_AREA
+from counterpoise.audit.rule import Need, Rule
 
 _HEAD: Final = """\
 # Audit rules
@@ -42,27 +42,26 @@ policy:
 """  # noqa: E501 - lines of the document
 
 
-def rule_book(rules: Sequence[Rule] = RULES) -> str:
+def rule_book() -> str:
     """Return the whole file, a chapter for each area."""
-    parts = [_HEAD, _overview(rules)]
-    for area in Area:
-        sections = ["\n".join(_section(rule)) for rule in rules if rule.area is area]
-        if sections:
-            parts += [f"## {area.capitalize()}\n", *sections]
+    parts = [_HEAD, _overview()]
+    for area, rules in RULES_BY_AREA.items():
+        sections = ["\n".join(_section(rule)) for rule in rules]
+        parts += [f"## {area.capitalize()}\n", *sections]
     return "\n".join(parts)
 
 
-def _overview(rules: Sequence[Rule]) -> str:
+def _overview() -> str:
     lines = ["| rule | severity | area | needs the history |", "| --- | --- | --- | --- |"]
-    for area in Area:
-        lines += [_overview_row(rule) for rule in rules if rule.area is area]
+    for area, rules in RULES_BY_AREA.items():
+        lines += [_overview_row(rule, area) for rule in rules]
     return "\n".join(lines) + "\n"
 
 
-def _overview_row(rule: Rule) -> str:
+def _overview_row(rule: Rule, area: str) -> str:
     link = f"[{rule.id}](#{rule.id})"
     needs_history = "yes" if Need.HISTORY in rule.needs else "no"
-    return f"| {link} | {rule.severity} | {rule.area} | {needs_history} |"
+    return f"| {link} | {rule.severity} | {area} | {needs_history} |"
 
 
 def _section(rule: Rule) -> Iterator[str]:

@@ -243,5 +243,5 @@ def test_names_that_a_shell_would_read_are_quoted() -> None:
 
 
 def test_the_healthy_cluster_is_as_large_as_it_says() -> None:
-    assert facts().partitions.counts().tolist() == [6, 6, 6, 3]
+    assert facts().partitions.counts.tolist() == [6, 6, 6, 3]
     assert HEALTHY.count("\n") == 20

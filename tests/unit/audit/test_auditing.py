@@ -12,7 +12,7 @@ import pytest
 from counterpoise.audit import RULES
 from counterpoise.audit.auditing import PreviousAudit, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, Rule, evidence, unknown
+from counterpoise.audit.rule import CheckResult, Need, Rule, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
@@ -51,7 +51,6 @@ def test_no_rule_fires_on_the_healthy_cluster() -> None:
 
 def test_every_rule_has_words_and_an_id_of_its_own() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
-    assert {rule.area for rule in RULES} == set(Area)
     for rule in RULES:
         assert rule.id == rule.id.lower().replace(" ", "-").replace("_", "-"), rule.id
         assert (rule.severity is Severity.UNKNOWN) is (rule.id == "not-answered")
@@ -159,7 +158,6 @@ def test_brackets_of_an_address_are_no_pattern() -> None:
     subject = "endpoint [::1]:9092"
     rule = Rule(
         "advertised-duplicate",
-        Area.LISTENERS,
         Severity.CRITICAL,
         title="t",
         why="w",
@@ -245,7 +243,7 @@ def test_evidence_is_cut_and_counted() -> None:
     rows = [(n,) for n in range(25)]
     assert (len(evidence(("n",), rows).rows), evidence(("n",), rows).total) == (20, 25)
     assert evidence(("n",), rows[:3], 1000).total == 1000
-    assert unknown("cluster", "why").severity is Severity.UNKNOWN
+    assert unknown("why").severity is Severity.UNKNOWN
 
 
 # -- what did not answer

@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.columns import NOT_KNOWN, PARTITION_ROW, PartitionColumns, read_partitions
+from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns, read_partitions
 from counterpoise.audit.commands import kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
-    Area,
     CheckResult,
     Need,
     bytes_in_words,
@@ -30,14 +29,16 @@ from counterpoise.audit.rule import (
     rule,
     unknown,
 )
+from counterpoise.audit.rules.replication import min_isr_unknown
 from counterpoise.audit.unavailable_data import LOG_DIRS, unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize, verb
+from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_moment
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -53,7 +54,6 @@ _DESCRIBE: Final = ("kafka-topics", "--describe")
 
 @rule(
     "partitions-offline",
-    Area.AVAILABILITY,
     Severity.CRITICAL,
     title="Partitions without a leader",
     why="Nobody can write to or read from them, and no replica that is known to be complete is "
@@ -63,7 +63,6 @@ _DESCRIBE: Final = ("kafka-topics", "--describe")
 )
 def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions = facts.partitions
-    partition_counts = partitions.counts()
     eligible_leaders = _eligible_leaders_by_topic(facts)
     live_broker_ids = set(facts.snapshot.live_broker_ids)
     for topic, rows in partitions.by_topic(partitions.leaders == NOBODY):
@@ -72,12 +71,11 @@ def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
         needed = sorted(candidates - live_broker_ids)
         brokers = f"broker {join_ids(needed)}" if needed else "the brokers of the ISR"
         needed_text = f"; needed: {brokers}" if needed else ""
-        total = int(partition_counts[partitions.topic_of[rows[0]]])
         have = verb(len(rows), "has", "have")
         yield CheckResult(
             subjects.topic(topic),
-            f"{len(rows):,} of {pluralize(total, 'partition')} {have} no leader{needed_text}",
-            _partition_table(partitions, rows),
+            f"{partitions.share_in_words(rows)} {have} no leader{needed_text}",
+            evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
             fix=(
                 f"# start {brokers} again",
                 kafka(*_DESCRIBE, "--topic", topic, "--unavailable-partitions"),
@@ -95,7 +93,6 @@ def _eligible_leaders_by_topic(facts: AuditFacts) -> dict[str, set[int]]:
 
 @rule(
     "partitions-under-replicated",
-    Area.AVAILABILITY,
     Severity.WARNING,
     title="Partitions with replicas out of sync",
     why="They have fewer in-sync replicas than they should: the next failure may take the last "
@@ -128,7 +125,6 @@ def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "partitions-under-min-isr",
-    Area.AVAILABILITY,
     Severity.CRITICAL,
     title="Partitions below min.insync.replicas",
     why="Producers with acks=all get NOT_ENOUGH_REPLICAS: writing has stopped.",
@@ -138,13 +134,8 @@ def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
 )
 def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _isr_unknown(facts)
+    yield from min_isr_unknown(facts)
     partitions = facts.partitions
-    unknown_rows = np.flatnonzero(partitions.min_insync == NOT_KNOWN).tolist()
-    unknown_topics = [partitions.topics[row] for row in unknown_rows]
-    if unknown_topics:
-        count = pluralize(len(unknown_topics), "topic")
-        names = join_names(unknown_topics)
-        yield unknown(subjects.CLUSTER, f"min.insync.replicas of {count}: {names}")
     is_below = partitions.is_isr_known & (partitions.in_sync < partitions.needed)
     has_leader = partitions.leaders != NOBODY
     for topic, rows in partitions.by_topic(is_below & has_leader):
@@ -154,14 +145,13 @@ def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
             subjects.topic(topic),
             f"{pluralize(len(rows), 'partition')} of topic {topic} {have} fewer than {min_insync} "
             "in-sync replicas: producers with acks=all are refused",
-            _partition_table(partitions, rows),
+            evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
             fix=(kafka(*_DESCRIBE, "--topic", topic, "--under-min-isr-partitions"),),
         )
 
 
 @rule(
     "partitions-at-min-isr",
-    Area.AVAILABILITY,
     Severity.WARNING,
     title="Partitions that have lost a replica and are at min.insync.replicas",
     why="One more replica out of sync, even by a restart, and producers with acks=all are refused.",
@@ -191,7 +181,7 @@ def partitions_at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
 def _isr_unknown(facts: AuditFacts) -> Iterator[CheckResult]:
     count = int((~facts.partitions.is_isr_known).sum())
     if count:
-        yield unknown(subjects.CLUSTER, f"the ISR of {pluralize(count, 'partition')}")
+        yield unknown(f"the ISR of {pluralize(count, 'partition')}")
 
 
 def _partitions_in_topics(partitions: PartitionColumns, rows: Ints) -> str:
@@ -200,16 +190,8 @@ def _partitions_in_topics(partitions: PartitionColumns, rows: Ints) -> str:
     return f"{pluralize(len(rows), 'partition')} of {pluralize(topic_count, 'topic')}"
 
 
-def _partition_table(partitions: PartitionColumns, rows: Ints) -> Evidence:
-    shown = [partitions.row(row) for row in rows[:MAX_EVIDENCE_ROWS].tolist()]
-    return evidence(PARTITION_ROW, shown, len(rows))
-
-
 def _topic_partition_table(partitions: PartitionColumns, rows: Ints) -> Evidence:
-    shown = [
-        (partitions.topics[partitions.topic_of[row]], *partitions.row(row))
-        for row in rows[:MAX_EVIDENCE_ROWS].tolist()
-    ]
+    shown = ((partitions.topics[partitions.topic_of[row]], *partitions.row(row)) for row in rows)
     return evidence(("topic", *PARTITION_ROW), shown, len(rows))
 
 
@@ -218,7 +200,6 @@ def _topic_partition_table(partitions: PartitionColumns, rows: Ints) -> Evidence
 
 @rule(
     "log-dir-offline",
-    Area.AVAILABILITY,
     Severity.CRITICAL,
     title="Log dirs that are offline",
     why="Their replicas are unavailable until the disk is repaired, while the broker seems live.",
@@ -226,11 +207,11 @@ def _topic_partition_table(partitions: PartitionColumns, rows: Ints) -> Evidence
     source=f"{_WIKI}KIP-112%3A+Handle+disk+failure+for+JBOD",
 )
 def log_dir_offline(facts: AuditFacts) -> Iterator[CheckResult]:
-    errors_by_broker: dict[int, list[tuple[str, str]]] = {}
-    for log_dir in facts.snapshot.log_dirs.to_pylist():
-        if log_dir["error"] is not None:
-            row = (log_dir["log_dir"], log_dir["error"])
-            errors_by_broker.setdefault(log_dir["broker_id"], []).append(row)
+    errors_by_broker = grouped(
+        (log_dir["broker_id"], (log_dir["log_dir"], log_dir["error"]))
+        for log_dir in facts.snapshot.log_dirs.to_pylist()
+        if log_dir["error"] is not None
+    )
     for broker_id, rows in sorted(errors_by_broker.items()):
         are = verb(len(rows), "is", "are")
         yield CheckResult(
@@ -244,7 +225,6 @@ def log_dir_offline(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "broker-fenced",
-    Area.AVAILABILITY,
     Severity.CRITICAL,
     title="Brokers that are registered and not live",
     why="Their replicas fall behind, and each of their partitions survives one failure less.",
@@ -276,7 +256,6 @@ def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "replica-long-out-of-sync",
-    Area.AVAILABILITY,
     Severity.WARNING,
     title="Replicas out of sync for a long time",
     why="A replica that lags in several snapshots does not catch up without help: the cause is a "
@@ -299,7 +278,6 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
     earlier = facts.recent_snapshots[-earlier_count:] if earlier_count > 0 else ()
     if len(earlier) < earlier_count:
         yield unknown(
-            subjects.CLUSTER,
             f"{pluralize(len(out_of_sync), 'replica')} out of sync now; "
             f"the history has {len(earlier)} snapshots",
         )
@@ -350,19 +328,15 @@ def _size_rows(snapshot: ClusterSnapshot, replicas: pa.Table) -> list[tuple[Any,
     shown = replicas.sort_by(order).slice(0, MAX_EVIDENCE_ROWS).to_pylist()
     topics = pa.array(sorted({row["topic"] for row in shown}), pa.string())
     is_shown = pc.is_in(snapshot.replicas["topic"], value_set=topics)
-    sizes: dict[tuple[str, int, int], int | None] = {}
-    leader_sizes: dict[tuple[str, int], int | None] = {}
+    sizes: dict[tuple[Any, ...], int | None] = {}  # also by partition alone: the leader's
     for replica in snapshot.replicas.filter(is_shown).to_pylist():
-        topic, partition, size_bytes = (
-            replica[name] for name in ("topic", "partition", "size_bytes")
-        )
-        sizes[topic, partition, replica["broker_id"]] = size_bytes
+        partition = (replica["topic"], replica["partition"])
+        sizes[*partition, replica["broker_id"]] = replica["size_bytes"]
         if replica["is_leader"]:
-            leader_sizes[topic, partition] = size_bytes
+            sizes[partition] = replica["size_bytes"]
     rows = []
     for row in shown:
-        topic, partition = row["topic"], row["partition"]
-        size = sizes.get((topic, partition, row["broker_id"]))
-        leader_size = leader_sizes.get((topic, partition))
-        rows.append((topic, partition, bytes_in_words(size), bytes_in_words(leader_size)))
+        partition = (row["topic"], row["partition"])
+        size = sizes.get((*partition, row["broker_id"]))
+        rows.append((*partition, bytes_in_words(size), bytes_in_words(sizes.get(partition))))
     return rows

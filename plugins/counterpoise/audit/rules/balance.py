@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import KEYS_MAP_ANEW, counterpoise, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import by_topic, bytes_per_broker, per_broker, preferred
+from counterpoise.audit.figures import by_topic, bytes_per_broker, newest, per_broker, preferred
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
-    Area,
     CheckResult,
     Need,
     bytes_in_words,
@@ -46,7 +45,6 @@ _LEADER_BALANCING: Final = f"{_DOCUMENTED}basic_ops_leader_balancing"
 
 @rule(
     "idle-broker",
-    Area.BALANCE,
     Severity.WARNING,
     title="A broker that holds nothing",
     why="Kafka never gives a new broker partitions of an existing topic: it costs money and takes "
@@ -85,7 +83,6 @@ def _moment(moment: datetime | None) -> str:
 
 @rule(
     "leaders-uneven",
-    Area.BALANCE,
     Severity.WARNING,
     title="Leaders are uneven over the brokers",
     why="Producers and, by default, consumers talk to leaders only: the broker with the most "
@@ -116,7 +113,6 @@ def leaders_uneven(facts: AuditFacts, *, most_percent_of_mean: int) -> Iterator[
 
 @rule(
     "leaders-not-preferred",
-    Area.BALANCE,
     Severity.WARNING,
     title="Partitions are not led by their preferred leader",
     why="After a restart leadership stays with the followers that took over; until an election "
@@ -156,7 +152,6 @@ def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[C
 
 @rule(
     "topic-leaders-uneven",
-    Area.BALANCE,
     Severity.INFO,
     title="Topics whose leaders are on few brokers",
     why="A cluster may be even as a whole while one topic is led by a few brokers: when just that "
@@ -201,7 +196,6 @@ def topic_leaders_uneven(facts: AuditFacts, *, least_above_best: int) -> Iterato
 
 @rule(
     "topic-fewer-partitions-than-brokers",
-    Area.BALANCE,
     Severity.INFO,
     title="Topics with fewer partitions than brokers",
     why="A topic of 3 partitions on 4 brokers leaves one of them without a leader of it: that "
@@ -254,7 +248,6 @@ def _brokers_without_leaders(
 
 @rule(
     "replicas-uneven",
-    Area.BALANCE,
     Severity.WARNING,
     title="Replicas are uneven over the brokers",
     why="Each replica costs its broker file handles, memory and fetches, and a broker that holds "
@@ -287,7 +280,6 @@ def _are_replicas_uneven(
 
 @rule(
     "bytes-uneven",
-    Area.BALANCE,
     Severity.WARNING,
     title="Bytes are uneven over the brokers",
     why="The fullest broker decides when the cluster is full, however much room the others have.",
@@ -304,9 +296,8 @@ def bytes_uneven(
         count = pluralize(sum(unknown_sizes), "replica")
         brokers = [broker for broker, n in zip(broker_ids, unknown_sizes, strict=True) if n]
         yield unknown(
-            subjects.CLUSTER,
             f"the size of {count} on live brokers",
-            causes_of(facts, LOG_DIRS, brokers),
+            causes=causes_of(facts, LOG_DIRS, brokers),
         )
         return
     spread = evenness(held_bytes)
@@ -323,7 +314,6 @@ def bytes_uneven(
 
 @rule(
     "bytes-in-uneven",
-    Area.BALANCE,
     Severity.INFO,
     title="Producers write unevenly to the brokers",
     why="Counts of leaders may be even while a few hot partitions share a broker: producers wait "
@@ -341,9 +331,7 @@ def bytes_in_uneven(
     brokers_without_rate = [broker_id for broker_id, rate in rates.items() if rate is None]
     if not rates or brokers_without_rate:
         which = f"broker {join_ids(brokers_without_rate)}" if rates else "any broker"
-        yield unknown(
-            subjects.CLUSTER, f"the history has no rates of the newest snapshot for {which}"
-        )
+        yield unknown(f"the history has no rates of the newest snapshot for {which}")
         return
     known_rates = [rate or 0 for rate in rates.values()]
     spread = evenness(known_rates)
@@ -364,10 +352,9 @@ def _bytes_in_per_second(facts: AuditFacts) -> dict[int, int | None]:
     """Return bytes in per second as leader, by broker with replicas, in the newest analysis."""
     if facts.past is None or not facts.past.series.num_rows:
         return {}
-    series = facts.past.series
-    newest = series.filter(pc.equal(series["observed_at"], pc.max(series["observed_at"])))
+    series = newest(facts.past.series)
     broker_ids = pa.array(_brokers_with_replicas(facts), pa.int32())
-    rows = newest.filter(pc.is_in(newest["broker_id"], value_set=broker_ids))
+    rows = series.filter(pc.is_in(series["broker_id"], value_set=broker_ids))
     return {
         row["broker_id"]: row["leader_bytes_in_per_second"] if row["leaders"] else 0
         for row in rows.sort_by("broker_id").to_pylist()

@@ -14,9 +14,9 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
-from counterpoise.model.connectivity import ConnectivityCheck, EndpointCheck, MetadataResponse
+from counterpoise.model.connectivity import EndpointCheck, MetadataResponse
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
@@ -31,7 +31,6 @@ _METADATA_ROW: Final = ("address", "cluster id", "brokers")
 
 @rule(
     "bootstrap-few-addresses",
-    Area.BOOTSTRAP,
     Severity.WARNING,
     title="Few addresses in the bootstrap list",
     why="A client that starts while the only broker it knows is down does not start, although the "
@@ -42,7 +41,7 @@ _METADATA_ROW: Final = ("address", "cluster id", "brokers")
     thresholds={"least": 3},
 )
 def bootstrap_few_addresses(facts: AuditFacts, *, least: int) -> Iterator[CheckResult]:
-    checks = _connectivity(facts).bootstrap
+    checks = facts.endpoints.bootstrap
     count = len(sockets(checks))
     if count >= min(least, len(facts.snapshot.registered_broker_ids)):
         return
@@ -73,8 +72,7 @@ def sockets(checks: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
 
 def _proposed_list(facts: AuditFacts) -> str:
     """Return `bootstrap.servers=` of up to three live brokers, of different racks if there are."""
-    brokers = sorted(facts.snapshot.brokers.to_pylist(), key=lambda row: int(row["broker_id"]))
-    live = [broker for broker in brokers if not broker["is_fenced"] and broker["host"]]
+    live = [broker for broker in facts.live_brokers if broker["host"]]
     first_by_rack = {broker["rack"]: broker for broker in reversed(live)}
     first_of_racks = list(reversed(first_by_rack.values()))
     others = [broker for broker in live if broker not in first_of_racks]
@@ -88,7 +86,6 @@ def _address_of(broker: dict[str, object]) -> str:
 
 @rule(
     "bootstrap-dead-address",
-    Area.BOOTSTRAP,
     Severity.WARNING,
     title="Bootstrap addresses that do not respond",
     why="A list with dead entries works until its last live entry is restarted; until then clients "
@@ -98,7 +95,7 @@ def _address_of(broker: dict[str, object]) -> str:
     needs={Need.CONNECTIVITY},
 )
 def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
-    connectivity = _connectivity(facts)
+    connectivity = facts.endpoints
     removed = _addresses_of_removed_brokers(facts)
     for check in connectivity.unreachable:
         if check.address in removed:
@@ -115,7 +112,6 @@ def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "bootstrap-removed-broker",
-    Area.BOOTSTRAP,
     Severity.WARNING,
     title="Bootstrap addresses of removed brokers",
     why="The address may be given to another machine one day, even to another cluster, and clients "
@@ -140,7 +136,7 @@ def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
         for broker in snapshot.brokers.to_pylist():
             broker_by_address[_address_of(broker)] = broker["broker_id"]
     registered = set(facts.snapshot.registered_broker_ids)
-    unreachable = [check.address for check in _connectivity(facts).unreachable]
+    unreachable = [check.address for check in facts.endpoints.unreachable]
     return {
         address: broker_by_address[address]
         for address in unreachable
@@ -149,14 +145,13 @@ def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
 
 
 def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
-    addresses = [check.address for check in _connectivity(facts).bootstrap]
+    addresses = [check.address for check in facts.endpoints.bootstrap]
     others = [other for other in addresses if other != address]
     return (f"bootstrap.servers={','.join(others)}",) if others else ()
 
 
 @rule(
     "bootstrap-one-rack",
-    Area.BOOTSTRAP,
     Severity.WARNING,
     title="Bootstrap list within one rack",
     why="When that rack is down no client can start, while the brokers of the other racks serve "
@@ -166,7 +161,7 @@ def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
     needs={Need.CONNECTIVITY},
 )
 def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
-    connectivity = _connectivity(facts)
+    connectivity = facts.endpoints
     rack_of = facts.snapshot.racks
     cluster_racks = set(rack_of.values()) - {None}
     reachable = [check for check in connectivity.bootstrap if check.is_reachable]
@@ -187,10 +182,10 @@ def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
             for broker_id, check in sorted(connectivity.advertised.items())
             if not check.is_reachable
         )
-        yield unknown(subjects.CLUSTER, f"to which broker {join_ids(unmatched)} leads", causes)
+        yield unknown(f"to which broker {join_ids(unmatched)} leads", causes=causes)
         return
     if None in racks:
-        yield unknown(subjects.CLUSTER, "the rack of a broker that the list leads to")
+        yield unknown("the rack of a broker that the list leads to")
         return
     rows = [
         (address, join_ids(broker_ids), rack_of[broker_ids[0]])
@@ -217,7 +212,7 @@ def leads_to(check: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
     own_sockets = sockets([check])
     by_socket = [
         broker_id
-        for broker_id, advertised in _connectivity(facts).advertised.items()
+        for broker_id, advertised in facts.endpoints.advertised.items()
         if advertised.ips and sockets([advertised]) & own_sockets
     ]
     return tuple(sorted(by_socket))
@@ -225,7 +220,6 @@ def leads_to(check: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
 
 @rule(
     "bootstrap-other-cluster",
-    Area.BOOTSTRAP,
     Severity.CRITICAL,
     title="Bootstrap addresses of another cluster",
     why="A client uses the first address that responds: some clients will produce to one cluster "
@@ -236,7 +230,7 @@ def leads_to(check: EndpointCheck, facts: AuditFacts) -> tuple[int, ...]:
 )
 def bootstrap_other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
     own_id = facts.snapshot.cluster_id
-    for check in _connectivity(facts).bootstrap:
+    for check in facts.endpoints.bootstrap:
         metadata = check.metadata
         if metadata is not None and metadata.cluster_id != own_id:
             yield CheckResult(
@@ -249,7 +243,6 @@ def bootstrap_other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "metadata-differs",
-    Area.BOOTSTRAP,
     Severity.WARNING,
     title="Brokers that report different brokers of the cluster",
     why="A broker that is cut off from the controllers serves old metadata: its clients go to "
@@ -262,7 +255,7 @@ def bootstrap_other_cluster(facts: AuditFacts) -> Iterator[CheckResult]:
 )
 def metadata_differs(facts: AuditFacts) -> Iterator[CheckResult]:
     """Yield a result if endpoints of this cluster list different live brokers."""
-    responses = _connectivity(facts).metadata_of(facts.snapshot.cluster_id)
+    responses = facts.endpoints.metadata_of(facts.snapshot.cluster_id)
     broker_lists = {
         tuple((broker.broker_id, broker.host, broker.port) for broker in metadata.brokers)
         for _, metadata in responses
@@ -290,8 +283,3 @@ def stage_table(check: EndpointCheck) -> Evidence:
         for stage in check.stages
     ]
     return evidence(("address", "step", "outcome", "detail"), rows)
-
-
-def _connectivity(facts: AuditFacts) -> ConnectivityCheck:
-    """Return the check; without one, rules that need it are not run."""
-    return facts.connectivity or ConnectivityCheck("", ())

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.connectivity import Certificate, EndpointCheck
 from counterpoise.model.finding import Evidence
@@ -24,7 +24,6 @@ _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 
 @rule(
     "certificate-expires",
-    Area.LISTENERS,
     Severity.WARNING,
     title="Certificates that expire soon",
     why="At that minute clients and other brokers cannot connect any more.",
@@ -49,7 +48,6 @@ def certificate_expires(facts: AuditFacts, *, days: int) -> Iterator[CheckResult
 
 @rule(
     "certificate-other-host",
-    Area.LISTENERS,
     Severity.WARNING,
     title="Certificates for another host",
     why="Clients refuse it unless they have switched off the check of host names, and then they "
@@ -71,14 +69,12 @@ def certificate_other_host(facts: AuditFacts) -> Iterator[CheckResult]:
 
 def _certificates(facts: AuditFacts) -> Iterator[tuple[str, EndpointCheck, Certificate]]:
     """Yield the certificates of brokers, then of bootstrap addresses that no broker advertises."""
-    if facts.connectivity is None:
-        return
-    advertised = sorted(facts.connectivity.advertised.items())
+    advertised = sorted(facts.endpoints.advertised.items())
     advertised_addresses = {check.address for _, check in advertised}
     checks = [(subjects.broker(broker_id), check) for broker_id, check in advertised]
     checks += [
         (subjects.bootstrap_address(check.address), check)
-        for check in facts.connectivity.bootstrap
+        for check in facts.endpoints.bootstrap
         if check.address not in advertised_addresses
     ]
     for subject, check in checks:

@@ -6,7 +6,7 @@ Limits: traces are found in topics and broker configs only; a balancer that leav
 started by cron) shows only in its reassignments.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.audit.commands import describe_config, kafka
-from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.audit.facts import AuditFacts, Configs
+from counterpoise.audit.listener_configs import value_of
+from counterpoise.audit.rule import Check, CheckResult, Need, Rule, evidence, rule
 from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.request import matching
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize
@@ -76,43 +76,38 @@ _CONFLUENT: Final = _Balancer(
 )
 
 
-@rule(
-    "cruise-control",
-    Area.COEXISTENCE,
-    Severity.WARNING,
-    title=f"Traces of {_CRUISE_CONTROL.name}",
-    why=_WHY,
-    how=_how(_CRUISE_CONTROL.name),
-    source="https://github.com/linkedin/cruise-control/wiki/Overview",
-    needs={Need.INSPECTION},
+def _balancer_rule(rule_id: str, balancer: _Balancer, source: str) -> Callable[[Check], Rule]:
+    return rule(
+        rule_id,
+        Severity.WARNING,
+        title=f"Traces of {balancer.name}",
+        why=_WHY,
+        how=_how(balancer.name),
+        source=source,
+        needs={Need.INSPECTION},
+    )
+
+
+@_balancer_rule(
+    "cruise-control", _CRUISE_CONTROL, "https://github.com/linkedin/cruise-control/wiki/Overview"
 )
 def cruise_control(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _traces_of(_CRUISE_CONTROL, facts)
 
 
-@rule(
+@_balancer_rule(
     "strimzi",
-    Area.COEXISTENCE,
-    Severity.WARNING,
-    title=f"Traces of {_STRIMZI.name}",
-    why=_WHY,
-    how=_how(_STRIMZI.name),
-    source="https://strimzi.io/docs/operators/latest/deploying#cruise-control-concepts-str",
-    needs={Need.INSPECTION},
+    _STRIMZI,
+    "https://strimzi.io/docs/operators/latest/deploying#cruise-control-concepts-str",
 )
 def strimzi(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _traces_of(_STRIMZI, facts)
 
 
-@rule(
+@_balancer_rule(
     "confluent-balancer",
-    Area.COEXISTENCE,
-    Severity.WARNING,
-    title=f"Traces of {_CONFLUENT.name}",
-    why=_WHY,
-    how=_how(_CONFLUENT.name),
-    source="https://docs.confluent.io/platform/current/clusters/sbc/index.html",
-    needs={Need.INSPECTION},
+    _CONFLUENT,
+    "https://docs.confluent.io/platform/current/clusters/sbc/index.html",
 )
 def confluent_balancer(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _traces_of(_CONFLUENT, facts)
@@ -147,19 +142,18 @@ def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
 
 def _config_traces(balancer: _Balancer, facts: AuditFacts) -> Iterator[tuple[str, str]]:
     """Yield a row for each broker config that names the balancer."""
-    for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
-        reporters = _reporters_of(balancer, configs.get(_REPORTERS))
+    for broker_id, configs in facts.broker_configs.items():
+        reporters = _reporters_of(balancer, configs)
         if reporters:
             yield f"{_REPORTERS} has {join_ids(reporters)}", f"broker {broker_id}"
-        switch = configs.get(balancer.switch) if balancer.switch else None
-        if switch is not None and (switch.value or "").lower() == "true":
+        if (value_of(configs, balancer.switch) or "").lower() == "true":
             yield f"{balancer.switch} is true", f"broker {broker_id}"
 
 
-def _reporters_of(balancer: _Balancer, config: ConfigValue | None) -> list[str]:
-    if config is None or not balancer.reporter:
+def _reporters_of(balancer: _Balancer, configs: Configs) -> list[str]:
+    if not balancer.reporter:
         return []
-    class_names = [name.strip() for name in (config.value or "").split(",")]
+    class_names = [name.strip() for name in (value_of(configs, _REPORTERS) or "").split(",")]
     return [name for name in class_names if name.startswith(balancer.reporter)]
 
 

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
-from counterpoise.audit.unavailable_data import reason_for
+from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
 from counterpoise.model.inspection import InspectionItem, Quorum, QuorumNode
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_seconds
 
 _UNSET_DIRECTORY_ID: Final = frozenset("0-A")  # characters of an id without a value, as text
@@ -36,17 +35,9 @@ _KIP_853: Final = f"{_WIKI}KIP-853%3A+KRaft+Controller+Membership+Changes"
 _KIP_836: Final = f"{_WIKI}KIP-836%3A+Expose+replication+information+of+the+cluster+metadata"
 
 
-def _quorum_unavailable(facts: AuditFacts) -> CheckResult:
-    reason = reason_for(facts, InspectionItem.QUORUM)
-    return unknown(subjects.QUORUM, reason, (InspectionItem.QUORUM,))
-
-
-def _times_unavailable(facts: AuditFacts) -> CheckResult:
-    if facts.inspection.quorum is None:
-        return _quorum_unavailable(facts)
-    return unknown(
-        subjects.QUORUM, "the quorum's leader reports no times; brokers before 3.3 do not"
-    )
+def _times_unknown() -> CheckResult:
+    reason = "the quorum's leader reports no times; brokers before 3.3 do not"
+    return unknown(reason, subjects.QUORUM)
 
 
 def _ids_of(voters: Sequence[QuorumNode]) -> str:
@@ -55,7 +46,6 @@ def _ids_of(voters: Sequence[QuorumNode]) -> str:
 
 @rule(
     "quorum-size",
-    Area.CONTROLLERS,
     Severity.WARNING,
     title="Number of voters of the metadata quorum",
     why="The quorum works while more than half of the voters do: one voter survives no failure, an "
@@ -63,14 +53,11 @@ def _ids_of(voters: Sequence[QuorumNode]) -> str:
     "more disks.",
     how="Run three voters, or five.",
     source=_KRAFT,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
     thresholds={"most": 5},
 )
 def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None:
-        yield _quorum_unavailable(facts)
-        return
+    quorum = facts.quorum
     count, ids = len(quorum.voters), _ids_of(quorum.voters)
     if count == 1:
         summary = (
@@ -95,20 +82,16 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
 
 @rule(
     "quorum-one-rack",
-    Area.CONTROLLERS,
     Severity.WARNING,
     title="Most voters in one rack",
     why="Without that rack there is no majority: brokers elsewhere go on serving, but no new "
     "leader can be elected for the partitions that were led there.",
     how="Spread voters over three racks, so that any one of them may be lost.",
     source=_KRAFT,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
 )
 def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None:
-        yield _quorum_unavailable(facts)
-        return
+    quorum = facts.quorum
     voter_count = len(quorum.voters)
     if voter_count < 2:
         return
@@ -128,9 +111,9 @@ def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         )
     elif without_rack:
         yield unknown(
-            subjects.QUORUM,
             f"the racks of controllers {join_ids(without_rack)}; "
             "name them in policy.audit.controller_racks",
+            subjects.QUORUM,
         )
 
 
@@ -142,7 +125,6 @@ def _rack_of(voter: QuorumNode, facts: AuditFacts) -> str:
 
 @rule(
     "quorum-static",
-    Area.CONTROLLERS,
     Severity.INFO,
     title="Voters that are set in configs",
     why="A static voter whose machine is lost can only be replaced under the same id, and changing "
@@ -150,21 +132,17 @@ def _rack_of(voter: QuorumNode, facts: AuditFacts) -> str:
     how="Where replacing controllers matters, go over to dynamic voters; read the documentation of "
     "your version first, since there is no way back.",
     source=_KIP_853,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
 )
 def quorum_static(facts: AuditFacts) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None:
-        yield _quorum_unavailable(facts)
-        return
+    quorum = facts.quorum
     static_voters = [voter for voter in quorum.voters if is_static(voter)]
     if static_voters:
         count = len(static_voters)
-        verb = "is" if count == 1 else "are"
         yield CheckResult(
             subjects.QUORUM,
-            f"{count} of {pluralize(len(quorum.voters), 'voter')} {verb} static: "
-            f"{_ids_of(static_voters)}",
+            f"{count} of {pluralize(len(quorum.voters), 'voter')} {verb(count, 'is', 'are')} "
+            f"static: {_ids_of(static_voters)}",
             fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _UPGRADE),
         )
 
@@ -176,19 +154,18 @@ def is_static(voter: QuorumNode) -> bool:
 
 @rule(
     "quorum-voter-lags",
-    Area.CONTROLLERS,
     Severity.WARNING,
     title="Voters that do not keep up",
     why="A voter that is behind cannot take over at once: it is part of the majority in name only.",
     how="Check whether it is running, then its log and its disk.",
     source=_KIP_836,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
     thresholds={"seconds": 10},
 )
 def quorum_voter_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None or quorum.now_ms is None:
-        yield _times_unavailable(facts)
+    quorum = facts.quorum
+    if quorum.now_ms is None:
+        yield _times_unknown()
         return
     for voter in quorum.voters:
         if is_behind(voter, quorum, seconds):
@@ -197,20 +174,19 @@ def quorum_voter_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResul
 
 @rule(
     "quorum-no-margin",
-    Area.CONTROLLERS,
     Severity.CRITICAL,
     title="No voter to spare",
     why="With one more voter down the cluster has no controller: leaders on brokers that fail are "
     "not replaced.",
     how="Bring back the voters that are behind before anything else is restarted.",
     source=_KRAFT,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
     thresholds={"seconds": 10},
 )
 def quorum_no_margin(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None or quorum.now_ms is None:
-        yield _times_unavailable(facts)
+    quorum = facts.quorum
+    if quorum.now_ms is None:
+        yield _times_unknown()
         return
     behind = [voter for voter in quorum.voters if is_behind(voter, quorum, seconds)]
     voter_count = len(quorum.voters)
@@ -228,21 +204,17 @@ def quorum_no_margin(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult
 
 @rule(
     "controllers-combined",
-    Area.CONTROLLERS,
     Severity.WARNING,
     title="Controllers that are brokers in a large cluster",
     why="Load of clients slows the controller down, and neither can be restarted or scaled without "
     "the other.",
     how="Give the controllers machines of their own.",
     source=_KRAFT,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
     thresholds={"most_brokers": 6},
 )
 def controllers_combined(facts: AuditFacts, *, most_brokers: int) -> Iterator[CheckResult]:
-    quorum = facts.inspection.quorum
-    if quorum is None:
-        yield _quorum_unavailable(facts)
-        return
+    quorum = facts.quorum
     broker_ids = facts.snapshot.registered_broker_ids
     combined = [voter for voter in quorum.voters if voter.node_id in broker_ids]
     if combined and len(broker_ids) > most_brokers:
@@ -255,20 +227,19 @@ def controllers_combined(facts: AuditFacts, *, most_brokers: int) -> Iterator[Ch
 
 @rule(
     "quorum-observer-lags",
-    Area.CONTROLLERS,
     Severity.WARNING,
     title="Brokers that do not keep up with the metadata",
     why="A broker that is behind gives old leaders and old configs to its clients.",
     how="Check its log, and whether it can connect to the controllers.",
     source=_KIP_836,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.QUORUM},
     thresholds={"seconds": 10},
 )
 def quorum_observer_lags(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult]:
     """Yield live brokers that lag; a broker that is down is a finding of `broker-fenced`."""
-    quorum = facts.inspection.quorum
-    if quorum is None or quorum.now_ms is None:
-        yield _times_unavailable(facts)
+    quorum = facts.quorum
+    if quorum.now_ms is None:
+        yield _times_unknown()
         return
     snapshot = facts.snapshot
     down_broker_ids = set(snapshot.registered_broker_ids) - set(snapshot.live_broker_ids)
@@ -281,19 +252,18 @@ def is_behind(node: QuorumNode, quorum: Quorum, seconds: int) -> bool:
     """Return whether the node caught up with the leader longer ago than `seconds`, or never."""
     if node.node_id == quorum.leader_id or quorum.now_ms is None:
         return False
-    if node.last_caught_up_ms is None:
-        return True
-    return quorum.now_ms - node.last_caught_up_ms > seconds * 1000
+    behind_ms = _behind_ms(node, quorum)
+    return behind_ms is None or behind_ms > seconds * 1000
 
 
 def _lag(subject: str, node: QuorumNode, quorum: Quorum) -> CheckResult:
     missing_records = max(0, quorum.high_watermark - node.log_end_offset)
     leader = f"the leader ({quorum.leader_id})"
-    if node.last_caught_up_ms is None or quorum.now_ms is None:
+    behind_ms = _behind_ms(node, quorum)
+    if behind_ms is None:
         when = f"has not caught up with {leader} since that one leads"
     else:
-        age = format_seconds((quorum.now_ms - node.last_caught_up_ms) / 1000)
-        when = f"caught up with {leader} {age} ago for the last time"
+        when = f"caught up with {leader} {format_seconds(behind_ms / 1000)} ago for the last time"
     return CheckResult(
         subject,
         f"{subject} {when}; {missing_records:,} records of metadata behind",
@@ -303,10 +273,11 @@ def _lag(subject: str, node: QuorumNode, quorum: Quorum) -> CheckResult:
 
 
 def _lag_table(quorum: Quorum) -> Evidence:
-    rows = [
-        (node.node_id, _role(node, quorum), node.log_end_offset, _behind_ms(node, quorum))
-        for node in quorum.nodes
-    ]
+    rows = []
+    for node in quorum.nodes:
+        behind_ms = _behind_ms(node, quorum)
+        behind = "not known" if behind_ms is None else f"{behind_ms:,}"
+        rows.append((node.node_id, _role(node, quorum), node.log_end_offset, behind))
     return evidence(("node", "role", "log end offset", "ms behind"), rows)
 
 
@@ -316,7 +287,8 @@ def _role(node: QuorumNode, quorum: Quorum) -> str:
     return "voter" if node.is_voter else "observer"
 
 
-def _behind_ms(node: QuorumNode, quorum: Quorum) -> str:
+def _behind_ms(node: QuorumNode, quorum: Quorum) -> int | None:
+    """Return how long ago the node caught up with the leader; None where it is not known."""
     if node.last_caught_up_ms is None or quorum.now_ms is None:
-        return "not known"
-    return f"{quorum.now_ms - node.last_caught_up_ms:,}"
+        return None
+    return quorum.now_ms - node.last_caught_up_ms

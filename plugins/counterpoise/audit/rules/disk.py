@@ -8,8 +8,8 @@ analysed snapshot, and for compacted topics from what they hold now.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
@@ -20,7 +20,6 @@ from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.full_retention import bytes_at_full_retention
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
-    Area,
     CheckResult,
     Need,
     bytes_in_words,
@@ -32,9 +31,11 @@ from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.grouping import grouped
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.tables import rows_of
 from counterpoise.model.words import join_ids, join_names, pluralize, verb
 from counterpoise.units import format_bytes
 
@@ -70,7 +71,6 @@ class _Disk:
 
 @rule(
     "disk-full-soon",
-    Area.DISK,
     Severity.WARNING,
     title="A disk will be full soon at this growth",
     why="A log dir without room goes offline with every replica in it; if it is the only one of "
@@ -83,10 +83,11 @@ class _Disk:
 def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Iterator[CheckResult]:
     forecasts = facts.past.disk_forecasts if facts.past else ()
     yield from _forecasts_unknown(forecasts)
-    filling_by_broker: dict[int, list[DiskForecast]] = {}
-    for forecast in forecasts:
-        if forecast.days_left is not None and forecast.days_left <= days:
-            filling_by_broker.setdefault(forecast.broker_id, []).append(forecast)
+    filling_by_broker = grouped(
+        (forecast.broker_id, forecast)
+        for forecast in forecasts
+        if forecast.days_left is not None and forecast.days_left <= days
+    )
     has_other_brokers = len(filling_by_broker) < len(facts.snapshot.live_broker_ids)
     columns = ("log dirs", "used", "usable", "growth a day", "full in days")
     for broker_id, filling in filling_by_broker.items():
@@ -108,7 +109,6 @@ def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Itera
 def _forecasts_unknown(forecasts: Sequence[DiskForecast]) -> Iterator[CheckResult]:
     if not forecasts:
         yield unknown(
-            subjects.CLUSTER,
             "the history has no trend of disks yet: that needs a day of analysed snapshots",
         )
         return
@@ -119,7 +119,7 @@ def _forecasts_unknown(forecasts: Sequence[DiskForecast]) -> Iterator[CheckResul
     ]
     if without_trend:
         count = pluralize(len(without_trend), "disk")
-        yield unknown(subjects.CLUSTER, f"no trend of {count}: {join_names(without_trend)}")
+        yield unknown(f"no trend of {count}: {join_names(without_trend)}")
 
 
 def _forecast_row(forecast: DiskForecast) -> tuple[object, ...]:
@@ -135,7 +135,6 @@ def _forecast_row(forecast: DiskForecast) -> tuple[object, ...]:
 
 @rule(
     "disk-nearly-full",
-    Area.DISK,
     Severity.WARNING,
     title="A disk is nearly full now",
     why="Records that arrive while a broker recovers, and replicas that a plan copies, need room "
@@ -151,9 +150,8 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
     missing = [broker_id for broker_id in live_broker_ids if broker_id not in disks_by_broker]
     if missing:
         yield unknown(
-            subjects.CLUSTER,
             f"the size of the disks of broker {join_ids(missing)}",
-            causes_of(facts, LOG_DIRS, missing),
+            causes=causes_of(facts, LOG_DIRS, missing),
         )
     for broker_id, disks in disks_by_broker.items():
         fullest = max(disks, key=lambda disk: disk.used_percent)
@@ -178,7 +176,6 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
 
 @rule(
     "retention-cannot-fit",
-    Area.DISK,
     Severity.WARNING,
     title="Retention that cannot fit",
     why="The disk fills before the first record is old enough to be deleted: retention alone does "
@@ -192,7 +189,6 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
 def retention_cannot_fit(facts: AuditFacts, *, most_percent: int) -> Iterator[CheckResult]:
     if not _has_partition_rates(facts):
         yield unknown(
-            subjects.CLUSTER,
             "the history has no rates of partitions yet: the bytes at full retention are not known",
         )
     disk_sizes = _disk_sizes(facts)
@@ -239,7 +235,6 @@ def _retention_too_long(
 
 @rule(
     "retention-without-end",
-    Area.DISK,
     Severity.INFO,
     title="Topics that keep every record for ever",
     why="Nothing is ever deleted from such a topic, so its disks will be full some day: that "
@@ -269,7 +264,6 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "log-dirs-uneven",
-    Area.DISK,
     Severity.INFO,
     title="The disks of one broker are unevenly full",
     why="A broker puts a new partition into the log dir with the fewest partitions, not into the "
@@ -296,20 +290,24 @@ def log_dirs_uneven(facts: AuditFacts, *, most_percent_apart: int) -> Iterator[C
 def _disks_by_broker(facts: AuditFacts) -> dict[int, list[_Disk]]:
     """Return the file systems of each live broker that reports their sizes, by broker id."""
     live_broker_ids = set(facts.snapshot.live_broker_ids)
-    dirs_by_broker: dict[int, list[dict[str, Any]]] = {}
-    for log_dir in facts.snapshot.log_dirs.to_pylist():
-        has_sizes = log_dir["total_bytes"] is not None and log_dir["usable_bytes"] is not None
-        if log_dir["broker_id"] in live_broker_ids and log_dir["error"] is None and has_sizes:
-            dirs_by_broker.setdefault(log_dir["broker_id"], []).append(log_dir)
+    columns = ("broker_id", "error", "log_dir", "total_bytes", "usable_bytes")
+    dirs_by_broker = grouped(
+        (broker_id, _Disk(log_dir, total_bytes, usable_bytes))
+        for broker_id, error, log_dir, total_bytes, usable_bytes in rows_of(
+            facts.snapshot.log_dirs, *columns
+        )
+        if broker_id in live_broker_ids and None not in (total_bytes, usable_bytes)
+        if error is None
+    )
     return {broker_id: _disks_of(dirs) for broker_id, dirs in sorted(dirs_by_broker.items())}
 
 
-def _disks_of(log_dirs: Sequence[dict[str, Any]]) -> list[_Disk]:
-    sizes = [(log_dir["total_bytes"], log_dir["usable_bytes"]) for log_dir in log_dirs]
+def _disks_of(log_dirs: Sequence[_Disk]) -> list[_Disk]:
+    """Return the file systems under these log dirs."""
     disks = []
-    for group in by_disk(sizes):
-        names = join_ids(sorted(log_dirs[index]["log_dir"] for index in group))
-        disks.append(_Disk(names, *sizes[group[0]]))
+    for group in by_disk([(log_dir.total_bytes, log_dir.usable_bytes) for log_dir in log_dirs]):
+        names = join_ids(sorted(log_dirs[index].log_dirs for index in group))
+        disks.append(replace(log_dirs[group[0]], log_dirs=names))
     return disks
 
 
@@ -328,10 +326,7 @@ def _disk_table(disks: Sequence[_Disk]) -> Evidence:
 
 def _disk_sizes(facts: AuditFacts) -> dict[int, int]:
     """Return the bytes of all disks of a broker, where they are known."""
-    brokers = facts.snapshot.brokers
-    sizes = zip(
-        brokers["broker_id"].to_pylist(), brokers["disk_total_bytes"].to_pylist(), strict=True
-    )
+    sizes = rows_of(facts.snapshot.brokers, "broker_id", "disk_total_bytes")
     return {broker_id: size_bytes for broker_id, size_bytes in sizes if size_bytes}
 
 

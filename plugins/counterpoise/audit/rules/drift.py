@@ -13,9 +13,9 @@ from typing import Final
 
 from counterpoise.audit.commands import add_config, delete_config, describe_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
-from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.audit.rule import CheckResult, evidence, rule
 from counterpoise.model import subjects
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
@@ -68,17 +68,15 @@ _SECRET: Final = re.compile(
 
 @rule(
     "mixed-versions",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="Brokers of different releases",
     why="Between two releases clients use only what both support, and bugs of the older one stay; "
     "that is right for the hours of a rolling upgrade, and wrong for months.",
     how="Finish the upgrade: the same release on every broker and controller.",
     source="https://kafka.apache.org/documentation/#upgrade",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.VERSIONS},
 )
 def mixed_versions(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.VERSIONS)
     rows = [
         (broker_id, version.api_ranges, version.metadata_version)
         for broker_id, version in sorted(facts.inspection.versions.items())
@@ -96,17 +94,15 @@ def mixed_versions(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "features-below-possible",
-    Area.LEFTOVERS,
     Severity.INFO,
     title="An upgrade that was not finished",
     why="New brokers behave like old ones until metadata.version and the other features are "
     "raised: fixes and features of the release are installed, but off.",
     how="Raise the features as soon as nobody wants to go back to the old release.",
     source="https://kafka.apache.org/documentation/#upgrade",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.FEATURES},
 )
 def features_below_possible(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.FEATURES)
     rows = _features_to_raise(facts)
     if not rows:
         return
@@ -144,22 +140,20 @@ def _features_to_raise(facts: AuditFacts) -> list[tuple[str, int, int]]:
 
 @rule(
     "static-configs-differ",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="Static configs that should be alike on all brokers, and differ",
     why="What a new topic gets, how long records stay, whether an unclean election is allowed then "
     "depends on the broker or controller that decides: it works until another one decides.",
     how="Make the files alike and restart the brokers that differ, one after the other.",
     source="https://kafka.apache.org/documentation/#brokerconfigs",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def static_configs_differ(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for key in SHOULD_MATCH:
         values = {
-            broker_id: configs[key].value
-            for broker_id, configs in sorted(facts.inspection.broker_configs.items())
-            if key in configs and configs[key].source in _STATIC_SOURCES
+            broker_id: config.value
+            for broker_id, config in facts.values_of(key).items()
+            if config.source in _STATIC_SOURCES
         }
         if len(set(values.values())) > 1:
             different_brokers = _minority(values)[:_BROKERS_IN_FIX]
@@ -173,22 +167,19 @@ def static_configs_differ(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "dynamic-config-drift",
-    Area.LEFTOVERS,
     Severity.INFO,
     title="Dynamic configs that only some brokers have",
     why="They were mostly set by hand during some incident, are in no file, survive every restart "
     "and take precedence over the files: nobody who reads the files knows how this broker behaves.",
     how="Delete them, or set them as the default of all brokers.",
     source="https://kafka.apache.org/documentation/#dynamicbrokerconfigs",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def dynamic_config_drift(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
-    configs_by_broker = sorted(facts.inspection.broker_configs.items())
     for key in _dynamic_keys(facts):
         rows = [
             (broker_id, *_value_and_source(key, configs.get(key)))
-            for broker_id, configs in configs_by_broker
+            for broker_id, configs in facts.broker_configs.items()
         ]
         different_values = {(value, source) for _, value, source in rows}
         if len(different_values) < 2:
@@ -216,7 +207,7 @@ def _dynamic_keys(facts: AuditFacts) -> list[str]:
     """Return the keys that are set dynamically on a single broker and should be alike."""
     keys = {
         key
-        for configs in facts.inspection.broker_configs.values()
+        for configs in facts.broker_configs.values()
         for key, config in configs.items()
         if config.source is ConfigSource.DYNAMIC_BROKER
     }
@@ -234,7 +225,6 @@ def _value_and_source(key: str, config: ConfigValue | None) -> tuple[str, str]:
 
 @rule(
     "auto-leader-rebalance",
-    Area.LEFTOVERS,
     Severity.INFO,
     title="Kafka does not return leadership automatically",
     why="With auto.leader.rebalance.enable off, each restart leaves leadership on other brokers "
@@ -242,14 +232,11 @@ def _value_and_source(key: str, config: ConfigValue | None) -> tuple[str, str]:
     "preferred one: so plans here change the order of replicas, and both agree.",
     how="Turn it on (Kafka's default), or elect preferred leaders after each restart.",
     source="https://kafka.apache.org/documentation/#brokerconfigs_auto.leader.rebalance.enable",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     values = {
-        broker_id: configs[_AUTO_REBALANCE].value
-        for broker_id, configs in sorted(facts.inspection.broker_configs.items())
-        if _AUTO_REBALANCE in configs
+        broker_id: config.value for broker_id, config in facts.values_of(_AUTO_REBALANCE).items()
     }
     brokers_off = [broker_id for broker_id, value in values.items() if value == "false"]
     if not brokers_off:
@@ -277,9 +264,9 @@ def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
 
 def _values_in_words(values: Mapping[int, str | None]) -> str:
     """Return `2 on broker 1, 2 and 1 on broker 3`."""
-    brokers_by_value: dict[str, list[int]] = {}
-    for broker_id, value in values.items():
-        brokers_by_value.setdefault("not set" if value is None else value, []).append(broker_id)
+    brokers_by_value = grouped(
+        ("not set" if value is None else value, broker_id) for broker_id, value in values.items()
+    )
     return " and ".join(
         f"{value} on broker {join_ids(broker_ids)}"
         for value, broker_ids in brokers_by_value.items()

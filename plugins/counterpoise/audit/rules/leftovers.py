@@ -9,8 +9,8 @@ two of them it may have ended and begun again.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from counterpoise.audit.commands import counterpoise, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import moving
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
-from counterpoise.audit.unavailable_data import unavailable
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
+from counterpoise.model.tables import THROTTLES, rows_of
 from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_seconds
 
@@ -42,7 +43,6 @@ _Replica = tuple[str, int, int]  # topic, partition, broker id
 
 @rule(
     "leftover-throttle",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="A replication throttle without a reassignment",
     why="Throttles stay until somebody removes them: the next time this broker falls behind, it "
@@ -58,13 +58,11 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
     moving_topics = set(reassignments["topic"].to_pylist())
     moving_broker_ids = pc.list_flatten(reassignments["replicas"]).to_pylist()
     moving_brokers = {str(broker_id) for broker_id in moving_broker_ids}
-    keys_by_resource: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for throttle in facts.snapshot.throttles.to_pylist():
-        kind, name = throttle["resource_type"], throttle["resource_name"]
-        needed_by = moving_topics if kind == "topic" else moving_brokers
-        if name not in needed_by:
-            entry = (throttle["key"], throttle["value"])
-            keys_by_resource.setdefault((kind, name), []).append(entry)
+    keys_by_resource = grouped(
+        ((kind, name), (key, value))
+        for kind, name, key, value in rows_of(facts.snapshot.throttles, *THROTTLES.names)
+        if name not in (moving_topics if kind == "topic" else moving_brokers)
+    )
     for (kind, name), entries in sorted(keys_by_resource.items()):
         keys = [key for key, _ in entries]
         is_empty = not any(value for _, value in entries)
@@ -82,7 +80,6 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "throttle-rate-without-effect",
-    Area.LEFTOVERS,
     Severity.INFO,
     title="A throttle rate where it has no effect",
     why="Rates take effect only as a dynamic config of the broker itself: whoever set them as the "
@@ -90,7 +87,7 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
     how="Delete them; Counterpoise sets rates on each broker where it needs them, and removes them "
     "again.",
     source="https://issues.apache.org/jira/browse/KAFKA-10190",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
     cluster_defaults = facts.inspection.cluster_defaults
@@ -104,7 +101,7 @@ def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
         )
     rows = [
         (broker_id, key, configs[key].value)
-        for broker_id, configs in sorted(facts.inspection.broker_configs.items())
+        for broker_id, configs in facts.broker_configs.items()
         for key in RATE_KEYS
         if key in configs and configs[key].source is ConfigSource.STATIC_BROKER
     ]
@@ -116,12 +113,10 @@ def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
             "server.properties, where they have no effect",
             evidence(("broker", "key", "value"), rows),
         )
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
 
 
 @rule(
     "reassignment-old",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="A reassignment that runs for very long",
     why="While a partition moves, more replicas fetch from its leader, and nobody else may move "
@@ -139,13 +134,15 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
     moving_since = facts.past.moving_since if facts.past else {}
     if not moving_since:
         count = pluralize(reassignments.num_rows, "partition moves", "partitions move")
-        yield unknown(subjects.CLUSTER, f"{count}, and no snapshot shows since when")
+        yield unknown(f"{count}, and no snapshot shows since when")
         return
-    old_by_topic: dict[str, list[tuple[dict[str, Any], datetime]]] = {}
-    for row in reassignments.to_pylist():
-        since = moving_since.get(TopicPartition(row["topic"], row["partition"]))
-        if since is not None and facts.now - since >= timedelta(hours=hours):
-            old_by_topic.setdefault(row["topic"], []).append((row, since))
+    started_by = facts.now - timedelta(hours=hours)
+    old_by_topic = grouped(
+        (row["topic"], (row, since))
+        for row in reassignments.to_pylist()
+        if (since := moving_since.get(TopicPartition(row["topic"], row["partition"])))
+        and since <= started_by
+    )
     for topic, old in sorted(old_by_topic.items()):
         oldest = min(since for _, since in old)
         age = format_seconds((facts.now - oldest).total_seconds())
@@ -168,7 +165,6 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
 
 @rule(
     "reassignment-stalled",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="A reassignment that copies nothing",
     why="A move without progress never ends: its destination is down, out of disk, or throttled "
@@ -187,13 +183,10 @@ def reassignment_stalled(facts: AuditFacts, *, minutes: int) -> Iterator[CheckRe
     earlier = _newest_snapshot_before(facts, timedelta(minutes=minutes))
     if earlier is None:
         yield unknown(
-            subjects.CLUSTER,
             f"no snapshot from {minutes} minutes ago shows whether what moves still copies",
         )
         return
-    rows_by_topic: dict[str, list[tuple[object, ...]]] = {}
-    for topic, *row in _stalled_replicas(facts.snapshot, earlier, reassignments):
-        rows_by_topic.setdefault(topic, []).append(tuple(row))
+    rows_by_topic = grouped(_stalled_replicas(facts.snapshot, earlier, reassignments))
     for topic, rows in sorted(rows_by_topic.items()):
         yield CheckResult(
             subjects.topic(topic),
@@ -206,8 +199,8 @@ def reassignment_stalled(facts: AuditFacts, *, minutes: int) -> Iterator[CheckRe
 
 def _stalled_replicas(
     now: ClusterSnapshot, earlier: ClusterSnapshot, reassignments: pa.Table
-) -> Iterator[tuple[Any, ...]]:
-    """Yield topic, partition, new replica's broker, leader and bytes copied so far."""
+) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield the topic, and partition, new replica's broker, leader and bytes copied so far."""
     sizes_now = _replica_sizes(now, reassignments)
     sizes_earlier = _replica_sizes(earlier, reassignments)
     targets_earlier = _adding_replicas(earlier)
@@ -219,7 +212,7 @@ def _stalled_replicas(
             size_now = sizes_now.get((topic, partition, broker_id))
             size_earlier = sizes_earlier.get((topic, partition, broker_id))
             if size_now is not None and size_earlier is not None and size_now <= size_earlier:
-                yield topic, partition, broker_id, row["leader"], format_bytes(size_now)
+                yield topic, (partition, broker_id, row["leader"], format_bytes(size_now))
 
 
 def _newest_snapshot_before(facts: AuditFacts, age: timedelta) -> ClusterSnapshot | None:
@@ -241,11 +234,10 @@ def _replica_sizes(snapshot: ClusterSnapshot, reassignments: pa.Table) -> Mappin
     """Return known sizes of the replicas of topics that move, in bytes."""
     is_moving = pc.is_in(snapshot.replicas["topic"], value_set=reassignments["topic"].unique())
     replicas = snapshot.replicas.filter(is_moving)
-    names = ("topic", "partition", "broker_id", "size_bytes")
-    columns = (replicas[name].to_pylist() for name in names)
+    rows = rows_of(replicas, "topic", "partition", "broker_id", "size_bytes")
     return {
         (topic, partition, broker_id): size_bytes
-        for topic, partition, broker_id, size_bytes in zip(*columns, strict=True)
+        for topic, partition, broker_id, size_bytes in rows
         if size_bytes is not None
     }
 
@@ -261,19 +253,17 @@ def _inspect_or_cancel(facts: AuditFacts) -> tuple[str, ...]:
 
 @rule(
     "cordoned-log-dirs",
-    Area.LEFTOVERS,
     Severity.WARNING,
     title="Log dirs are cordoned",
     why="A cordoned log dir receives no new partitions. Set for a drain and forgotten, it leaves "
     "its disk empty while the others fill.",
     how="Delete the config when the drain has ended; waive this while one runs.",
     source=_KIP_1066,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def cordoned_log_dirs(facts: AuditFacts) -> Iterator[CheckResult]:
-    for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
-        config = configs.get(_CORDONED)
-        if config is not None and config.value:
+    for broker_id, config in facts.values_of(_CORDONED).items():
+        if config.value:
             row = (broker_id, config.value, config.source)
             yield CheckResult(
                 subjects.broker(broker_id),
@@ -282,4 +272,3 @@ def cordoned_log_dirs(facts: AuditFacts) -> Iterator[CheckResult]:
                 evidence(("broker", "log dirs", "set where"), [row]),
                 fix=(delete_config("brokers", broker_id, (_CORDONED,)),),
             )
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)

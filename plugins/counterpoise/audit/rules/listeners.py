@@ -9,10 +9,10 @@ Limits: the check runs from here: another network may resolve and route otherwis
 than the one used here are known from the brokers' configs only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.facts import AuditFacts, Configs
 from counterpoise.audit.listener_configs import (
     ADVERTISED,
     LISTENERS,
@@ -26,12 +26,11 @@ from counterpoise.audit.listener_configs import (
     server_properties,
     value_of,
 )
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.bootstrap import stage_table
-from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
-from counterpoise.model.connectivity import EndpointCheck
 from counterpoise.model.finding import Evidence
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, pluralize
@@ -46,7 +45,6 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @rule(
     "advertised-unreachable",
-    Area.LISTENERS,
     Severity.CRITICAL,
     title="Advertised endpoints that cannot be reached",
     why="The bootstrap list responds and sends clients here: producing to and consuming from every "
@@ -59,11 +57,11 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 )
 def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
     topics_by_leader = _topics_by_leader(facts)
-    checks = _advertised_checks(facts)
+    checks = facts.endpoints.advertised
     for broker_id in facts.snapshot.live_broker_ids:
         check = checks.get(broker_id)
         if check is None:
-            yield unknown(subjects.broker(broker_id), "its endpoint was not checked")
+            yield unknown("its endpoint was not checked", subjects.broker(broker_id))
             continue
         if check.is_reachable:
             continue
@@ -85,15 +83,11 @@ def _topics_by_leader(facts: AuditFacts) -> dict[int, list[str]]:
     """Return the topics of which each broker leads a partition."""
     partitions = facts.snapshot.partitions.select(["topic", "leader"])
     pairs = partitions.group_by(["topic", "leader"]).aggregate([])
-    topics_by_leader: dict[int, list[str]] = {}
-    for pair in pairs.sort_by("topic").to_pylist():
-        topics_by_leader.setdefault(pair["leader"], []).append(pair["topic"])
-    return topics_by_leader
+    return grouped((pair["leader"], pair["topic"]) for pair in pairs.sort_by("topic").to_pylist())
 
 
 @rule(
     "advertised-wrong-broker",
-    Area.LISTENERS,
     Severity.CRITICAL,
     title="Endpoints at which another broker responds",
     why="Clients ask this broker's partitions of a broker that does not lead them, refresh their "
@@ -103,12 +97,12 @@ def _topics_by_leader(facts: AuditFacts) -> dict[int, list[str]]:
     needs={Need.CONNECTIVITY},
 )
 def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
-    for broker_id, check in sorted(_advertised_checks(facts).items()):
+    for broker_id, check in sorted(facts.endpoints.advertised.items()):
         if not check.is_reachable:
             continue
         subject = subjects.broker(broker_id)
         if check.is_expected_broker is None:
-            yield unknown(subject, f"which broker responds at {check.address}")
+            yield unknown(f"which broker responds at {check.address}", subject)
         elif not check.is_expected_broker:
             yield CheckResult(
                 subject,
@@ -121,17 +115,15 @@ def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "advertised-loopback",
-    Area.LISTENERS,
     Severity.CRITICAL,
     title="Loopback or wildcard addresses that are advertised",
     why="Every client takes such an address for its own machine; only clients on the broker's "
     "machine can connect.",
     how="Advertise a name that clients resolve to this broker.",
     source=f"{_DOCUMENTED}{ADVERTISED}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for broker_id, listeners in _advertised_listeners(facts).items():
         local = [listener for listener in listeners if is_local(listener.host)]
         if local:
@@ -146,24 +138,22 @@ def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "advertised-duplicate",
-    Area.LISTENERS,
     Severity.CRITICAL,
     title="One endpoint that several brokers advertise",
     why="Clients of all these brokers reach one of them, which refuses what it does not lead.",
     how="Give each broker a host or a port of its own.",
     source=f"{_DOCUMENTED}{ADVERTISED}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
-    brokers_by_endpoint: dict[str, set[int]] = {}
-    for broker_id, listeners in _advertised_listeners(facts).items():
-        for listener in listeners:
-            brokers_by_endpoint.setdefault(listener.endpoint.lower(), set()).add(broker_id)
-    for endpoint, broker_ids in sorted(brokers_by_endpoint.items()):
-        if len(broker_ids) < 2:
+    brokers_by_endpoint = grouped(
+        (endpoint, broker_id)
+        for broker_id, listeners in _advertised_listeners(facts).items()
+        for endpoint in {listener.endpoint.lower() for listener in listeners}
+    )
+    for endpoint, brokers in sorted(brokers_by_endpoint.items()):
+        if len(brokers) < 2:
             continue
-        brokers = sorted(broker_ids)
         rows = [(broker_id, endpoint) for broker_id in brokers]
         yield CheckResult(
             subjects.endpoint(endpoint),
@@ -176,17 +166,15 @@ def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "advertised-ip-address",
-    Area.LISTENERS,
     Severity.INFO,
     title="IP addresses that are advertised instead of names",
     why="When the machine gets another address, clients cannot connect until the broker is "
     "restarted, and certificates have to contain the address.",
     how="Advertise a stable name.",
     source=f"{_DOCUMENTED}{ADVERTISED}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_ip_address(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     for broker_id, listeners in _advertised_listeners(facts).items():
         raw = [one for one in listeners if ip_of(one.host) is not None and not is_local(one.host)]
         if raw:
@@ -203,29 +191,26 @@ def advertised_ip_address(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "listener-security-differs",
-    Area.LISTENERS,
     Severity.WARNING,
     title="One listener name with different security",
     why="A client uses one security protocol: it works with some brokers, not with the others.",
     how="Map the listener's name to one security protocol on all brokers.",
     source=f"{_DOCUMENTED}{PROTOCOL_MAP}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
-    protocols_by_listener: dict[str, dict[int, str]] = {}
-    for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
-        protocol_of = protocol_map(configs)
-        for name in advertised_names(configs):
-            protocol = protocol_of.get(name, name)
-            protocols_by_listener.setdefault(name, {})[broker_id] = protocol
-    for name, protocol_by_broker in sorted(protocols_by_listener.items()):
-        protocols = sorted(set(protocol_by_broker.values()))
+    rows_by_listener = grouped(
+        (name, (broker_id, protocol_map(configs).get(name, name)))
+        for broker_id, configs in facts.broker_configs.items()
+        for name in advertised_names(configs)
+    )
+    for name, rows in sorted(rows_by_listener.items()):
+        protocols = sorted({protocol for _, protocol in rows})
         if len(protocols) > 1:
             yield CheckResult(
                 subjects.listener(name),
                 f"listener {name} has {len(protocols)} security protocols: {join_ids(protocols)}",
-                evidence(("broker", "security protocol"), protocol_by_broker.items()),
+                evidence(("broker", "security protocol"), rows),
                 fix=(
                     "# server.properties of all brokers, then restart them one by one: one "
                     f"protocol for {name} in",
@@ -236,20 +221,17 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "listener-names-differ",
-    Area.LISTENERS,
     Severity.WARNING,
     title="Listeners that some brokers do not advertise",
     why="Metadata contains only brokers with the listener that the client uses: partitions led by "
     "the others seem to have no leader.",
     how="Advertise the same listener names on all brokers.",
     source=f"{_DOCUMENTED}{ADVERTISED}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     names_by_broker = {
-        broker_id: advertised_names(configs)
-        for broker_id, configs in sorted(facts.inspection.broker_configs.items())
+        broker_id: advertised_names(configs) for broker_id, configs in facts.broker_configs.items()
     }
     rows = [(broker_id, join_ids(sorted(names))) for broker_id, names in names_by_broker.items()]
     for name in sorted(set().union(*names_by_broker.values())):
@@ -269,24 +251,20 @@ def listener_names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "listener-not-in-map",
-    Area.LISTENERS,
     Severity.WARNING,
     title="Listeners without a security protocol",
     why="A broker does not start with a listener whose security protocol is not set: after the "
     "next restart it stays down.",
     how="Add the listener's name to the map.",
     source=f"{_DOCUMENTED}{PROTOCOL_MAP}",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
-    brokers_by_name: dict[str, list[int]] = {}
-    for broker_id, configs in sorted(facts.inspection.broker_configs.items()):
-        protocol_of = protocol_map(configs)
-        bound_names = {listener.name for listener in listeners_of(value_of(configs, LISTENERS))}
-        for name in sorted(bound_names | advertised_names(configs)):
-            if name not in protocol_of and name not in _PROTOCOLS:
-                brokers_by_name.setdefault(name, []).append(broker_id)
+    brokers_by_name = grouped(
+        (name, broker_id)
+        for broker_id, configs in facts.broker_configs.items()
+        for name in _names_without_protocol(configs)
+    )
     for name, broker_ids in sorted(brokers_by_name.items()):
         brokers = join_ids(broker_ids)
         yield CheckResult(
@@ -299,19 +277,18 @@ def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
+def _names_without_protocol(configs: Configs) -> set[str]:
+    bound_names = {listener.name for listener in listeners_of(value_of(configs, LISTENERS))}
+    return (bound_names | advertised_names(configs)) - {*protocol_map(configs), *_PROTOCOLS}
+
+
 # -- what brokers advertise
-
-
-def _advertised_checks(facts: AuditFacts) -> Mapping[int, EndpointCheck]:
-    return facts.connectivity.advertised if facts.connectivity else {}
 
 
 def _advertised_listeners(facts: AuditFacts) -> dict[int, list[Listener]]:
     """Return what each live broker advertises: by its configs, and the one that we are sent to."""
     listeners_by_broker = {}
-    for broker in sorted(facts.snapshot.brokers.to_pylist(), key=lambda row: int(row["broker_id"])):
-        if broker["is_fenced"]:
-            continue
+    for broker in facts.live_brokers:
         configs = facts.inspection.broker_configs.get(broker["broker_id"], {})
         names = advertised_names(configs)
         configured = listeners_of(value_of(configs, ADVERTISED))

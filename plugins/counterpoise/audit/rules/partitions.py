@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from counterpoise.audit.commands import add_partitions, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import per_broker
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
@@ -31,7 +31,6 @@ _NO_RATES: Final = "the history has no rates of topics yet: they need two analys
 
 @rule(
     "hot-topic-few-partitions",
-    Area.PARTITIONS,
     Severity.WARNING,
     title="A hot topic has fewer partitions than there are brokers",
     why="A topic is as fast as its leaders: with fewer partitions than brokers, some brokers take "
@@ -49,7 +48,7 @@ def hot_topic_few_partitions(
 ) -> Iterator[CheckResult]:
     loads = _topic_loads(facts)
     if loads is None:
-        yield unknown(subjects.CLUSTER, _NO_RATES)
+        yield unknown(_NO_RATES)
         return
     rates = loads["bytes_in_per_second"]
     cluster_rate = pc.sum(rates, min_count=0).as_py()
@@ -89,7 +88,6 @@ def _hot_topic(facts: AuditFacts, load: dict[str, Any], cluster_rate: int) -> Ch
 
 @rule(
     "partitions-per-broker",
-    Area.PARTITIONS,
     Severity.WARNING,
     title="Very many partitions on a broker",
     why="Each replica costs open files, memory maps and an entry in every fetch; starting, "
@@ -111,7 +109,6 @@ def partitions_per_broker(facts: AuditFacts, *, most: int) -> Iterator[CheckResu
 
 @rule(
     "topics-over-provisioned",
-    Area.PARTITIONS,
     Severity.INFO,
     title="Topics with many partitions and next to no traffic",
     why="Partitions that take in nearly nothing cost as many files, fetches and elections as busy "
@@ -128,7 +125,7 @@ def topics_over_provisioned(
 ) -> Iterator[CheckResult]:
     loads = _topic_loads(facts)
     if loads is None:
-        yield unknown(subjects.CLUSTER, _NO_RATES)
+        yield unknown(_NO_RATES)
         return
     max_rate = most_bytes_per_second_per_partition
     wide = loads.filter(pc.greater_equal(loads["partition_count"], least_partitions))
@@ -157,7 +154,6 @@ def topics_over_provisioned(
 
 @rule(
     "group-idle-members",
-    Area.PARTITIONS,
     Severity.INFO,
     title="Consumer groups with members that have no partition",
     why="A partition is read by one member of a group: members beyond the number of partitions "
@@ -165,17 +161,11 @@ def topics_over_provisioned(
     how="Run fewer members, or keep them as spares and waive this. More partitions would give them "
     "work, but change which partition a key maps to.",
     source="https://kafka.apache.org/documentation/#intro_consumers",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.GROUPS},
 )
 def group_idle_members(facts: AuditFacts) -> Iterator[CheckResult]:
-    groups = facts.inspection.groups
-    if groups is None:
-        reasons = facts.inspection.unavailable
-        default = "consumer groups were not requested"
-        yield unknown(subjects.CLUSTER, reasons.get(InspectionItem.GROUPS, default))
-        return
     describe = ("kafka-consumer-groups", "--describe", "--group")
-    for group in groups:
+    for group in facts.inspection.groups or ():
         have = verb(group.idle_member_count, "has", "have")
         if group.idle_member_count and group.state.lower() == _STABLE:
             yield CheckResult(

@@ -14,7 +14,7 @@ import numpy as np
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import MAX_EVIDENCE_ROWS, Area, CheckResult, evidence, rule
+from counterpoise.audit.rule import CheckResult, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
@@ -28,7 +28,6 @@ _SET_RACK: Final = "broker.rack=RACK"
 
 @rule(
     "racks-missing",
-    Area.RACKS,
     Severity.WARNING,
     title="Brokers without a rack",
     why="The controller treats all brokers without a rack as one more rack: replicas that it "
@@ -62,7 +61,6 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "partitions-in-one-rack",
-    Area.RACKS,
     Severity.WARNING,
     title="Partitions within one rack",
     why="The loss of that rack takes every replica at once, although the cluster has other racks.",
@@ -75,19 +73,15 @@ def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     if len(set(rack_of.values())) < 2:
         return
     partitions = facts.partitions
-    partition_counts = partitions.counts()
     is_in_one_rack = _is_in_one_rack(partitions, rack_of)
     for topic, rows in partitions.by_topic(is_in_one_rack):
         rack_by_row = {row: rack_of[int(partitions.replicas[row, 0])] for row in rows.tolist()}
-        shown = [
-            (*partitions.row(row), rack_by_row[row]) for row in rows[:MAX_EVIDENCE_ROWS].tolist()
-        ]
-        total = int(partition_counts[partitions.topic_of[rows[0]]])
+        shown = ((*partitions.row(row), rack) for row, rack in rack_by_row.items())
         racks = join_ids(sorted(set(rack_by_row.values())))
         have = verb(len(rows), "has all its", "have all their")
         yield CheckResult(
             subjects.topic(topic),
-            f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} {have} "
+            f"{partitions.share_in_words(rows)} of topic {topic} {have} "
             f"replicas in one rack ({racks})",
             evidence((*PARTITION_ROW, "rack"), shown, len(rows)),
             plan=WantedPlan(Goal.REBALANCE),
@@ -117,7 +111,6 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
 
 @rule(
     "racks-uneven",
-    Area.RACKS,
     Severity.INFO,
     title="Racks with different numbers of brokers",
     why="With as many replicas as racks, each rack gets one replica of each partition: the brokers "
@@ -142,7 +135,6 @@ def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]
 
 @rule(
     "racks-single",
-    Area.RACKS,
     Severity.INFO,
     title="One rack for all brokers",
     why="A rack names what fails together (a switch, a zone): with one name for all brokers, "

@@ -19,8 +19,6 @@ from counterpoise.audit.columns import NOT_KNOWN
 from counterpoise.audit.commands import add_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import (
-    MAX_EVIDENCE_ROWS,
-    Area,
     CheckResult,
     Need,
     evidence,
@@ -50,7 +48,6 @@ _SET_BY: Final = {
 
 @rule(
     "replication-factor-1",
-    Area.REPLICATION,
     Severity.CRITICAL,
     title="Partitions with one replica",
     why="The broker's restart stops them, and the loss of its disk loses their records.",
@@ -65,7 +62,6 @@ def replication_factor_1(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "replication-factor-low",
-    Area.REPLICATION,
     Severity.WARNING,
     title="Partitions with few replicas",
     why="With two replicas one broker may be down; while it is, the next failure loses records or "
@@ -83,8 +79,7 @@ def replication_factor_low(facts: AuditFacts, *, least: int) -> Iterator[CheckRe
 
 def _too_few_replicas(facts: AuditFacts, topic: str, rows: Ints, count: str) -> CheckResult:
     partitions = facts.partitions
-    total = int(partitions.counts()[partitions.topic_of[rows[0]]])
-    shown = [partitions.row(row)[:3] for row in rows[:MAX_EVIDENCE_ROWS].tolist()]
+    shown = (partitions.row(row)[:3] for row in rows)
     live_count = len(facts.snapshot.live_broker_ids)
     has_few_brokers = live_count < _USUAL_FACTOR
     brokers = pluralize(live_count, "live broker")
@@ -92,7 +87,7 @@ def _too_few_replicas(facts: AuditFacts, topic: str, rows: Ints, count: str) -> 
     short = f"; the cluster has only {brokers}" if has_few_brokers else ""
     return CheckResult(
         subjects.topic(topic),
-        f"{len(rows):,} of {pluralize(total, 'partition')} of topic {topic} {have} {count}{short}",
+        f"{partitions.share_in_words(rows)} of topic {topic} {have} {count}{short}",
         evidence(("partition", "leader", "replicas"), shown, len(rows)),
         plan=_plan_for_factor(facts, topic, _USUAL_FACTOR),
     )
@@ -107,7 +102,6 @@ def _plan_for_factor(facts: AuditFacts, topic: str, factor: int) -> WantedPlan |
 
 @rule(
     "replication-factor-mixed",
-    Area.REPLICATION,
     Severity.WARNING,
     title="Topics with mixed replication factors",
     why="The topic is as safe as its weakest partition, while it looks as safe as its first one. A "
@@ -143,7 +137,6 @@ def _highest_factors(facts: AuditFacts) -> Ints:
 
 @rule(
     "min-insync-blocks",
-    Area.REPLICATION,
     Severity.WARNING,
     title="min.insync.replicas as high as the replication factor",
     why="Every restart of a broker, even a planned one, stops producers with acks=all.",
@@ -155,7 +148,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
 
     Brokers since 4.3 require no more in-sync replicas than there are replicas.
     """
-    yield from _min_isr_unknown(facts)
+    yield from min_isr_unknown(facts)
     partitions = facts.partitions
     min_insync = partitions.min_insync[partitions.topic_of]
     blocks = (min_insync >= partitions.factors) & (partitions.factors > 1)
@@ -178,7 +171,6 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "min-insync-1",
-    Area.REPLICATION,
     Severity.WARNING,
     title="min.insync.replicas of 1 with three replicas",
     why="With acks=all a record counts as safe once the leader alone has it, when the other "
@@ -188,7 +180,7 @@ def min_insync_blocks(facts: AuditFacts) -> Iterator[CheckResult]:
     needs={Need.INSPECTION},
 )
 def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _min_isr_unknown(facts)
+    yield from min_isr_unknown(facts)
     partitions = facts.partitions
     has_three_replicas = _highest_factors(facts) >= _USUAL_FACTOR
     chosen = np.flatnonzero((partitions.min_insync == 1) & has_three_replicas)
@@ -213,23 +205,24 @@ def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
         )
 
 
-def _min_isr_unknown(facts: AuditFacts) -> Iterator[CheckResult]:
+def min_isr_unknown(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield an unknown result if there are topics whose min.insync.replicas is not known."""
     partitions = facts.partitions
     rows = np.flatnonzero(partitions.min_insync == NOT_KNOWN).tolist()
     topics = [partitions.topics[row] for row in rows]
     if topics:
         count = pluralize(len(topics), "topic")
-        yield unknown(subjects.CLUSTER, f"{_MIN_ISR} of {count}: {join_names(topics)}")
+        yield unknown(f"{_MIN_ISR} of {count}: {join_names(topics)}")
 
 
 def _min_isr_levels(facts: AuditFacts, topics: list[str]) -> Evidence:
     """Return the value of each topic, and the level of configs that sets it."""
     partitions = facts.partitions
     values = dict(zip(partitions.topics, partitions.min_insync.tolist(), strict=True))
-    rows = [
+    rows = (
         (topic, values[topic], level_in_words(_topic_config(facts, topic, _MIN_ISR)))
-        for topic in topics[:MAX_EVIDENCE_ROWS]
-    ]
+        for topic in topics
+    )
     return evidence(("topic", _MIN_ISR, "set by"), rows, len(topics))
 
 

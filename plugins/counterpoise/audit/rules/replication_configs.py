@@ -10,11 +10,11 @@ from typing import Final
 
 from counterpoise.audit.commands import add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.audit.rules.replication import is_set_by_topic, level_in_words
-from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.severity import Severity
@@ -36,14 +36,13 @@ _KIP_966: Final = (
 
 @rule(
     "default-replication-factor",
-    Area.REPLICATION,
     Severity.WARNING,
     title="One replica by default",
     why="Whoever creates a topic without a number of replicas gets one replica, and the first "
     "failure of its broker stops the topic or loses its records.",
     how="Set default.replication.factor to 3.",
     source=f"{_DOCUMENTED}brokerconfigs_default.replication.factor",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _factors_of_one(facts, (_DEFAULT_FACTOR,), "topics created without a number")
@@ -51,21 +50,19 @@ def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "internal-replication-factor",
-    Area.REPLICATION,
     Severity.WARNING,
     title="One replica for internal topics",
     why="When the one broker with a group's offsets is down, the group stops, in all its topics.",
     how="Set these factors to 3 before the topics are created; afterwards a plan has to add the "
     "replicas.",
     source=f"{_DOCUMENTED}brokerconfigs_offsets.topic.replication.factor",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def internal_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
     yield from _factors_of_one(facts, _INTERNAL_FACTORS, "the internal topic, when it is created,")
 
 
 def _factors_of_one(facts: AuditFacts, keys: Iterable[str], topics: str) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     if len(facts.snapshot.registered_broker_ids) < 2:
         return
     for key in keys:
@@ -86,17 +83,15 @@ def _factors_of_one(facts: AuditFacts, keys: Iterable[str], topics: str) -> Iter
 
 @rule(
     "auto-create-topics",
-    Area.REPLICATION,
     Severity.WARNING,
     title="Topics that are created automatically",
     why="A misspelt name in one client creates a topic with default settings, and records go there "
     "instead of failing.",
     how="Switch it off and create topics on purpose.",
     source=f"{_DOCUMENTED}brokerconfigs_auto.create.topics.enable",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
     configs = _brokers_with(facts, _AUTO_CREATE, "true")
     if configs:
         yield CheckResult(
@@ -112,26 +107,19 @@ def auto_create_topics(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "eligible-leaders",
-    Area.REPLICATION,
     Severity.WARNING,
     title="Partitions that depend on eligible leader replicas",
     why="These partitions are below min.insync.replicas; some replicas outside the ISR could still "
     "lead them without loss, until one of those is wiped or shut down uncleanly.",
     how="Bring the replicas back; do not reformat or replace the disks of the brokers named here.",
     source=_KIP_966,
-    needs={Need.INSPECTION},
+    needs={InspectionItem.ELIGIBLE_LEADERS},
 )
 def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
-    brokers_by_partition = facts.inspection.eligible_leaders
-    if brokers_by_partition is None:
-        reasons = facts.inspection.unavailable
-        default = "they were not requested"
-        yield unknown(subjects.CLUSTER, reasons.get(InspectionItem.ELIGIBLE_LEADERS, default))
-        return
-    rows_by_topic: dict[str, list[tuple[int, str]]] = {}
-    for key, broker_ids in sorted(brokers_by_partition.items()):
-        row = (key.partition, join_ids(broker_ids))
-        rows_by_topic.setdefault(key.topic, []).append(row)
+    rows_by_topic = grouped(
+        (key.topic, (key.partition, join_ids(broker_ids)))
+        for key, broker_ids in sorted((facts.inspection.eligible_leaders or {}).items())
+    )
     for topic, rows in rows_by_topic.items():
         have = verb(len(rows), "has", "have")
         yield CheckResult(
@@ -145,20 +133,18 @@ def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
 
 @rule(
     "unclean-leader-election",
-    Area.REPLICATION,
     Severity.WARNING,
     title="Unclean leader elections allowed",
     why="When no in-sync replica is live, one that has fallen behind becomes leader: records that "
     "it lacks are deleted from all replicas.",
     how="Switch it off, except for topics whose records may be lost.",
     source=f"{_DOCUMENTED}topicconfigs_unclean.leader.election.enable",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.BROKER_CONFIGS},
 )
 def unclean_leader_election(facts: AuditFacts) -> Iterator[CheckResult]:
     reason = facts.inspection.unavailable.get(InspectionItem.TOPIC_CONFIGS)
     if reason:
-        yield unknown(subjects.CLUSTER, f"the configs of topics: {reason}")
-    yield from unavailable(facts, InspectionItem.BROKER_CONFIGS)
+        yield unknown(f"the configs of topics: {reason}")
     topics = sorted(
         topic
         for topic, configs in facts.inspection.topic_configs.items()
@@ -185,11 +171,8 @@ def unclean_leader_election(facts: AuditFacts) -> Iterator[CheckResult]:
 
 def _brokers_with(facts: AuditFacts, key: str, value: str) -> dict[int, ConfigValue]:
     """Return the config of each broker that has this value."""
-    return {
-        broker_id: configs[key]
-        for broker_id, configs in sorted(facts.inspection.broker_configs.items())
-        if key in configs and configs[key].value == value
-    }
+    configs = facts.values_of(key).items()
+    return {broker_id: config for broker_id, config in configs if config.value == value}
 
 
 def _config_table(configs: Mapping[int, ConfigValue]) -> Evidence:

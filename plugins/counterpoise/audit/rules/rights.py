@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.acl import CHANGES, ELECT, READS, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.inspection import InspectionItem
@@ -43,7 +43,6 @@ GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {
 
 @rule(
     "rights-refused",
-    Area.RIGHTS,
     Severity.INFO,
     title="Goals that this principal may not carry out",
     why="A plan that cannot be throttled, submitted or finished fails in the middle of the night "
@@ -51,15 +50,10 @@ GOALS_WITHOUT: Final[Mapping[str, tuple[Goal, ...]]] = {
     how="Grant the missing ACLs, or do not use those goals: a managed service grants some of them "
     "to nobody.",
     source="https://kafka.apache.org/documentation/#operations_resources_and_protocols",
-    needs={Need.INSPECTION},
+    needs={InspectionItem.PERMISSIONS},
 )
 def rights_refused(facts: AuditFacts) -> Iterator[CheckResult]:
     refused = facts.inspection.refused
-    if refused is None:
-        reasons = facts.inspection.unavailable
-        default = "permissions were not requested"
-        yield unknown(subjects.CLUSTER, reasons.get(InspectionItem.PERMISSIONS, default))
-        return
     if not refused:
         return
     lost_goals = {goal for operation in refused for goal in _goals_needing(operation)}

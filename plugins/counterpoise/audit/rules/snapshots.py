@@ -11,7 +11,7 @@ from typing import Final
 
 from counterpoise.audit.commands import counterpoise
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, Need, evidence, rule
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.severity import Severity
 from counterpoise.units import format_moment, format_seconds
@@ -26,7 +26,6 @@ _ACCEPT_LOSS: Final = (
 
 @rule(
     "snapshots-silent",
-    Area.SNAPSHOTS,
     Severity.WARNING,
     title="No new snapshots",
     why="Trends, forecasts and proposals are made from snapshots: without new ones every report "
@@ -70,7 +69,6 @@ def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckRes
 
 @rule(
     "snapshots-set-aside",
-    Area.SNAPSHOTS,
     Severity.WARNING,
     title="Snapshots that are quarantined",
     why="A snapshot that contradicts itself, or lost much of what was there before, does not join "

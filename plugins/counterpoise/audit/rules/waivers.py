@@ -7,7 +7,7 @@ waiver covers.
 from collections.abc import Iterator
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import Area, CheckResult, rule
+from counterpoise.audit.rule import CheckResult, rule
 from counterpoise.model import subjects
 from counterpoise.model.severity import Severity
 from counterpoise.units import format_moment
@@ -15,7 +15,6 @@ from counterpoise.units import format_moment
 
 @rule(
     "waiver-expired",
-    Area.WAIVERS,
     Severity.INFO,
     title="Waivers that are not in force",
     why="A team that reads its policy takes the finding for waived, while the audit counts it.",
