@@ -1,0 +1,75 @@
+"""What was under way when Counterpoise was updated is carried on, and nothing else by an XCom."""
+
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from counterpoise import pipeline
+from counterpoise.installation import Installation
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.orchestration.stepping import StepUntilDone
+
+FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
+
+
+class Task:
+    dag_id = "kafka_rebalance"
+
+    def __init__(self, dag_run_id: str, handed_over: object) -> None:
+        self.run_id = dag_run_id
+        self.task_id = "execute"
+        self._handed_over = handed_over
+
+    def xcom_pull(self, task_ids: str) -> Any:
+        assert task_ids == "plan"
+        return self._handed_over
+
+
+@pytest.fixture
+def run(installation: Installation) -> pipeline.PlannedRun:
+    """A run under way as an earlier release left it: no Dag run is recorded."""
+    request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    run = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
+    assert run is not None
+    for state in (RunState.APPROVED, RunState.RUNNING):
+        installation.ledger.change_state(run["run_id"], state)
+    return run
+
+
+def step(task: Task, event: str | None) -> list[str]:
+    """Return the ids of the runs that were carried on."""
+    carried_on: list[str] = []
+
+    def do_step(_installation: Any, run: pipeline.PlannedRun, _log: Any) -> None:
+        carried_on.append(run["run_id"])
+
+    operator = StepUntilDone(task_id="execute", step=do_step)
+    operator.execute({"ti": task}, event)
+    return carried_on
+
+
+def test_a_task_that_was_deferred_before_the_update_goes_on_and_is_bound_to_its_run(
+    installation: Installation, run: pipeline.PlannedRun
+) -> None:
+    task = Task("manual__1", run)
+    assert step(task, FIRED) == [run["run_id"]]
+    assert pipeline.run_of_dag_run(installation, task.dag_id, task.run_id) == run
+    assert step(Task("manual__1", {"run_id": "another"}), None) == [run["run_id"]]
+
+
+@pytest.mark.parametrize("event", [FIRED, None], ids=["deferred", "started"])
+def test_an_xcom_gives_no_run_to_a_dag_run_of_its_own(
+    installation: Installation, run: pipeline.PlannedRun, event: str | None
+) -> None:
+    step(Task("manual__1", run), FIRED)
+    with pytest.raises(AirflowFailException):
+        step(Task("manual__2", run), event)
+
+
+def test_an_xcom_gives_no_run_to_a_task_that_was_not_under_way(run: pipeline.PlannedRun) -> None:
+    with pytest.raises(AirflowFailException, match="no run of the ledger"):
+        step(Task("manual__1", run), None)

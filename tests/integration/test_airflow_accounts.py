@@ -1,0 +1,340 @@
+"""What an account of Airflow's role `user` may write, tried against questions, answers and runs.
+
+On a real Airflow, over its REST API, and on real brokers: whatever is written, nobody's yes counts
+for another plan than the one on their screen, and the cluster changes only as was approved.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from counterpoise import controls, queries
+from counterpoise.installation import Installation, open_installation
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import Run, RunState
+from local_airflow import AirflowApi, LocalAirflow
+from local_airflow.api import AirflowApiError, PendingApproval
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from local_kafka.load import MB
+from tests.support.kafka_facts import ON_A_SHARED_DISK, placement
+
+pytestmark = pytest.mark.timeout(600)
+ROOT = Path(__file__).parents[2]
+DAG = "kafka_rebalance"
+WAIT_SECONDS = 120.0
+SLOW = "40kB/s"
+CLUSTER = f"""
+    connection: kafka_demo
+    policy:
+      {ON_A_SHARED_DISK}
+      movement: {{rate: 20MB/s}}
+      approval: {{approvers: [alice]}}
+"""
+CLUSTERS = "clusters:" + "".join(f"\n  {name}:{CLUSTER}" for name in ("demo", "other"))
+USERS = {"admin": "admin", "alice": "user", "bob": "user", "mallory": "user", "oscar": "op"}
+DEMOTE = {"goal": "demote-brokers", "broker_ids": [1]}
+DEMOTE_ANOTHER = {"goal": "demote-brokers", "broker_ids": [2]}
+REMOVE = {"goal": "remove-brokers", "broker_ids": [4]}
+TASKS = (
+    *("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify"),
+    *("settle", "report", "repeat", "verdict"),
+)
+
+
+@dataclass
+class Account:
+    """One user of Airflow: the calls of our client, and any other one."""
+
+    api: AirflowApi
+    client: httpx.Client
+
+    def send(self, method: str, path: str, body: Any = None) -> int:
+        """Send a request below /api/v2; return the status."""
+        return self.client.request(method, f"/api/v2/{path}", json=body).status_code
+
+    def get(self, path: str, **params: str) -> Any:
+        return self.client.get(f"/api/v2/{path}", params=params).raise_for_status().json()
+
+    def rewrite_xcoms(self, dag_run_id: str, task_id: str, run: Run) -> None:
+        """Remove, create and change every XCom of a task that anything ever read or reads."""
+        handed_over = {
+            "run_id": run.run_id,
+            "plan_uri": run.plan_uri,
+            "fingerprint": run.fingerprint,
+        }
+        decision = {"decision": "granted", "by": "alice", "rate": "1GB/s", "reason": "x"}
+        self._write_xcom(dag_run_id, task_id, "return_value", handed_over)
+        self._write_xcom(dag_run_id, task_id, "nothing_to_do", "x")
+        self._write_xcom(dag_run_id, task_id, "decision", decision)
+
+    def start_anew(self, dag_run_id: str, conf: Mapping[str, Any]) -> None:
+        """Delete a Dag run, and start another one under its id."""
+        of_run = f"dags/{DAG}/dagRuns/{dag_run_id}"
+        self.send("PATCH", of_run, {"state": "failed"})
+        self.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS)
+        assert self.send("DELETE", of_run) == 204
+        body = {
+            "dag_run_id": dag_run_id,
+            "logical_date": None,
+            "conf": conf,
+            "partition_key": "demo",
+        }
+        assert self.send("POST", f"dags/{DAG}/dagRuns", body) == 200
+
+    def _write_xcom(self, dag_run_id: str, task_id: str, key: str, value: Any) -> None:
+        entries = f"dags/{DAG}/dagRuns/{dag_run_id}/taskInstances/{task_id}/xcomEntries"
+        assert self.send("DELETE", f"{entries}/{key}") in (204, 404)
+        assert self.send("POST", entries, {"key": key, "value": value}) == 201
+        assert self.send("PATCH", f"{entries}/{key}", {"value": value}) == 200
+
+
+@dataclass
+class Place:
+    kafka: LocalKafka
+    airflow: LocalAirflow
+    installation: Installation
+    accounts: Mapping[str, Account]
+    replicas_before: dict[str, tuple[int, ...]]
+
+    @property
+    def alice(self) -> Account:
+        return self.accounts["alice"]
+
+    @property
+    def bob(self) -> Account:
+        return self.accounts["bob"]
+
+    @property
+    def mallory(self) -> Account:
+        return self.accounts["mallory"]
+
+    def question(self, dag_run_id: str) -> PendingApproval:
+        return self.alice.api.wait_for_approval(DAG, dag_run_id, WAIT_SECONDS)
+
+    def run_on_screen(self, question: PendingApproval) -> Run:
+        """Return the run whose plan a person reads in the question."""
+        (run,) = (r for r in self.installation.ledger.runs() if r.fingerprint in question.body)
+        return run
+
+    def answer(self, question: PendingApproval, option: str, **params: str) -> None:
+        """Answer as a page does: every value of the form goes with it, as it was when shown."""
+        form = {**question.params, "reason": "as agreed", **params}
+        self.alice.api.answer_approval(DAG, question.run_id, question.task_id, option, form)
+
+    def decisions(self, run: Run) -> list[tuple[Decision, str, str]]:
+        return [
+            (approval.decision, approval.by, approval.fingerprint)
+            for approval in self.installation.ledger.approvals_of(run.run_id)
+        ]
+
+    def state_of(self, run: Run) -> RunState:
+        return self.installation.ledger.run(run.run_id).state
+
+    def is_moving(self, run: Run) -> bool:
+        _, run_progress = queries.run_progress_of(self.installation, run.run_id)
+        return run_progress is not None and bool(run_progress.progress.moves_in_flight)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        self.alice.api.wait_for(lambda: condition() or None, what, WAIT_SECONDS)
+
+    def end_of(self, dag_run_id: str) -> str:
+        return self.alice.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS).state
+
+    def replicas(self) -> dict[str, tuple[int, ...]]:
+        return replicas_of(self.kafka)
+
+
+def replicas_of(kafka: LocalKafka) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(sorted(found)) for name, (found, _) in placement(kafka).items()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("accounts")
+    with ExitStack() as stack:
+        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+        pairs = [(1, 2), (2, 3), (3, 4), (4, 1)]
+        create_topics(kafka.bootstrap_string, [TopicSpec("payments", pairs * 2)])
+        fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(8), 2 * MB))
+        variables = configure(folder, kafka)
+        airflow = LocalAirflow(
+            folder / "airflow",
+            dags=ROOT / "dags",
+            plugins=ROOT / "plugins",
+            environment=variables,
+            users=USERS,
+        )
+        stack.enter_context(airflow)
+        installation = stack.enter_context(open_installation(environment=variables))
+        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
+        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+
+
+def configure(folder: Path, kafka: LocalKafka) -> dict[str, str]:
+    (folder / "clusters.yaml").write_text(CLUSTERS)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_string}}
+    return {
+        "AIRFLOW_CONN_KAFKA_DEMO": json.dumps(connection),
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(folder / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
+        "COUNTERPOISE_SNAPSHOT_SCHEDULE": "manual",
+        "COUNTERPOISE_WATCH_SCHEDULE": "manual",
+        "COUNTERPOISE_COMPACTION_SCHEDULE": "manual",
+    }
+
+
+@contextmanager
+def account(airflow: LocalAirflow, user: str) -> Iterator[Account]:
+    login = {"username": user, "password": airflow.password(user)}
+    token = httpx.post(f"{airflow.base_url}/auth/token", json=login, trust_env=False).json()
+    headers = {"Authorization": f"Bearer {token['access_token']}"}
+    api = airflow.api(user)
+    with httpx.Client(
+        base_url=airflow.base_url, headers=headers, timeout=30, trust_env=False
+    ) as client:
+        yield Account(api, client)
+    api.close()
+
+
+def test_who_asks_by_an_asset_event_is_never_who_the_event_says(place: Place) -> None:
+    wanted = forged_event(place, "bob")
+    assert place.mallory.send("POST", "assets/events", wanted) == 403
+    known = {run.run_id for run in place.alice.api.dag_runs(DAG)}
+    assert place.accounts["oscar"].send("POST", "assets/events", wanted) == 200
+    started = place.alice.api.wait_for_new_run(DAG, known, WAIT_SECONDS, partition_key="other")
+    run = place.run_on_screen(place.question(started.run_id))
+    assert run.requester.is_claimed
+    assert run.requester.shown == "bob (claimed by somebody unknown)"
+
+
+def forged_event(place: Place, requested_by: str) -> dict[str, Any]:
+    (asset,) = place.alice.get("assets", name_pattern="rebalance_wanted")["assets"]
+    extra = {**REMOVE, "cluster": "other", "requested_by": requested_by}
+    return {"asset_id": asset["id"], "extra": extra, "partition_key": "other"}
+
+
+def test_a_yes_counts_for_the_plan_on_the_screen_whatever_is_written_beside_it(
+    place: Place,
+) -> None:
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
+    question, (wanted, *_) = place.question(asked), place.installation.ledger.runs(cluster="other")
+    run = place.run_on_screen(question)
+    for task_id in TASKS:
+        place.mallory.rewrite_xcoms(asked, task_id, wanted)
+        of_task = f"dags/{DAG}/dagRuns/{asked}/taskInstances/{task_id}"
+        assert place.mallory.send("PATCH", of_task, {"note": "approved by alice"}) == 200
+    of_run = f"dags/{DAG}/dagRuns/{asked}"
+    assert place.mallory.send("PATCH", of_run, {"note": "approved by alice"}) == 200
+    without_partition = {"run_id": asked, "dry_run": False}
+    assert place.mallory.send("POST", f"dags/{DAG}/clearPartitions", without_partition) == 200
+    yes = {"chosen_options": ["Approve"], "params_input": question.params}
+    of_question = f"{of_run}/taskInstances/approve/-1/hitlDetails"
+    assert place.mallory.send("PATCH", of_question, yes) == 403
+
+    place.answer(question, "Approve")
+    assert place.end_of(asked) == "success"
+    assert place.decisions(run) == [(Decision.GRANTED, "alice", run.fingerprint)]
+    assert place.state_of(run) is RunState.DONE
+    check_untouched(place, wanted)
+
+
+def check_untouched(place: Place, run: Run) -> None:
+    """Check that nobody decided about a run, and that no replica has moved."""
+    assert place.decisions(run) == []
+    assert place.state_of(run) in (RunState.PROPOSED, RunState.SUPERSEDED)
+    assert place.replicas() == place.replicas_before
+
+
+def test_tasks_marked_as_success_grant_nothing(place: Place) -> None:
+    own = place.mallory.api.trigger(DAG, conf=REMOVE, partition_key="other")
+    run = place.run_on_screen(place.question(own))
+    for task_id in ("approve", "approve_second"):
+        place.mallory.api.mark_task(DAG, own, task_id, "success")
+    assert place.end_of(own) == "failed"
+    for task_id in ("open_run", "execute"):
+        place.mallory.api.mark_task(DAG, own, task_id, "success")
+    place.mallory.api.clear_task(DAG, own, "verify")
+    assert place.end_of(own) == "failed"
+    check_untouched(place, run)
+
+
+def test_a_cleared_plan_is_not_made_anew_behind_an_open_question(place: Place) -> None:
+    """Airflow would go on showing the first question of the task."""
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE_ANOTHER, partition_key="demo")
+    page = place.question(asked)
+    run = place.run_on_screen(page)
+    place.mallory.api.clear_task(DAG, asked, "plan")
+    assert place.end_of(asked) == "failed"
+    assert "start a new Dag run" in place.alice.api.task_log(DAG, asked, "plan", try_number=2)
+    for task_id in ("plan", "validate"):
+        place.mallory.api.mark_task(DAG, asked, task_id, "success")
+    place.mallory.api.clear_task(DAG, asked, "approve")
+    assert place.question(asked).body == page.body
+    assert place.installation.ledger.runs(cluster="demo")[0] == run
+    check_untouched(place, run)
+
+
+def test_an_old_page_does_not_answer_for_a_new_plan(place: Place) -> None:
+    """The Dag run is deleted and started again under its id, with another goal.
+
+    Its id has asked about a plan before, so it asks about no other one.
+    """
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE_ANOTHER, partition_key="demo")
+    old_page = place.question(asked)
+    place.mallory.start_anew(asked, REMOVE)
+    assert place.end_of(asked) == "failed"
+    with pytest.raises(AirflowApiError):
+        place.answer(old_page, "Approve")
+    check_untouched(place, place.run_on_screen(old_page))
+
+
+def test_an_answer_without_the_plan_leaves_the_question_open(place: Place) -> None:
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE_ANOTHER, partition_key="demo")
+    page = place.question(asked)
+    run = place.run_on_screen(page)
+    blind = {"rate": "20MB/s", "reason": "by REST, without having read it"}
+    place.alice.api.answer_approval(DAG, asked, "approve", "Approve", blind)
+    assert place.question(asked).body == page.body
+    check_untouched(place, run)
+    place.answer(page, "Approve", rate="20")
+    assert place.question(asked).body == page.body
+    check_untouched(place, run)
+    log = place.alice.api.task_log(DAG, asked, "approve")
+    assert "the answer names no plan" in log
+    assert "rate: " in log
+    place.answer(page, "Reject")
+    assert place.end_of(asked) == "success"
+    assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
+
+
+def test_a_run_under_way_goes_on_with_its_plan(place: Place) -> None:
+    own = place.bob.api.trigger(DAG, conf=REMOVE, partition_key="demo")
+    page = place.question(own)
+    run, (wanted, *_) = place.run_on_screen(page), place.installation.ledger.runs(cluster="other")
+    place.answer(page, "Approve", rate=SLOW)
+    place.until(lambda: place.is_moving(run), "moves to be under way")
+    for task_id in TASKS:
+        place.mallory.rewrite_xcoms(own, task_id, wanted)
+    place.mallory.api.mark_task(DAG, own, "execute", "failed")
+    place.mallory.api.clear_task(DAG, own, "execute")
+    by = place.installation.people.system_user("root")
+    place.until(
+        lambda: place.alice.api.task_states(DAG, own)["execute"] in ("running", "deferred"),
+        "the run to be executed again",
+    )
+    if place.state_of(run) is RunState.RUNNING:
+        controls.cancel(place.installation, run.run_id, by=by, why="seen enough")
+    assert place.end_of(own) == "failed"
+    assert place.decisions(run) == [(Decision.GRANTED, "alice", run.fingerprint)]
+    assert place.decisions(wanted) == []
+    assert place.state_of(run) is RunState.HALTED
+    plan = queries.plan_of(place.installation, run.run_id)
+    planned = {move.topic_partition for move in plan.moves}
+    assert set(place.installation.ledger.journal(run.run_id).submissions()) <= planned
