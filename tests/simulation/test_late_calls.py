@@ -126,7 +126,7 @@ def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
     run.driver().open()
 
     def the_other_copy_ends_the_run() -> None:
-        with run.ledger._transaction() as connection:
+        with run.ledger._transactions.writing() as connection:
             connection.execute(sa.text("UPDATE runs SET step_until = 0"))  # the lock has run out
         run.repeat(run.driver().settle_step)
         assert run.run.state is RunState.HALTED

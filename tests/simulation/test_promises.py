@@ -274,7 +274,7 @@ class Promises(RuleBasedStateMachine):
 
     def _free_the_step_lock(self) -> None:
         """As if the step lock had run out: its clock is the database's own."""
-        with self.ledger._transaction() as connection:
+        with self.ledger._transactions.writing() as connection:
             connection.execute(sa.text("UPDATE runs SET step_until = 0"))
 
     @rule()

@@ -115,7 +115,14 @@ def _installed_in() -> Path:
 def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
     log = folder.with_name("postgres.log")
     run = [sys.executable, "-I", "-c", _BECOME_AND_RUN, str(user)]
-    initdb = [files / "bin" / "initdb", "-D", folder / "data", "-U", OWNER, "--auth=trust"]
+    initdb: list[str | Path] = [
+        files / "bin" / "initdb",
+        "-D",
+        folder / "data",
+        "-U",
+        OWNER,
+        "--auth=trust",
+    ]
     made = local_processes.run(
         [*run, *initdb, "--no-sync", "--encoding=UTF8", "--locale=C"],
         name="initdb",
