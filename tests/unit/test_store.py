@@ -1,6 +1,8 @@
 """The store: whole files or none, on any file system, clear errors, and no secrets in them."""
 
+import gzip
 import json
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -171,3 +173,27 @@ def test_for_a_spark_on_this_machine_files_are_copied_there_and_back() -> None:
         Path(root.removeprefix("file://"), "half").write_text("")
         raise ValueError("the job failed")
     assert "half" not in store.list("")
+
+
+def test_a_pipe_or_a_device_in_the_store_is_not_waited_for(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"))
+    store.write_text("plans/a.json", "{}")
+    os.mkfifo(tmp_path / "store/plans/pipe.json")
+    for read in (store.read_text, store.read_table, store.parquet_shape):
+        with pytest.raises(StoreError, match=r"pipe\.json is no file"):
+            read("plans/pipe.json")
+
+
+def test_a_document_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    with (tmp_path / "endless.json").open("wb") as file:
+        file.truncate(2 * 10**9)
+    with pytest.raises(StoreError, match=r"endless\.json is larger than 1\.0 GB"):
+        store.read_text("endless.json")
+
+
+def test_a_packed_file_is_not_unpacked(tmp_path: Path) -> None:
+    packed = gzip.compress(b" " * 10**6)
+    store = Store(str(tmp_path))
+    store.write_bytes("reports/a.gz", packed)
+    assert store.read_bytes("reports/a.gz") == packed

@@ -34,7 +34,7 @@ class _StrictLoader(yaml.SafeLoader):
     """Refuses tags (`!!bool yes`): nothing here needs one, and they say more than they seem to."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML has no types
         if getattr(event, "tag", None) is not None:
             raise yaml.MarkedYAMLError(
                 problem="a tag (what begins with !) is not used here; take it out, and put text "

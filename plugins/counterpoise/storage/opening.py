@@ -9,10 +9,11 @@ ledger.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,7 +25,11 @@ from counterpoise.errors import InputError
 _ATOMIC_SCHEMES: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"}
 )
+_S3: Final = ("s3", "s3a")
 _BUCKET_SCHEMES: Final = _ATOMIC_SCHEMES - {"memory"}
+# `//KEY:SECRET@bucket`, where the secret may have a slash in it; but not `//host:9000/a@b`.
+_CREDENTIALS: Final = re.compile(r"//[^/?#]*:(?!\d+/)[^?#]*@")
+_ONE_SLASH: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")
 _TIME_NAMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
@@ -43,30 +48,22 @@ def open_uri(uri: str) -> OpenedUri:
     Raises InputError for a URI that cannot be used; its message has no secrets.
     """
     if "://" not in uri:
-        root = os.path.abspath(os.path.expanduser(uri))  # noqa: PTH100, PTH111
-        return OpenedUri(
-            fs.LocalFileSystem(), root, f"file://{root}", is_local=True, has_atomic_writes=False
+        return _folder(uri)
+    scheme, _, rest = uri.partition("://")
+    authority = rest.partition("/")[0]
+    if _CREDENTIALS.search(uri) or (scheme in _S3 and any(sign in authority for sign in ":@")):
+        raise InputError(
+            f"store {scheme}://...: leave user and password out of the URI; set the usual "
+            "environment variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     shown = uri.partition("?")[0].rstrip("/")
     try:
-        parts = urlsplit(uri)
-    except ValueError as error:
-        raise InputError(
-            f"store: this is not a valid URI ({error}); write it like s3://bucket/x"
-        ) from None
-    if parts.password is not None or (parts.username is not None and parts.scheme in ("s3", "s3a")):
-        raise InputError(
-            f"store {parts.scheme}://...: leave user and password out of the URI; set the usual "
-            "environment variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
-    try:
-        file_system, root = _open(uri, parts.scheme)
-        if not root.strip("/") and parts.scheme in _BUCKET_SCHEMES:
+        file_system, root = _open(uri, scheme)
+        if not root.strip("/") and scheme in _BUCKET_SCHEMES:
             raise ValueError("it names no bucket")
     except (pa.ArrowException, OSError, ValueError, ImportError, TypeError) as error:
-        reason = str(error).split("\n")[0].replace(uri, shown)
         raise InputError(
-            f"store {shown!r} cannot be opened: {reason}; "
+            f"store {shown!r} cannot be opened: {_reason(error, uri, shown)}; "
             "give a directory or a URI like s3://bucket/x"
         ) from None
     is_local = isinstance(file_system, fs.LocalFileSystem)
@@ -75,8 +72,28 @@ def open_uri(uri: str) -> OpenedUri:
         root=root.rstrip("/"),
         uri=f"file://{root}" if is_local else shown,
         is_local=is_local,
-        has_atomic_writes=parts.scheme in _ATOMIC_SCHEMES,
+        has_atomic_writes=scheme in _ATOMIC_SCHEMES,
     )
+
+
+def _folder(path: str) -> OpenedUri:
+    if _ONE_SLASH.match(path):
+        raise InputError(
+            f"store {path.partition('/')[0]}...: a URI has two slashes, like s3://bucket/x"
+        )
+    root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    return OpenedUri(
+        fs.LocalFileSystem(), root, f"file://{root}", is_local=True, has_atomic_writes=False
+    )
+
+
+def _reason(error: Exception, uri: str, shown: str) -> str:
+    """Return the first line of an error, without the options of the URI: some are secret."""
+    reason = str(error).split("\n")[0].replace(uri, shown)
+    for _, value in parse_qsl(uri.partition("?")[2]):
+        for written in {value, unquote(value)}:
+            reason = reason.replace(written, "***")
+    return reason
 
 
 def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:

@@ -26,8 +26,10 @@ from pyarrow import fs
 from pyarrow import parquet as pq
 
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.input_files import MAX_DOCUMENT_BYTES
 from counterpoise.model.files import StoredFile
 from counterpoise.storage.opening import open_uri
+from counterpoise.units import format_bytes
 
 _SNAPSHOT_ID = "snapshot_id"
 _UNFINISHED = ".part"
@@ -66,12 +68,14 @@ class Store:
         pq.write_table(table, buffer, compression="zstd", coerce_timestamps="us")
         self.write_bytes(path, buffer.getvalue())
 
-    def read_bytes(self, path: str) -> bytes:
-        with (
-            self._naming_failures("read", path),
-            self._fs.open_input_stream(self._full(path)) as stream,
-        ):
-            return bytes(stream.read())
+    def read_bytes(self, path: str, *, max_bytes: int | None = MAX_DOCUMENT_BYTES) -> bytes:
+        """Return a file's bytes. Raises StoreError, also for one larger than `max_bytes`."""
+        with self._naming_failures("read", path), self._opened(path) as file:
+            if max_bytes is not None and file.size() > max_bytes:
+                raise StoreError(
+                    f"{self.uri(path)} is larger than {format_bytes(max_bytes)}, and was not read"
+                )
+            return bytes(file.read())
 
     def read_text(self, path: str) -> str:
         try:
@@ -86,7 +90,7 @@ class Store:
         """
         if snapshot_id is None:
             try:
-                return pq.read_table(io.BytesIO(self.read_bytes(path)))
+                return pq.read_table(io.BytesIO(self.read_bytes(path, max_bytes=None)))
             except pa.ArrowException as error:
                 raise StoreError(
                     f"{self.uri(path)} is not a complete Parquet file: {error}"
@@ -167,7 +171,7 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             self._naming_failures("read", path),
-            self._fs.open_input_stream(self._full(path)) as stream,
+            self._opened(path) as stream,
             target.open("wb") as file,
         ):
             while block := stream.read(_BLOCK_BYTES):
@@ -202,12 +206,16 @@ class Store:
         elif self._needs_rename:
             self._fs.create_dir(str(folder), recursive=True)
 
+    def _opened(self, path: str) -> pa.NativeFile:
+        """Return a file to read from; in a directory nothing but a file, and no pipe, is opened."""
+        full = self._full(path)
+        if self.is_local and Path(full).exists() and not Path(full).is_file():
+            raise StoreError(f"{self.uri(path)} is no file")
+        return self._fs.open_input_file(full)
+
     @contextmanager
     def _parquet(self, path: str) -> Iterator[pq.ParquetFile]:
-        with (
-            self._naming_failures("read", path),
-            self._fs.open_input_file(self._full(path)) as file,
-        ):
+        with self._naming_failures("read", path), self._opened(path) as file:
             try:
                 yield pq.ParquetFile(file)
             except (OSError, pa.ArrowException) as error:
