@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-in-memory test-on-brokers soak lint docs-audit requirements clean
+.PHONY: setup demo test test-in-memory test-on-brokers test-matrix soak lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -46,6 +46,9 @@ test-in-memory: setup
 
 test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
+
+test-matrix: setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)

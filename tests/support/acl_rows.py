@@ -118,7 +118,7 @@ def table() -> str:
     lines += ["| principal | ACL | for | fails without it | found by |", "|" + " --- |" * 5]
     for row in ROWS:
         fails = ", ".join(f"`{command}`" for command in row.fails) or "nothing"
-        cells = (row.who, row.acl, row.purpose, fails, f"`{row.found_by}`")
+        cells = (row.who, f"`{row.acl}`", row.purpose, fails, f"`{row.found_by}`")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*lines, END])
 

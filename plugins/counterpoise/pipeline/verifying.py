@@ -5,14 +5,14 @@ report_run(installation, run_id)               # the URI of its page
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from counterpoise import analysis, reporting, verification
 from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.kafka_admin.port import ClusterReader, read_topics_and_named
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
@@ -66,18 +66,24 @@ def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalV
     KIP-1066, forbid that).
     """
     with installation.reader(plan.cluster) as reader:
-        first = _partitions_with_replicas(reader)
+        first = _partitions_with_replicas(reader, plan.broker_ids)
         time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
-        second = _partitions_with_replicas(reader)
+        second = _partitions_with_replicas(reader, plan.broker_ids)
         quorum = reader.describe_quorum()
     voter_ids = [node.node_id for node in quorum.voters] if quorum else []
     return judge_removal(plan.broker_ids, (first, second), voter_ids)
 
 
-def _partitions_with_replicas(reader: ClusterReader) -> list[tuple[str, tuple[int, ...]]]:
+def _partitions_with_replicas(
+    reader: ClusterReader, broker_ids: Sequence[int]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Return all partitions. Raises ClusterError where a broker stores some that are hidden."""
+    live_ids = sorted(set(broker_ids) & reader.describe_cluster().live_broker_ids)
+    log_dirs = reader.describe_log_dirs(live_ids) if live_ids else ()
+    stored = {key.topic for log_dir in log_dirs for key in log_dir.sizes}
     return [
         (f"{topic.topic}-{partition.partition}", tuple(partition.replicas))
-        for topic in reader.describe_topics()
+        for topic in read_topics_and_named(reader, stored)
         for partition in topic.partitions
     ]
 
