@@ -68,9 +68,17 @@ def check_may(
     raise RefusedError(_why_not(person, counting, action, entries))
 
 
-def may(policy: ClusterPolicy, people: People, person: Person, action: Action) -> bool:
+def may(
+    policy: ClusterPolicy,
+    people: People,
+    person: Person,
+    action: Action,
+    *,
+    roles: Collection[str] = (),
+) -> bool:
+    """Return whether `check_may` refuses nothing."""
     try:
-        check_may(policy, people, person, action)
+        check_may(policy, people, person, action, roles=roles)
     except RefusedError:
         return False
     return True

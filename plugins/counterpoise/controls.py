@@ -125,13 +125,14 @@ def _who_decides(installation: Installation, run: Run, decision: Decision, by: P
     """
     if decision is Decision.TIMED_OUT:
         return by
-    action = Action.APPROVE
     if decision is Decision.REJECTED:
         if access.is_requester(installation.people, by, run.requester) and not by.is_claimed:
             return by
-        if run.state in (RunState.APPROVED, RunState.HALTED):
-            action = Action.OPERATE
-    return check_may(installation, run.cluster, by, action)
+        policy, people = installation.cluster(run.cluster).policy, installation.people
+        is_cancel = run.state in (RunState.APPROVED, RunState.HALTED)
+        if is_cancel and access.may(policy, people, by, Action.OPERATE):
+            return check_may(installation, run.cluster, by, Action.OPERATE)
+    return check_may(installation, run.cluster, by, Action.APPROVE)
 
 
 def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
@@ -168,12 +169,15 @@ def change_rate(
     """
     run = _run_under_way(installation, run_id, Control.RATE)
     plan = installation.plan_of(run)
-    wanted = _parsed_rate(rate)
+    wanted, action = _parsed_rate(rate), Action.OPERATE
     if wanted > _approved_rate(installation, run_id):
+        action = Action.APPROVE
         check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
-    check_may(installation, run.cluster, by, Action.OPERATE)
+    check_may(installation, run.cluster, by, action)
     wanted = _usable_rate(installation, plan, rate)
-    return _request(installation, run, Control.RATE, by, why, rate_bytes_per_second=wanted)
+    return _request(
+        installation, run, Control.RATE, by, why, action=action, rate_bytes_per_second=wanted
+    )
 
 
 def _approved_rate(installation: Installation, run_id: str) -> int:
@@ -231,6 +235,7 @@ def _request(
     by: Person,
     why: str,
     *,
+    action: Action = Action.OPERATE,
     rate_bytes_per_second: int | None = None,
 ) -> ControlRequest:
     return _request_of(
@@ -239,6 +244,7 @@ def _request(
         control,
         by,
         why,
+        action=action,
         run_id=run.run_id,
         rate_bytes_per_second=rate_bytes_per_second,
     )
@@ -251,12 +257,13 @@ def _request_of(
     by: Person,
     why: str,
     *,
+    action: Action = Action.OPERATE,
     run_id: str | None = None,
     rate_bytes_per_second: int | None = None,
     until: datetime | None = None,
 ) -> ControlRequest:
-    """Record a request of somebody who may operate the cluster. Raises RefusedError, InputError."""
-    counting = check_may(installation, cluster, by, Action.OPERATE)
+    """Record a request of somebody who may make it. Raises RefusedError, InputError."""
+    counting = check_may(installation, cluster, by, action)
     request = ControlRequest(
         cluster=cluster,
         run_id=run_id,

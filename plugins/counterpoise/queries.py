@@ -8,7 +8,7 @@ report(installation, "demo/leader-balance.html")
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from counterpoise import analysis, approval, reporting
+from counterpoise import access, analysis, approval, reporting
 from counterpoise.archive import audit_report_name, plan_report_name
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
@@ -16,7 +16,7 @@ from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
 from counterpoise.model.run_progress import RunProgress
@@ -149,9 +149,34 @@ def plan_picture(plan: RebalancePlan, *, width: int) -> str:
     return reporting.plan_picture(plan, width=width)
 
 
-def list_reports(installation: Installation) -> list[str]:
-    """Return the names of all reports."""
-    return list(installation.archive.report_names())
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user of Airflow who asks for a page."""
+
+    user_id: str
+    user_name: str = ""
+    roles: tuple[str, ...] = ()
+
+
+def list_reports(installation: Installation, viewer: Viewer | None = None) -> list[str]:
+    """Return the names of all reports, or of those that somebody may view."""
+    names = installation.archive.report_names()
+    return [name for name in names if viewer is None or may_view(installation, name, viewer)]
+
+
+def may_view(installation: Installation, report_name: str, viewer: Viewer) -> bool:
+    """Return whether the policy lets somebody view a report: that of its cluster, and for what is
+    about several clusters, or about none that the settings name, that of each.
+    """
+    settings = settings_in(installation.locations)
+    person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
+    folder, *rest = report_name.split("/")
+    of_cluster = None if ".." in rest else settings.clusters.get(folder)
+    concerned = [of_cluster] if of_cluster else settings.clusters.values()
+    return all(
+        access.may(cluster.policy, settings.people, person, Action.VIEW, roles=viewer.roles)
+        for cluster in concerned
+    )
 
 
 def report(installation: Installation, name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
@@ -33,7 +34,9 @@ def client(environment: dict[str, str]) -> Iterator[TestClient]:
         return open_installation(environment=environment, may_migrate_ledger=False)
 
     app = web.build_app(open_for_pages)
-    app.dependency_overrides[get_user] = lambda: None
+    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(
+        username="victor", role="viewer"
+    )
     app.dependency_overrides[web._may_read] = lambda: None
     with TestClient(app, raise_server_exceptions=False) as browser:
         yield browser
@@ -67,6 +70,35 @@ def test_a_report_is_served_by_its_type(
     is_saved = response.headers.get("content-disposition") == "attachment"
     assert is_saved == (content_type == "application/octet-stream")
     assert_headers(response.headers)
+
+
+@pytest.mark.parametrize(
+    ("view", "may"),
+    [("victor", True), ("airflow-role:viewer", True), ("group:sre", True), ("alice", False)],
+)
+def test_a_report_is_shown_to_whom_the_policy_of_its_cluster_names(
+    client: TestClient, environment: dict[str, str], view: str, may: bool
+) -> None:
+    policy = f'{{access: {{view: ["{view}"]}}}}'
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text(
+        "groups: {sre: [victor]}\nclusters: {open: {connection: x}, "
+        f"demo: {{connection: x, policy: {policy}}}}}\n"
+    )
+    for name in ("demo/a.html", "open/a.html", "fleet.html"):
+        write(environment, name, b"hello")
+    shown = {
+        name: client.get(f"/reports/{name}").status_code == 200
+        for name in ("demo/a.html", "open/a.html", "open/%2e%2e/demo/a.html", "fleet.html")
+    }
+    assert shown == {
+        "demo/a.html": may,
+        "open/a.html": True,
+        "open/%2e%2e/demo/a.html": False,
+        "fleet.html": may,
+    }
+    listed = client.get("/reports").text
+    assert ("demo/a.html" in listed, "fleet.html" in listed) == (may, may)
+    assert "open/a.html" in listed
 
 
 def test_a_report_in_another_encoding_is_served_as_it_is(

@@ -2,7 +2,8 @@
 
     app = build_app(open_installation)
 
-Whoever may read the runs of `kafka_rebalance` may read the reports. Every answer carries a content
+Whoever may read the runs of `kafka_rebalance` may read the reports, where the policy of the cluster
+names nobody else (`access: view`). Every answer carries a content
 security policy that allows no script and no form at all: the pages are shown on the origin of
 Airflow's login, whose cookie scripts could read. A failure shows one neutral sentence and a
 reference; the log has the reason under the same reference.
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -27,6 +28,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from counterpoise import queries
 from counterpoise.errors import InputError
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.queries import Viewer
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -79,17 +81,21 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.middleware("http")(_safe_answer)
 
     @app.get("/reports", response_class=HTMLResponse)
-    def reports() -> str:
+    def reports(viewer: Annotated[Viewer, Depends(_viewer)]) -> str:
         with open_installation() as installation:
-            names = queries.list_reports(installation)
+            names = queries.list_reports(installation, viewer)
         rows = "".join(
             f'<li><a href="reports/{quote(name)}">{escape(name)}</a></li>' for name in names
         )
         return _page("Reports", f"<ul>{rows}</ul>" if rows else "<p>There is none yet.</p>")
 
     @app.get("/reports/{name:path}")
-    def report(name: Annotated[str, PathParameter()]) -> Response:
+    def report(
+        name: Annotated[str, PathParameter()], viewer: Annotated[Viewer, Depends(_viewer)]
+    ) -> Response:
         with open_installation() as installation:
+            if not queries.may_view(installation, name, viewer):
+                return _error_page(403, "The policy of this cluster does not name you (view).")
             data = queries.report_data(installation, name)
         content_type = _CONTENT_TYPES.get(PurePosixPath(name).suffix)
         if content_type is None:
@@ -105,6 +111,13 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
             )
 
     return app
+
+
+def _viewer(user: Annotated[Any, Depends(get_user)]) -> Viewer:
+    """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
+    found = getattr(user, "roles", None) or [getattr(user, "role", None)]
+    roles = tuple(str(getattr(role, "name", role)) for role in found if role)
+    return Viewer(str(user.get_id()), str(user.get_name()), roles)
 
 
 async def _safe_answer(
