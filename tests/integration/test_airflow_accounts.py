@@ -24,10 +24,10 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK, placement
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 DAG = "kafka_rebalance"
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 300.0  # a busy machine takes its time
 SLOW = "40kB/s"
 CLUSTER = f"""
     connection: kafka_demo
@@ -197,7 +197,7 @@ def account(airflow: LocalAirflow, user: str) -> Iterator[Account]:
     headers = {"Authorization": f"Bearer {token['access_token']}"}
     api = airflow.api(user)
     with httpx.Client(
-        base_url=airflow.base_url, headers=headers, timeout=30, trust_env=False
+        base_url=airflow.base_url, headers=headers, timeout=120, trust_env=False
     ) as client:
         yield Account(api, client)
     api.close()
