@@ -1,0 +1,147 @@
+"""Nobody approves what they requested, and what is only claimed counts for nothing: as typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from counterpoise import installation
+from counterpoise.cli import repeating
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.support.command_line import CommandLine
+from tests.support.pictures import simulated
+from tests.support.runs import own_configs
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
+TWO = "approval: {approvers: [alice, bob]}"
+YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    made = simulated(SKEWED, racks="1=a 2=b 3=c")
+    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
+    monkeypatch.setattr(repeating, "sleep", made.advance)
+    return made
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def configure(shell: CommandLine, policy: str, people: str = "{}") -> None:
+    shell.configure("simulated:9092", extra=f"    policy: {{{policy}}}\npeople: {people}\n")
+
+
+def planned(shell: CommandLine, brokers: str = "3", name: str = "plan.json") -> Path:
+    path = shell.folder / name
+    goal = ("--goal", "demote-brokers" if brokers == "1" else "add-brokers", "--brokers", brokers)
+    assert shell.type("plan", "--cluster", "demo", *goal, "--out", path).code == 0
+    return path
+
+
+def test_the_requester_does_not_approve_and_another_person_does(shell: CommandLine) -> None:
+    configure(shell, TWO, "{alice: {airflow: ['2'], command_line: [asmith]}}")
+    path = planned(shell)
+    alone = shell.type("approve", path, *YES, user="asmith")
+    assert alone.code == 1
+    assert "alice (system:asmith) requested this plan" in alone.err
+    assert json.loads(shell.type("status", "--json").out) == []
+    assert shell.type("propose", path, user="asmith").code == 0
+    assert shell.type("approve", path, *YES, user="asmith").code == 1
+    assert shell.type("approve", path, *YES, "--by", "bob", user="asmith").code == 1
+    approved = shell.type("approve", path, *YES, user="bob")
+    assert approved.code == 0
+    assert "approved by bob at" in approved.out
+
+
+def test_one_person_alone_needs_no_configuration(shell: CommandLine) -> None:
+    configure(shell, "")
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+    assert shell.type("execute", path).code == 0
+
+
+def test_what_is_claimed_is_shown_as_claimed_everywhere(shell: CommandLine) -> None:
+    configure(shell, "")
+    path = planned(shell)
+    shown = "carol (claimed by system user tester)"
+    assert shown in shell.type("approve", path, *YES, "--by", "carol").out
+    assert shown in " ".join(shell.type("status", path).out.split())
+    assert shell.type("execute", path).code == 0
+    (page,) = (shell.folder / "store" / "reports" / "demo").glob("**/*run*.html")
+    assert shown in page.read_text()
+
+
+def test_a_claimed_approver_is_recorded_under_the_own_account(shell: CommandLine) -> None:
+    configure(shell, TWO)
+    path = planned(shell)
+    assert shell.type("propose", path).code == 0
+    typed = shell.type("approve", path, *YES, "--by", "alice", user="bob")
+    assert typed.code == 0
+    assert "alice is only claimed, and the policy names people: recorded as bob" in typed.out
+    assert "approved by bob at" in typed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "code"),
+    [
+        (("--rate", "1MB/s", "--reason", " "), "reason: must not be empty", 2),
+        (("--rate", "1MB/s", "--reason", "x", "--by", " "), "by: must not be empty", 2),
+        (("--rate", "11MB/s", "--reason", "x"), "max_rate is 10.0 MB/s", 1),
+        (("--rate", "9MB/s", "--reason", "x"), "link_capacity of the policy is 8.0 MB/s", 1),
+    ],
+)
+def test_an_answer_without_a_reason_or_at_any_rate_grants_nothing(
+    shell: CommandLine, words: tuple[str, ...], says: str, code: int
+) -> None:
+    movement = "movement: {rate: 5MB/s, link_capacity: 8MB/s}"
+    configure(shell, f"{movement}, approval: {{max_rate: 10MB/s}}")
+    path = planned(shell)
+    typed = shell.type("approve", path, *words)
+    assert typed.code == code, typed.out
+    assert says in typed.err
+    assert all(run["decision"] is None for run in json.loads(shell.type("status", "--json").out))
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("approval: {approvers: [carol]}", "bob may not approve here; the policy names carol"),
+        (
+            "approval: {requester_may_approve: no, approvers: [bob, tester]}",
+            "",
+        ),
+        ("movement: {rate: 50kB/s}, approval: {max_rate: 500kB/s}", "max_rate is 500 kB/s"),
+    ],
+)
+def test_an_approval_is_checked_again_when_the_run_starts(
+    shell: CommandLine, kafka: SimulatedCluster, policy: str, says: str
+) -> None:
+    configure(shell, TWO)
+    path = planned(shell)
+    assert shell.type("propose", path).code == 0
+    assert shell.type("approve", path, *YES, user="bob").code == 0
+    configure(shell, policy)
+    typed = shell.type("execute", path)
+    if says:
+        assert typed.code == 1
+        assert "the approval by bob does not hold any more" in typed.err and says in typed.err
+        assert own_configs(kafka) == {}
+    else:
+        assert typed.code == 0, typed.err
+
+
+def test_only_who_may_operate_supersedes_an_approved_run(shell: CommandLine) -> None:
+    configure(shell, "access: {operate: [oscar]}")
+    first, second = planned(shell), planned(shell, "1", "other.json")
+    assert shell.type("propose", first).code == 0
+    assert shell.type("propose", second).code == 0, "a plan that waits is superseded by anybody's"
+    assert shell.type("approve", second, *YES).code == 0
+    refused = shell.type("propose", first, user="mallory")
+    assert refused.code == 1
+    assert "mallory may not operate here" in refused.err
+    assert shell.type("propose", first, user="oscar").code == 0
