@@ -8,6 +8,8 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
+FAB := $(VENV)/fab
+FAB_STAMP := $(FAB)/.installed
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
@@ -47,8 +49,15 @@ test-in-memory: setup
 test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
-test-matrix: setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped
+test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
+
+# The FAB provider needs another python-dateutil than requirements.txt has.
+$(FAB_STAMP): requirements-fab.txt | $(STAMP)
+	@echo "test-matrix: making $(FAB), Airflow with the FAB provider (about a minute, once)"
+	@$(PYTHON) -m venv $(FAB)
+	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet -r requirements-fab.txt
+	@touch $(FAB_STAMP)
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
@@ -65,6 +74,8 @@ docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
 requirements: setup  ## compile the pinned lists anew from the .in files
 	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements.in -o requirements.txt
 	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements-dev.in -o requirements-dev.txt
+	{ grep -v '^pyspark' requirements.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
+		| $(UV) pip compile --quiet --python-version 3.11 --no-header --no-annotate - -o requirements-fab.txt
 
 clean:  ## what the demo and the tests left in this folder
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
