@@ -21,13 +21,11 @@ import pyarrow.compute as pc
 
 from counterpoise.analysis.columns import (
     NO_RACK,
-    Floats,
-    Ints,
     SeriesColumns,
     read_series,
     rows_for,
 )
-from counterpoise.analysis.events import breaks, churn, find_events
+from counterpoise.analysis.events import churn, find_events
 from counterpoise.analysis.heat import heat_maps
 from counterpoise.model.balance import (
     BalancePoint,
@@ -39,10 +37,13 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Floats, Ints
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.request import Goal
+from counterpoise.model.tables import rows_of
 
 TOPICS_SHOWN: Final = 20
 
@@ -70,7 +71,6 @@ def leader_balance(
     all_topics = _topics(topics, cluster, points[-1])
     skewed_topics = [topic for topic in all_topics if topic.excess > 0]
     skewed_topics.sort(key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic))
-    breaks_found = breaks(columns)
     return LeaderBalance(
         cluster=cluster,
         latest=points[-1],
@@ -80,10 +80,10 @@ def leader_balance(
         topic_count=len(all_topics),
         skewed_topic_count=len(skewed_topics),
         series=points,
-        breaks=breaks_found.positions,
-        events=find_events(columns, breaks_found),
+        breaks=columns.breaks.positions,
+        events=find_events(columns),
         churn=churn(columns),
-        heat_maps=heat_maps(columns, breaks_found.positions),
+        heat_maps=heat_maps(columns),
     )
 
 
@@ -92,23 +92,13 @@ def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
 
     A broker without replicas has zeros.
     """
-    counts_table = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
-    leader_counts = dict(
-        zip(
-            counts_table["leader"].to_pylist(),
-            counts_table["topic_count"].to_pylist(),
-            strict=True,
-        )
-    )
+    led = snapshot.partitions.group_by("leader").aggregate([("topic", "count")])
+    leader_counts = dict(rows_of(led, "leader", "topic_count"))
     held = snapshot.replicas.group_by("broker_id").aggregate(
         [("topic", "count"), ("size_bytes", "sum")]
     )
-    replica_counts = dict(
-        zip(held["broker_id"].to_pylist(), held["topic_count"].to_pylist(), strict=True)
-    )
-    held_bytes = dict(
-        zip(held["broker_id"].to_pylist(), held["size_bytes_sum"].to_pylist(), strict=True)
-    )
+    replica_counts = dict(rows_of(held, "broker_id", "topic_count"))
+    held_bytes = dict(rows_of(held, "broker_id", "size_bytes_sum"))
     return tuple(
         BrokerLoad(
             broker_id,
@@ -232,9 +222,7 @@ def _rack_points(
 
 def _racks(live_brokers: Sequence[BrokerBalance]) -> tuple[RackBalance, ...]:
     """Return the sums by rack; the rack without a name last."""
-    by_rack: dict[str | None, list[BrokerBalance]] = {}
-    for broker in live_brokers:
-        by_rack.setdefault(broker.rack, []).append(broker)
+    by_rack = grouped((broker.rack, broker) for broker in live_brokers)
     names = sorted(by_rack, key=lambda rack: (rack is None, rack or ""))
     return tuple(_rack(name, by_rack[name]) for name in names)
 

@@ -13,23 +13,48 @@ field of the same name.
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from counterpoise.model.columns import (
+    Flags,
+    Floats,
+    Ints,
+    flags_of,
+    floats_of,
+    names_of,
+    numbers_of,
+    positions_in,
+)
 from counterpoise.model.events import SnapshotChanges
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-
 NO_RACK: Final = -1
+GAP: Final = 2.5  # times the usual interval
+# Intervals to either side that define what is usual there: old snapshots may be thinned out.
+_NEIGHBOURS: Final = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """Snapshots by index: those after a gap, and the first ones of another cluster."""
+
+    after_gap: tuple[int, ...]
+    # May have the first snapshot: it followed one that is not in the period.
+    rebuilt: tuple[int, ...]
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Return where lines break."""
+        return tuple(sorted({*self.after_gap, *self.rebuilt} - {0}))
+
+
+@dataclass(frozen=True, eq=False)
 class SeriesColumns:
     """One row per snapshot and registered broker, and one per snapshot."""
 
@@ -59,6 +84,45 @@ class SeriesColumns:
     def rows(self, snapshot: int) -> slice:
         return slice(int(self.starts[snapshot]), int(self.starts[snapshot + 1]))
 
+    @cached_property
+    def breaks(self) -> Breaks:
+        """Return where the series cannot be joined."""
+        rebuilt = [index for index in range(self.snapshot_count) if self._is_rebuilt(index)]
+        lengths = zip(self._seconds, self.usual_seconds, strict=True)
+        gaps = [index for index, (length, usual) in enumerate(lengths, 1) if length > GAP * usual]
+        return Breaks(tuple(gaps), tuple(rebuilt))
+
+    def _is_rebuilt(self, index: int) -> bool:
+        changes = self.changes[index]
+        if changes is not None and changes.is_rebuilt:
+            return True
+        before = self.cluster_ids[index - 1] if index else None
+        now = self.cluster_ids[index]
+        return before is not None and now is not None and before != now
+
+    @cached_property
+    def _seconds(self) -> list[float]:
+        """Return the time between each snapshot and the next one."""
+        return [(after - before).total_seconds() for before, after in pairwise(self.times)]
+
+    @cached_property
+    def usual_seconds(self) -> list[float]:
+        """Return the usual interval for each one, in seconds: the median of all, or that of the
+        neighbours before or after it where it is larger.
+
+        So snapshots that were thinned out (one a day for last year) are no gaps, although those of
+        today come by the hour: of ten intervals of 24 hours and then twenty of 1 hour the median is
+        1, but for each of the first ten the usual interval is 24.
+        """
+        seconds = self._seconds
+        overall = median(seconds or [0.0])
+        usual = []
+        for index in range(len(seconds)):
+            earlier = seconds[max(0, index - _NEIGHBOURS) : index]
+            later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
+            usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0])))
+        return usual
+
     def rack_name(self, rack: int) -> str | None:
         return None if rack == NO_RACK else self.rack_names[rack]
 
@@ -69,20 +133,20 @@ def read_series(
     """Return the rows of `cluster` with since <= observed_at < until, None for without limit."""
     table = _in_order(_wanted(series, cluster, since, until).combine_chunks())
     racks, rack_names = _racks(table["rack"])
-    leaders = _ints(table["leaders"])
-    inflow = np.array(table["leader_bytes_in_per_second"].cast(pa.float64(), safe=False).to_numpy())
+    leaders = numbers_of(table["leaders"])
+    inflow = floats_of(table["leader_bytes_in_per_second"])
     ids, starts = _snapshots(table)
     firsts = table.take(pa.array(starts[:-1]))
     return SeriesColumns(
         table=table,
-        broker_ids=_ints(table["broker_id"]),
+        broker_ids=numbers_of(table["broker_id"]),
         racks=racks,
-        is_live=~np.array(table["is_fenced"].to_numpy(), dtype=np.bool_),
+        is_live=~flags_of(table["is_fenced"]),
         leaders=leaders,
-        preferred_leaders=_ints(table["preferred_leaders"]),
-        leaders_not_preferred=_ints(table["leaders_not_preferred"]),
-        replicas=_ints(table["replicas"]),
-        bytes=_ints(table["bytes"]),
+        preferred_leaders=numbers_of(table["preferred_leaders"]),
+        leaders_not_preferred=numbers_of(table["leaders_not_preferred"]),
+        replicas=numbers_of(table["replicas"]),
+        bytes=numbers_of(table["bytes"]),
         bytes_in=np.where(leaders == 0, 0.0, inflow),
         rack_names=rack_names,
         starts=starts,
@@ -120,11 +184,11 @@ def _in_order(table: pa.Table) -> pa.Table:
     """Sort by time, snapshot id and broker id; of several rows for the same three the last one
     stays.
     """
-    times = np.array(table["observed_at"].cast(pa.int64()).to_numpy())
-    names = table["snapshot_id"].combine_chunks().dictionary_encode()
-    rank = np.argsort(np.argsort(np.array(names.dictionary.to_pylist(), dtype=object)))
-    snapshots = rank[np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)]
-    brokers = _ints(table["broker_id"])
+    times = numbers_of(table["observed_at"])
+    ids, id_indexes = names_of(table["snapshot_id"])
+    rank = np.argsort(np.argsort(np.array(ids, dtype=object)))
+    snapshots = rank[id_indexes]
+    brokers = numbers_of(table["broker_id"])
     order = np.lexsort((brokers, snapshots, times))
     following = np.roll(order, -1)
     is_last = (snapshots[order] != snapshots[following]) | (brokers[order] != brokers[following])
@@ -135,19 +199,15 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 def _snapshots(table: pa.Table) -> tuple[tuple[str, ...], Ints]:
     """Return the snapshot ids, and the first row of each."""
-    names = table["snapshot_id"].combine_chunks().dictionary_encode()
-    codes = np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    ids = names.dictionary.to_pylist()
-    return tuple(ids[code] for code in codes[starts]), np.append(starts, len(codes)).astype(
-        np.int64
-    )
+    ids, id_indexes = names_of(table["snapshot_id"])
+    starts = np.flatnonzero(np.diff(id_indexes, prepend=-1))
+    ordered_ids = tuple(ids[index] for index in id_indexes[starts])
+    return ordered_ids, np.append(starts, len(id_indexes)).astype(np.int64)
 
 
 def _racks(column: pa.ChunkedArray) -> tuple[Ints, tuple[str, ...]]:
     names = sorted(set(column.drop_null().unique().to_pylist()))
-    found = pc.fill_null(pc.index_in(column, value_set=pa.array(names, pa.string())), NO_RACK)
-    return _ints(found), tuple(names)
+    return positions_in(column, pa.array(names, pa.string())), tuple(names)
 
 
 def _changes(firsts: pa.Table) -> tuple[SnapshotChanges | None, ...]:
@@ -156,7 +216,3 @@ def _changes(firsts: pa.Table) -> tuple[SnapshotChanges | None, ...]:
         SnapshotChanges(**row) if row["partitions"] is not None else None
         for row in rows_for(SnapshotChanges, firsts)
     )
-
-
-def _ints(column: pa.ChunkedArray) -> Ints:
-    return np.array(column.to_numpy(), dtype=np.int64)

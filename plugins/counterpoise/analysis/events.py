@@ -1,8 +1,7 @@
 """What happened in a series of snapshots, and when: brokers that came and went, moves, failovers,
 gaps.
 
-    breaks_found = breaks(columns)
-    events = find_events(columns, breaks_found)
+    events = find_events(columns)
 
 Two snapshots are compared only where no gap and no rebuild lies between them. Brokers are compared
 over gaps too: the first snapshot after it shows who came and who went. Nothing is compared with
@@ -15,8 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import pairwise
-from statistics import median
 from typing import Final
 
 import numpy as np
@@ -25,40 +22,14 @@ from counterpoise.analysis.columns import SeriesColumns
 from counterpoise.model.events import Churn, ClusterEvent, EventKind, SnapshotChanges
 
 SHARE_REACHED: Final = 0.9  # of the mean replicas
-GAP: Final = 2.5  # times the usual interval
 MIN_ELECTIONS: Final = 5  # at once, for an event
 ELECTIONS_PER_MILLE: Final = 2  # of the partitions
 MIN_TOPICS: Final = 5  # deleted or recreated at once, for an event
-# Intervals to either side that define what is usual there: old snapshots may be thinned out.
-_NEIGHBOURS: Final = 5
 
 Count = Callable[[SnapshotChanges], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Breaks:
-    """Snapshots by index: those after a gap, and the first ones of another cluster."""
-
-    after_gap: tuple[int, ...]
-    # May have the first snapshot: it followed one that is not in the period.
-    rebuilt: tuple[int, ...]
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Return where lines break."""
-        return tuple(sorted({*self.after_gap, *self.rebuilt} - {0}))
-
-
-def breaks(columns: SeriesColumns) -> Breaks:
-    """Return where the series cannot be joined."""
-    rebuilt = [index for index in range(columns.snapshot_count) if _is_rebuilt(columns, index)]
-    seconds = _intervals(columns.times)
-    usual = _usual(seconds)
-    gaps = [index + 1 for index, length in enumerate(seconds) if length > GAP * usual[index]]
-    return Breaks(tuple(gaps), tuple(rebuilt))
-
-
-def find_events(columns: SeriesColumns, breaks_found: Breaks) -> tuple[ClusterEvent, ...]:
+def find_events(columns: SeriesColumns) -> tuple[ClusterEvent, ...]:
     """Return all events of the period, by time."""
     counts: tuple[tuple[EventKind, Count], ...] = (
         (EventKind.FAILOVER, lambda changes: changes.failovers),
@@ -67,14 +38,14 @@ def find_events(columns: SeriesColumns, breaks_found: Breaks) -> tuple[ClusterEv
         (EventKind.TOPICS_RECREATED, lambda changes: _topics(changes.topics_recreated)),
     )
     events = [
-        *_gaps(columns, breaks_found),
-        *_rebuilds(columns, breaks_found),
-        *_broker_events(columns, breaks_found),
-        *_rack_events(columns, breaks_found),
-        *_reassignments(columns, breaks_found),
+        *_gaps(columns),
+        *_rebuilds(columns),
+        *_broker_events(columns),
+        *_rack_events(columns),
+        *_reassignments(columns),
     ]
     for kind, count in counts:
-        events += _counted_events(columns, breaks_found, kind, count)
+        events += _counted_events(columns, kind, count)
     kinds = list(EventKind)
 
     def order(event: ClusterEvent) -> tuple[object, ...]:
@@ -104,50 +75,17 @@ def churn(columns: SeriesColumns) -> Churn:
     return Churn(snapshots=len(known), snapshots_not_known=not_known, **sums)
 
 
-def _is_rebuilt(columns: SeriesColumns, index: int) -> bool:
-    changes = columns.changes[index]
-    if changes is not None and changes.is_rebuilt:
-        return True
-    before = columns.cluster_ids[index - 1] if index else None
-    now = columns.cluster_ids[index]
-    return before is not None and now is not None and before != now
-
-
-def _intervals(times: Sequence[datetime]) -> list[float]:
-    return [(after - before).total_seconds() for before, after in pairwise(times)]
-
-
-def _usual(seconds: Sequence[float]) -> list[float]:
-    """Return the usual interval for each one, in seconds: the median of all, or that of the
-    neighbours before or after it where it is larger.
-
-    So snapshots that were thinned out (one a day for last year) are no gaps, although those of
-    today come by the hour: of ten intervals of 24 hours and then twenty of 1 hour the median is 1,
-    but for each of the first ten the usual interval is 24.
-    """
-    if not seconds:
-        return []
-    overall = median(seconds)
-    usual = []
-    for index in range(len(seconds)):
-        earlier = seconds[max(0, index - _NEIGHBOURS) : index]
-        later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
-        usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0])))
-    return usual
-
-
-def _gaps(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
-    usual = _usual(_intervals(columns.times))
-    for index in breaks_found.after_gap:
+def _gaps(columns: SeriesColumns) -> Iterator[ClusterEvent]:
+    for index in columns.breaks.after_gap:
         first, last = columns.times[index - 1], columns.times[index]
         seconds = (last - first).total_seconds()
-        missing = max(1, round(seconds / usual[index - 1]) - 1)
+        missing = max(1, round(seconds / columns.usual_seconds[index - 1]) - 1)
         snapshot_id = columns.snapshot_ids[index]
         yield ClusterEvent(EventKind.GAP, first, last, snapshot_id, missing, seconds=seconds)
 
 
-def _rebuilds(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
-    for index in breaks_found.rebuilt:
+def _rebuilds(columns: SeriesColumns) -> Iterator[ClusterEvent]:
+    for index in columns.breaks.rebuilt:
         time = columns.times[index]
         broker_count = len(columns.broker_ids[columns.rows(index)])
         yield ClusterEvent(EventKind.REBUILT, time, time, columns.snapshot_ids[index], broker_count)
@@ -165,14 +103,14 @@ class _KnownBrokers:
     below_share: dict[int, datetime] = field(default_factory=dict)
 
 
-def _broker_events(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+def _broker_events(columns: SeriesColumns) -> Iterator[ClusterEvent]:
     known = _KnownBrokers()
     for index in range(columns.snapshot_count):
         rows = columns.rows(index)
         broker_ids = columns.broker_ids[rows]
         registered = set(broker_ids.tolist())
         live = set(broker_ids[columns.is_live[rows]].tolist())
-        if index == 0 or index in breaks_found.rebuilt:
+        if index == 0 or index in columns.breaks.rebuilt:
             known = _KnownBrokers(registered, live, set(live))
             continue
         known.new |= registered - known.registered - known.ever_live
@@ -233,11 +171,11 @@ def _shares_reached(
         yield _of_brokers(columns, index, EventKind.REACHED_SHARE, broker_ids, seconds=seconds)
 
 
-def _rack_events(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+def _rack_events(columns: SeriesColumns) -> Iterator[ClusterEvent]:
     """Yield an event for brokers that name another rack than before, one per pair of racks."""
     before: dict[int, int] = {}
     for index in range(columns.snapshot_count):
-        is_rebuilt = index in breaks_found.rebuilt
+        is_rebuilt = index in columns.breaks.rebuilt
         if index and not is_rebuilt and _has_same_racks(columns, index):
             continue
         rows = columns.rows(index)
@@ -282,18 +220,18 @@ def _topics(count: int) -> int:
 
 
 def _counted_events(
-    columns: SeriesColumns, breaks_found: Breaks, kind: EventKind, count: Count
+    columns: SeriesColumns, kind: EventKind, count: Count
 ) -> Iterator[ClusterEvent]:
     """Yield an event for neighbouring snapshots with a count above 0; a break ends it."""
     counts = [
         0 if changes is None or changes.is_rebuilt else count(changes)
         for changes in columns.changes
     ]
-    for first, last in _runs([counted > 0 for counted in counts], breaks_found):
+    for first, last in _runs(columns, [counted > 0 for counted in counts]):
         yield _over(columns, kind, first, last, sum(counts[first : last + 1]))
 
 
-def _reassignments(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[ClusterEvent]:
+def _reassignments(columns: SeriesColumns) -> Iterator[ClusterEvent]:
     """Yield an event for neighbouring snapshots in which replicas moved, or are being copied."""
     moved: list[int] = []
     is_moving: list[bool] = []
@@ -302,7 +240,7 @@ def _reassignments(columns: SeriesColumns, breaks_found: Breaks) -> Iterator[Clu
         moved.append(changes.replica_sets_changed if changes and is_known else 0)
         is_moving.append(bool(changes and is_known and changes.reassigning_partitions))
     active = [count > 0 or moving for count, moving in zip(moved, is_moving, strict=True)]
-    for first, last in _runs(active, breaks_found):
+    for first, last in _runs(columns, active):
         is_under_way = last == columns.snapshot_count - 1 and is_moving[last]
         count = sum(moved[first : last + 1])
         yield _over(columns, EventKind.REASSIGNMENT, first, last, count, is_under_way)
@@ -322,13 +260,13 @@ def _over(
     return ClusterEvent(kind, start, end, snapshot_id, count, is_under_way=is_under_way)
 
 
-def _runs(is_active: Sequence[bool], breaks_found: Breaks) -> Iterator[tuple[int, int]]:
+def _runs(columns: SeriesColumns, is_active: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Yield the first and last index of each run of active snapshots; a break ends a run.
 
     Active are 1, 2, 3 and 5, and there is a break before 3: the runs are 1-2, 3-3 and 5-5.
     """
     start: int | None = None
-    break_positions = frozenset(breaks_found.positions)
+    break_positions = frozenset(columns.breaks.positions)
     for index, active in enumerate(is_active):
         if start is not None and (not active or index in break_positions):
             yield start, index - 1

@@ -1,6 +1,6 @@
 """How fast log dirs grow, and when each disk is full, if that goes on as in the last two weeks.
 
-    growth = growth_of(log_dir_load, columns, breaks(columns), first=0)
+    growth = growth_of(log_dir_load, columns, first=0)
     growth.disks[0].days_left         # of the file system that is full first
 
 How a disk's growth is found:
@@ -27,10 +27,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import Flags, Floats, Ints, SeriesColumns
-from counterpoise.analysis.events import Breaks
+from counterpoise.analysis.columns import SeriesColumns
+from counterpoise.model.columns import Flags, Floats, Ints, floats_of, names_of, numbers_of
 from counterpoise.model.disks import by_disk
+from counterpoise.model.grouping import grouped
 from counterpoise.model.load import DiskForecast, Outlook, Trace
+from counterpoise.model.tables import rows_of
 
 WINDOW: Final = timedelta(days=14)
 DAY_SECONDS: Final = 86_400.0
@@ -85,7 +87,6 @@ class TimeAxis:
     def __init__(
         self,
         columns: SeriesColumns,
-        breaks_found: Breaks,
         *,
         first: int,
         points: int = TRACE_POINTS,
@@ -96,7 +97,7 @@ class TimeAxis:
         self.first = first
         self.seconds = float(seconds[-1])
         self.positions = seconds / (self.seconds or 1.0)  # 0.0 to 1.0
-        self.after_gap = [index - first for index in breaks_found.after_gap if index > first]
+        self.after_gap = [index - first for index in columns.breaks.after_gap if index > first]
 
     def trace(self, values: Floats) -> Trace:
         """Return one value per snapshot as a trace; NaN is not known.
@@ -131,20 +132,17 @@ class Growth:
     disks: tuple[DiskForecast, ...]  # the first to fill first
 
 
-def growth_of(
-    log_dir_load: pa.Table, columns: SeriesColumns, breaks_found: Breaks, *, first: int
-) -> Growth:
+def growth_of(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> Growth:
     """Return the growth from rows of LOG_DIR_LOAD of one cluster, over the snapshots from the one
     at `first` on.
     """
     held = read_held(log_dir_load, columns, first=first)
-    pairs = read_pairs(columns, breaks_found, first=first)
+    pairs = read_pairs(columns, first=first)
     rate, observed_seconds = cluster_growth(held, pairs)
     latest = held.bytes[-1]
-    whole_period = TimeAxis(columns, breaks_found, first=first)
+    whole_period = TimeAxis(columns, first=first)
     window = TimeAxis(
         columns,
-        breaks_found,
         first=window_start(columns, first=first),
         points=SMALL_TRACE_POINTS,
     )
@@ -157,7 +155,7 @@ def growth_of(
     )
 
 
-def read_pairs(columns: SeriesColumns, breaks_found: Breaks, *, first: int) -> SnapshotPairs:
+def read_pairs(columns: SeriesColumns, *, first: int) -> SnapshotPairs:
     """Return the pairs of the last two weeks, from the snapshot at `first` on.
 
     Each snapshot is paired with the one that it was compared with.
@@ -174,7 +172,7 @@ def read_pairs(columns: SeriesColumns, breaks_found: Breaks, *, first: int) -> S
         if (
             before is None
             or columns.times[before] < window_begins
-            or after in breaks_found.after_gap
+            or after in columns.breaks.after_gap
         ):
             continue
         seconds = _seconds_without_moves(columns, before, after)
@@ -208,20 +206,14 @@ def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> 
     if not rows.num_rows:
         return HeldBytes((), np.zeros((columns.snapshot_count, 0)), ())
     dirs, dir_indexes = _dirs(rows)
-    snapshots = np.array(rows["snapshot"].to_numpy(), dtype=np.int64)
+    snapshots = numbers_of(rows["snapshot"])
     held = np.full((columns.snapshot_count, len(dirs)), np.nan)
-    held[snapshots, dir_indexes] = np.array(rows["held_bytes"].to_numpy(), dtype=np.float64)
+    held[snapshots, dir_indexes] = floats_of(rows["held_bytes"])
     figures: list[tuple[int | None, int | None]] = [(None, None)] * len(dirs)
     is_latest = snapshots == latest
-    latest_rows = rows.filter(pa.array(is_latest))
-    totals, usables = (
-        latest_rows["total_bytes"].to_pylist(),
-        latest_rows["usable_bytes"].to_pylist(),
-    )
-    for dir_index, total, usable in zip(
-        dir_indexes[is_latest].tolist(), totals, usables, strict=True
-    ):
-        figures[dir_index] = (total, usable)
+    sizes = rows_of(rows.filter(pa.array(is_latest)), "total_bytes", "usable_bytes")
+    for dir_index, total_and_usable in zip(dir_indexes[is_latest].tolist(), sizes, strict=True):
+        figures[dir_index] = total_and_usable
     return HeldBytes(dirs, held, tuple(figures))
 
 
@@ -230,14 +222,11 @@ def _dirs(rows: pa.Table) -> tuple[tuple[tuple[int, str], ...], Ints]:
 
     Rows (2, "/b"), (1, "/b"), (2, "/b") give ((1, "/b"), (2, "/b")) and [1, 0, 1].
     """
-    names = rows["log_dir"].combine_chunks().dictionary_encode()
-    codes = np.array(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    name_list = names.dictionary.to_pylist()
-    order = sorted(range(len(name_list)), key=lambda code: name_list[code])
-    paths = [name_list[code] for code in order]
-    rank_of_code = np.argsort(np.array(order))
-    broker_ids = np.array(rows["broker_id"].to_numpy(), dtype=np.int64)
-    keys = broker_ids * len(paths) + rank_of_code[codes]  # sorts by broker id, then by path
+    names, name_indexes = names_of(rows["log_dir"])
+    paths = sorted(names)
+    ranks = np.array([paths.index(name) for name in names])
+    broker_ids = numbers_of(rows["broker_id"])
+    keys = broker_ids * len(paths) + ranks[name_indexes]  # sorts by broker id, then by path
     distinct, dir_indexes = np.unique(keys, return_inverse=True)
     dirs = tuple((key // len(paths), paths[key % len(paths)]) for key in distinct.tolist())
     return dirs, dir_indexes
@@ -297,9 +286,7 @@ def _disks(held: HeldBytes) -> Iterator[tuple[int, ...]]:
 
     A dir whose disk figures are not known has one of its own.
     """
-    by_broker: dict[int, list[int]] = {}
-    for dir_index, (broker_id, _) in enumerate(held.dirs):
-        by_broker.setdefault(broker_id, []).append(dir_index)
+    by_broker = grouped((broker_id, index) for index, (broker_id, _) in enumerate(held.dirs))
     for dir_indexes in by_broker.values():
         figures: list[tuple[int, int]] = []
         known: list[int] = []

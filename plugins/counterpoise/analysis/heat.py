@@ -1,6 +1,6 @@
 """Brokers over time for heat maps: at most 60 rows and some 200 columns.
 
-    maps = heat_maps(columns, breaks)       # of leaders; of bytes-in where they are known
+    maps = heat_maps(columns)       # of leaders; of bytes-in where they are known
 
 A value is a broker's part of the mean over the live brokers of the same snapshot: 1.0 is the fair
 share. Example: brokers with 30, 20 and 10 leaders have the mean 20, so the values are 1.5, 1.0 and
@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.analysis.columns import Floats, Ints, SeriesColumns
+from counterpoise.analysis.columns import SeriesColumns
 from counterpoise.model.balance import HeatMap
+from counterpoise.model.columns import Floats, Ints
 
 ROWS_SHOWN: Final = 60
 COLUMNS_SHOWN: Final = 200
@@ -29,7 +30,7 @@ _BUCKETS: Final = (
 Periods = tuple[tuple[datetime, datetime], ...]  # from, until
 
 
-def heat_maps(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[HeatMap, ...]:
+def heat_maps(columns: SeriesColumns) -> tuple[HeatMap, ...]:
     """Return maps of leaders, and of bytes-in where a snapshot knows them; none with a single
     snapshot.
     """
@@ -37,17 +38,15 @@ def heat_maps(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[HeatMap,
         return ()
     leaders = np.where(columns.is_live, columns.leaders.astype(np.float64), np.nan)
     bytes_in = np.where(columns.is_live, columns.bytes_in, np.nan)
-    maps = [_heat_map("leaders", columns, breaks, leaders)]
+    maps = [_heat_map("leaders", columns, leaders)]
     if np.nansum(bytes_in) > 0:
-        maps.append(_heat_map("bytes_in", columns, breaks, bytes_in))
+        maps.append(_heat_map("bytes_in", columns, bytes_in))
     return tuple(maps)
 
 
-def _heat_map(
-    measure: str, columns: SeriesColumns, breaks: tuple[int, ...], values: Floats
-) -> HeatMap:
+def _heat_map(measure: str, columns: SeriesColumns, values: Floats) -> HeatMap:
     broker_ids, shares = _shares(columns, values)
-    bucket_seconds, column_of_snapshot, periods = _periods(columns, breaks)
+    bucket_seconds, column_of_snapshot, periods = _periods(columns)
     means = _means(shares, column_of_snapshot, len(periods))
     shown = _farthest_from_share(means)
     rows = tuple(
@@ -75,13 +74,13 @@ def _shares(columns: SeriesColumns, values: Floats) -> tuple[Ints, Floats]:
     return broker_ids, shares
 
 
-def _periods(columns: SeriesColumns, breaks: tuple[int, ...]) -> tuple[int | None, Ints, Periods]:
+def _periods(columns: SeriesColumns) -> tuple[int | None, Ints, Periods]:
     """Return the length of a bucket in seconds (None: a column is a snapshot), the column of each
     snapshot, and the period of each column.
     """
     if columns.snapshot_count <= COLUMNS_SHOWN:
         one_each = np.arange(columns.snapshot_count)
-        return None, one_each, _snapshot_periods(columns.times, breaks)
+        return None, one_each, _snapshot_periods(columns.times, columns.breaks.positions)
     seconds = np.array([time.timestamp() for time in columns.times])
     total = seconds[-1] - seconds[0]
     fitting = (length for length in _BUCKETS if total / length <= COLUMNS_SHOWN - 1)

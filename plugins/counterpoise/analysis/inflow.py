@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import Floats
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import flags_of, floats_of
 
 _KEY = ["topic", "partition"]
 
@@ -35,13 +35,13 @@ def observed_inflow(earlier: ClusterSnapshot, later: ClusterSnapshot) -> pa.Arra
     if seconds <= 0 or earlier.cluster_id != later.cluster_id:
         return pa.nulls(later.partitions.num_rows, pa.int64())
     pairs = _pairs(earlier, later)
-    latest_offset = _floats(pairs["latest_offset"])
-    new_records = latest_offset - _floats(pairs["latest_before"])
-    kept_records = latest_offset - _floats(pairs["earliest_offset"])
+    latest_offset = floats_of(pairs["latest_offset"])
+    new_records = latest_offset - floats_of(pairs["latest_before"])
+    kept_records = latest_offset - floats_of(pairs["earliest_offset"])
     with np.errstate(divide="ignore", invalid="ignore"):
-        new_bytes = new_records * _floats(pairs["size_bytes"]) / kept_records
+        new_bytes = new_records * floats_of(pairs["size_bytes"]) / kept_records
     bytes_in = np.where(new_records == 0, 0.0, new_bytes)
-    is_same_topic = np.array(pairs["is_same_topic"].to_numpy(), dtype=np.bool_)
+    is_same_topic = flags_of(pairs["is_same_topic"])
     has_offsets = np.isfinite(kept_records) & (new_records >= 0)
     is_known = np.isfinite(bytes_in) & has_offsets & is_same_topic
     rates = np.rint(np.where(is_known, bytes_in, 0.0) / seconds)
@@ -77,8 +77,3 @@ def _pairs(earlier: ClusterSnapshot, later: ClusterSnapshot) -> pa.Table:
     before = earlier.partitions.select([*_KEY, "latest_offset"])
     before = before.rename_columns([*_KEY, "latest_before"])
     return now.join(before, keys=_KEY, join_type="left outer").sort_by("row")
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    """Return whole numbers below 2^53 as floats, nulls as NaN."""
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)

@@ -27,10 +27,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import Floats, Ints, SeriesColumns, read_series
-from counterpoise.analysis.events import Breaks, breaks
+from counterpoise.analysis.columns import SeriesColumns, read_series
 from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW, TimeAxis, growth_of
 from counterpoise.analysis.weighing import by_group, means
+from counterpoise.model.columns import (
+    Floats,
+    Ints,
+    flags_of,
+    floats_of,
+    numbers_of,
+    positions_in,
+)
 from counterpoise.model.evenness import Evenness, evenness
 from counterpoise.model.load import (
     BrokerTraffic,
@@ -40,6 +47,7 @@ from counterpoise.model.load import (
     Rates,
     TopicGrowth,
 )
+from counterpoise.model.tables import rows_of
 
 SHOWN: Final = 20  # topics, or partitions
 _SHARES: Final = (0.5, 0.95, 1.0)  # of the time: the percentiles of `Rates`
@@ -68,7 +76,7 @@ def cluster_load(
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
         return None
-    period = _Period(columns, breaks(columns))
+    period = _Period(columns)
     traffic = _read_traffic(_of_cluster(series, cluster), period)
     brokers = _brokers(period, traffic)
     live_brokers = [broker for broker in brokers if not broker.is_fenced]
@@ -77,7 +85,7 @@ def cluster_load(
     topic_load = _of_cluster(topic_load, cluster)
     latest_loads = period.rows_now(_of_cluster(partition_load, cluster))
     log_dir_load = _of_cluster(log_dir_load, cluster)
-    growth = growth_of(log_dir_load, columns, period.breaks, first=period.first)
+    growth = growth_of(log_dir_load, columns, first=period.first)
     return ClusterLoad(
         cluster=cluster,
         snapshot_id=period.latest_id,
@@ -86,7 +94,7 @@ def cluster_load(
         snapshot_count=columns.snapshot_count - period.first,
         bytes_in=_rates(bytes_in[None, :], period.seconds)[0],
         replicated_in=_rates(replicated_in[None, :], period.seconds)[0],
-        bytes_in_trace=TimeAxis(columns, period.breaks, first=period.first).trace(bytes_in),
+        bytes_in_trace=TimeAxis(columns, first=period.first).trace(bytes_in),
         leaders=_known_evenness([broker.as_leader.now for broker in live_brokers]),
         followers=_known_evenness([broker.as_follower.now for broker in live_brokers]),
         brokers=brokers,
@@ -126,11 +134,10 @@ class _Period:
     `first` on, and how long the rates of each lasted.
     """
 
-    def __init__(self, columns: SeriesColumns, breaks_found: Breaks) -> None:
+    def __init__(self, columns: SeriesColumns) -> None:
         self.columns = columns
-        self.breaks = breaks_found
-        self.first = max(breaks_found.rebuilt, default=0)
-        self.seconds = _seconds(columns, breaks_found, self.first)
+        self.first = max(columns.breaks.rebuilt, default=0)
+        self.seconds = _seconds(columns, self.first)
         self._ids = pa.array(columns.snapshot_ids, pa.string())
 
     @property
@@ -139,8 +146,7 @@ class _Period:
 
     def snapshot_indexes(self, table: pa.Table) -> Ints:
         """Return the snapshot of each row; -1 for a row that is not of the period."""
-        found = pc.fill_null(pc.index_in(table["snapshot_id"], value_set=self._ids), -1)
-        indexes = np.array(found.to_numpy(), dtype=np.int64)
+        indexes = positions_in(table["snapshot_id"], self._ids)
         return np.where(indexes >= self.first, indexes, -1)
 
     def rows_now(self, table: pa.Table) -> pa.Table:
@@ -148,7 +154,7 @@ class _Period:
         return table.filter(pc.equal(table["snapshot_id"], self.latest_id))
 
 
-def _seconds(columns: SeriesColumns, breaks_found: Breaks, first: int) -> Floats:
+def _seconds(columns: SeriesColumns, first: int) -> Floats:
     """Return how long the rates of each snapshot lasted; NaN where that is not known, and over a
     gap.
     """
@@ -157,7 +163,7 @@ def _seconds(columns: SeriesColumns, breaks_found: Breaks, first: int) -> Floats
         changes = columns.changes[index]
         if changes is not None and changes.seconds:
             seconds[index] = changes.seconds
-    seconds[list(breaks_found.after_gap)] = np.nan
+    seconds[list(columns.breaks.after_gap)] = np.nan
     return seconds
 
 
@@ -192,7 +198,7 @@ def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
     """
     broker_ids = np.unique(period.columns.broker_ids)
     snapshots = period.snapshot_indexes(series)
-    brokers = np.searchsorted(broker_ids, np.array(series["broker_id"].to_numpy(), dtype=np.int64))
+    brokers = np.searchsorted(broker_ids, numbers_of(series["broker_id"]))
     is_wanted = snapshots >= 0
     cells = brokers[is_wanted], snapshots[is_wanted]
     shape = len(broker_ids), period.columns.snapshot_count
@@ -203,14 +209,14 @@ def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
         return table
 
     def counts_now(name: str) -> Ints:
-        latest = matrix(_floats(series[name]), 0.0)[:, -1]
+        latest = matrix(floats_of(series[name]), 0.0)[:, -1]
         return np.nan_to_num(latest).astype(np.int64)
 
-    leader_counts = _floats(series["leaders"])
-    follower_counts = _floats(series["replicas"]) - leader_counts
-    follower_counts[_floats(series["is_fenced"]) == 1] = 0.0
-    as_leader = matrix(_floats(series["leader_bytes_in_per_second"]), _NOT_REGISTERED)
-    as_follower = matrix(_floats(series["follower_bytes_in_per_second"]), _NOT_REGISTERED)
+    leader_counts = floats_of(series["leaders"])
+    follower_counts = floats_of(series["replicas"]) - leader_counts
+    follower_counts[floats_of(series["is_fenced"]) == 1] = 0.0
+    as_leader = matrix(floats_of(series["leader_bytes_in_per_second"]), _NOT_REGISTERED)
+    as_follower = matrix(floats_of(series["follower_bytes_in_per_second"]), _NOT_REGISTERED)
     knows_rates = np.isfinite(as_leader).any(axis=0)
     leads_nothing = matrix(leader_counts, -1.0) == 0
     follows_nothing = matrix(follower_counts, -1.0) == 0
@@ -284,7 +290,7 @@ def _unknown_reasons(loads: pa.Table) -> tuple[tuple[str, int], ...]:
     """Return why rates are not known, with the number of partitions, the most frequent first."""
     unknown = loads.filter(pc.is_null(loads["bytes_in_per_second"]))
     counts = unknown.group_by("how").aggregate([("topic", "count")])
-    pairs = zip(counts["how"].to_pylist(), counts["topic_count"].to_pylist(), strict=True)
+    pairs = rows_of(counts, "how", "topic_count")
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -333,12 +339,10 @@ def _topic_rates(topic_load: pa.Table, topics: pa.Array, period: _Period) -> Flo
     """Return the rates of these topics, topics x snapshots; NaN where not known."""
     rows = topic_load.filter(pc.is_in(topic_load["topic"], value_set=topics))
     snapshots = period.snapshot_indexes(rows)
-    topic_indexes = np.array(
-        pc.index_in(rows["topic"], value_set=topics).to_numpy(), dtype=np.int64
-    )
+    topic_indexes = positions_in(rows["topic"], topics)
     is_wanted = snapshots >= 0
     rates = np.full((len(topics), period.columns.snapshot_count), np.nan)
-    known_rates = _floats(rows["bytes_in_per_second"])[is_wanted]
+    known_rates = floats_of(rows["bytes_in_per_second"])[is_wanted]
     rates[topic_indexes[is_wanted], snapshots[is_wanted]] = known_rates
     return rates
 
@@ -353,9 +357,8 @@ def _growing_topics(topic_load: pa.Table, period: _Period) -> tuple[TopicGrowth,
     rows = topic_load.filter(pc.greater_equal(topic_load["observed_at"], window_start))
     snapshots = period.snapshot_indexes(rows)
     seconds = np.where(snapshots >= 0, period.seconds[snapshots], np.nan)
-    topic_index = pc.fill_null(pc.index_in(rows["topic"], value_set=topics), -1)
-    groups = np.array(topic_index.to_numpy(), dtype=np.int64)
-    growth = _floats(rows["growth_bytes_per_second"])
+    groups = positions_in(rows["topic"], topics)
+    growth = floats_of(rows["growth_bytes_per_second"])
     bytes_per_day = means(growth, seconds, groups, group_count=len(topics)) * DAY_SECONDS
     growing = [
         TopicGrowth(topic, size_bytes, round(per_day))
@@ -378,21 +381,15 @@ def _rates_of(partition_load: pa.Table, partitions: pa.Table) -> tuple[Ints, Flo
     wanted = partitions.select(_KEY).append_column("row", row_numbers)
     load = partition_load.select([*_KEY, "observed_at", "seconds", "bytes_in_per_second", "how"])
     load = load.join(wanted, keys=_KEY, join_type="inner")
-    rows = np.array(load["row"].to_numpy(), dtype=np.int64)
-    times = np.array(load["observed_at"].cast(pa.int64()).to_numpy(), dtype=np.int64)
-    is_new_topic = pc.is_in(load["how"], value_set=pa.array(_ANOTHER_TOPIC))
-    is_new = np.array(is_new_topic.to_numpy(), dtype=np.bool_)
+    rows = numbers_of(load["row"])
+    times = numbers_of(load["observed_at"])
+    is_new = flags_of(pc.is_in(load["how"], value_set=pa.array(_ANOTHER_TOPIC)))
     created = np.full(partitions.num_rows, np.iinfo(np.int64).min)
     np.maximum.at(created, rows[is_new], times[is_new])
     is_current = times >= created[rows]
-    rates = _floats(load["bytes_in_per_second"])
-    seconds = _floats(load["seconds"])
+    rates = floats_of(load["bytes_in_per_second"])
+    seconds = floats_of(load["seconds"])
     return rows[is_current], rates[is_current], seconds[is_current]
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    """Return whole numbers below 2^53 as floats, nulls as NaN."""
-    return np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
 
 
 def _whole(value: float) -> int | None:

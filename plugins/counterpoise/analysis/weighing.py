@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.analysis.columns import Flags, Floats, Ints
+from counterpoise.model.columns import Flags, Floats, Ints
 
 _ROUNDING: Final = 1e-9  # of a group's time: sums of floats differ by less
 

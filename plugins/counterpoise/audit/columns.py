@@ -23,11 +23,13 @@ from counterpoise.model.columns import (
     NOBODY,
     Flags,
     Ints,
+    flags_of,
     matrix_of,
     missing_from,
+    names_of,
     numbers_of,
-    one_chunk,
 )
+from counterpoise.model.tables import rows_of
 from counterpoise.model.words import pluralize
 
 NOT_KNOWN: Final = -1
@@ -112,8 +114,7 @@ def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
     table = snapshot.partitions
     order = pc.sort_indices(table, [("topic", "ascending"), ("partition", "ascending")])
     table = table.take(order).combine_chunks()
-    names = one_chunk(table["topic"]).dictionary_encode()
-    topics = tuple(names.dictionary.to_pylist())
+    topics, topic_of = names_of(table["topic"])
     replicas, replica_counts = matrix_of(table["replicas"])
     isr, in_sync_counts = matrix_of(table["isr"])
     adding, adding_counts = matrix_of(table["adding_replicas"])
@@ -121,11 +122,11 @@ def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
     return PartitionColumns(
         topics=topics,
         min_insync=_min_insync(topics, snapshot),
-        topic_of=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
+        topic_of=topic_of,
         numbers=numbers_of(table["partition"]),
         replicas=replicas,
         isr=isr,
-        is_isr_known=np.asarray(table["isr"].is_valid().to_numpy(), dtype=np.bool_),
+        is_isr_known=flags_of(table["isr"].is_valid()),
         leaders=numbers_of(table["leader"]),
         adding=adding,
         factors=replica_counts - removing_counts,
@@ -135,7 +136,6 @@ def read_partitions(snapshot: ClusterSnapshot) -> PartitionColumns:
 
 
 def _min_insync(topics: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
-    names = snapshot.topics["topic"].to_pylist()
-    values = snapshot.topics["min_insync_replicas"].to_pylist()
-    known = {topic: value for topic, value in zip(names, values, strict=True) if value is not None}
-    return np.array([known.get(topic, NOT_KNOWN) for topic in topics], dtype=np.int64)
+    known = dict(rows_of(snapshot.topics, "topic", "min_insync_replicas"))
+    values = [known.get(topic) for topic in topics]
+    return np.array([NOT_KNOWN if value is None else value for value in values], dtype=np.int64)

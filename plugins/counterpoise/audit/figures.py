@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.columns import Ints, floats_of, names_of, positions_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,18 +31,6 @@ class TopicCounts:
         return totals
 
 
-def positions(column: pa.ChunkedArray | pa.Array, broker_ids: Sequence[int]) -> Ints:
-    """Return the index of each value in `broker_ids`; NOBODY for other values and for nulls.
-
-    With the column [3, 1, null, 7] and `broker_ids` [1, 3] this is [1, 0, -1, -1].
-    """
-    indices = pc.index_in(column, value_set=pa.array(broker_ids, pa.int32()))
-    filled = pc.fill_null(indices, NOBODY)
-    is_array = isinstance(filled, pa.Array)
-    values = filled.to_numpy(zero_copy_only=False) if is_array else filled.to_numpy()
-    return np.asarray(values, np.int64)
-
-
 def per_broker(
     column: pa.ChunkedArray, broker_ids: Sequence[int], weights: pa.ChunkedArray | None = None
 ) -> list[int]:
@@ -51,12 +39,11 @@ def per_broker(
     A null weighs nothing. With the column [3, 1, 3] and `broker_ids` [1, 2, 3] this is [1, 0, 2];
     with the weights [10, 20, null] it is [20, 0, 10].
     """
-    indices = positions(column, broker_ids)
+    indices = positions_in(column, pa.array(broker_ids, pa.int32()))
     is_known = indices >= 0
     known_weights = None
     if weights is not None:
-        all_weights = np.asarray(pc.fill_null(weights, 0).to_numpy(), np.float64)
-        known_weights = all_weights[is_known]
+        known_weights = floats_of(pc.fill_null(weights, 0))[is_known]
     sums = np.bincount(indices[is_known], weights=known_weights, minlength=len(broker_ids))
     return [int(value) for value in sums.tolist()]
 
@@ -68,21 +55,14 @@ def by_topic(table: pa.Table, column: str, broker_ids: Sequence[int]) -> TopicCo
     """
     if not table.num_rows or not broker_ids:
         return TopicCounts((), np.zeros((0, len(broker_ids)), np.int64))
-    topics, topic_numbers = topic_codes(table["topic"])
-    indices = positions(table[column], broker_ids)
+    topics, topic_numbers = names_of(table["topic"])
+    indices = positions_in(table[column], pa.array(broker_ids, pa.int32()))
     is_known = indices >= 0
     # One number for each pair of topic and broker, so that one count does all of them.
     pairs = topic_numbers[is_known] * len(broker_ids) + indices[is_known]
     counts = np.bincount(pairs, minlength=len(topics) * len(broker_ids))
     matrix = counts.reshape(len(topics), len(broker_ids))
     return TopicCounts(topics, matrix.astype(np.int64))
-
-
-def topic_codes(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Ints]:
-    """Return the distinct names, and for each row the index of its name among them."""
-    encoded = column.combine_chunks().dictionary_encode()
-    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
-    return tuple(encoded.dictionary.to_pylist()), codes
 
 
 def newest(table: pa.Table) -> pa.Table:

@@ -15,11 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import newest, positions, topic_codes
-from counterpoise.model.columns import Ints
+from counterpoise.audit.figures import newest
+from counterpoise.model.columns import (
+    Floats,
+    Ints,
+    flags_of,
+    flat_lists,
+    floats_of,
+    names_of,
+    numbers_of,
+    positions_in,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,13 +38,13 @@ class FullRetention:
     are partition_rows[starts[i]:starts[i + 1]].
     """
 
-    partition_bytes: NDArray[np.float64]  # of one replica of each partition
+    partition_bytes: Floats  # of one replica of each partition
     topics: tuple[str, ...]
     topic_of: Ints  # of each partition, the index of its topic
     partition_rows: Ints
     starts: Ints
 
-    def of_broker(self, index: int) -> NDArray[np.float64]:
+    def of_broker(self, index: int) -> Floats:
         """Return the bytes of each topic on one live broker."""
         rows = self.partition_rows[self.starts[index] : self.starts[index + 1]]
         weights = self.partition_bytes[rows]
@@ -52,23 +60,21 @@ def bytes_at_full_retention(facts: AuditFacts) -> FullRetention:
     are the partitions [0, 1, 0, 1], with the starts [0, 2, 4].
     """
     partitions = facts.snapshot.partitions
-    broker_count = len(facts.snapshot.live_broker_ids)
-    replica_counts = np.asarray(pc.list_value_length(partitions["replicas"]).to_numpy(), np.int64)
-    flat_partitions = np.repeat(np.arange(partitions.num_rows), replica_counts)
-    flat_replicas = pc.list_flatten(partitions["replicas"])
-    flat_brokers = positions(flat_replicas, facts.snapshot.live_broker_ids)
+    flat_partitions, flat_replicas = flat_lists(partitions["replicas"])
+    live_broker_ids = pa.array(facts.snapshot.live_broker_ids, pa.int64())
+    flat_brokers = positions_in(pa.array(flat_replicas), live_broker_ids)
     by_broker = np.argsort(flat_brokers, kind="stable")
-    topics, topic_of = topic_codes(partitions["topic"])
+    topics, topic_of = names_of(partitions["topic"])
     return FullRetention(
         partition_bytes=_partition_bytes(facts),
         topics=topics,
         topic_of=topic_of,
         partition_rows=flat_partitions[by_broker],
-        starts=np.searchsorted(flat_brokers[by_broker], np.arange(broker_count + 1)),
+        starts=np.searchsorted(flat_brokers[by_broker], np.arange(len(live_broker_ids) + 1)),
     )
 
 
-def _partition_bytes(facts: AuditFacts) -> NDArray[np.float64]:
+def _partition_bytes(facts: AuditFacts) -> Floats:
     """Return the bytes of one replica of each partition at full retention.
 
     bytes by time = rate * retention.ms / 1000; unlimited where one of them is not known
@@ -78,8 +84,7 @@ def _partition_bytes(facts: AuditFacts) -> NDArray[np.float64]:
 
     1,000 B/s and retention.ms=3,600,000 make 3.6 MB; with retention.bytes=2,000,000 that is 2 MB.
     """
-    held = pc.fill_null(facts.snapshot.partitions["size_bytes"], 0)
-    held_bytes = np.asarray(held.to_numpy(), np.float64)
+    held_bytes = floats_of(pc.fill_null(facts.snapshot.partitions["size_bytes"], 0))
     with np.errstate(invalid="ignore"):  # a rate of 0 times no limit is not a number
         bytes_by_time = _partition_rates(facts) * _limits(facts, "retention_ms") / 1000
     bytes_by_size = _limits(facts, "retention_bytes")
@@ -90,20 +95,19 @@ def _partition_bytes(facts: AuditFacts) -> NDArray[np.float64]:
     return np.asarray(np.maximum(held_bytes, expected))
 
 
-def _limits(facts: AuditFacts, config: str) -> NDArray[np.float64]:
+def _limits(facts: AuditFacts, config: str) -> Floats:
     """Return a retention limit of each partition's topic; infinity where there is none."""
     partitions, topics = facts.snapshot.partitions, facts.snapshot.topics
-    topic_row = pc.index_in(partitions["topic"], value_set=topics["topic"].combine_chunks())
-    topic_rows = np.asarray(pc.fill_null(topic_row, 0).to_numpy(), np.int64)
-    values = np.asarray(pc.fill_null(topics[config], -1).to_numpy(), np.float64)
-    compacted = pc.fill_null(pc.match_substring(topics["cleanup_policy"], "compact"), False)
-    is_compacted = np.asarray(compacted.to_numpy(), np.bool_)
+    topic_index = pc.index_in(partitions["topic"], value_set=topics["topic"].combine_chunks())
+    topic_rows = numbers_of(topic_index, missing=0)
+    values = floats_of(pc.fill_null(topics[config], -1))
+    is_compacted = flags_of(pc.match_substring(topics["cleanup_policy"], "compact"))
     has_limit = (values >= 0) & ~is_compacted
-    limits: NDArray[np.float64] = np.where(has_limit, values, np.inf)[topic_rows]
+    limits: Floats = np.where(has_limit, values, np.inf)[topic_rows]
     return limits
 
 
-def _partition_rates(facts: AuditFacts) -> NDArray[np.float64]:
+def _partition_rates(facts: AuditFacts) -> Floats:
     """Return bytes in per second of each partition, by row of `partitions`; NaN: not known."""
     partitions = facts.snapshot.partitions
     rates = np.full(partitions.num_rows, np.nan)
@@ -115,6 +119,5 @@ def _partition_rates(facts: AuditFacts) -> NDArray[np.float64]:
     numbered = partitions.select(keys).append_column("row", row_numbers)
     joined = numbered.join(load.select([*keys, "bytes_in_per_second"]), keys, join_type="inner")
     known = joined.filter(pc.is_valid(joined["bytes_in_per_second"]))
-    known_rows = np.asarray(known["row"].to_numpy(), np.int64)
-    rates[known_rows] = known["bytes_in_per_second"].to_numpy()
+    rates[numbers_of(known["row"])] = known["bytes_in_per_second"].to_numpy()
     return rates

@@ -1,8 +1,8 @@
-"""A snapshot's Arrow columns as numpy: what planning and the audit both begin with.
+"""Arrow columns as numpy: what planning, audit, analysis and validation begin with.
 
-replicas, counts = matrix_of(snapshot.partitions["replicas"])      # rows of broker ids, filled up
-with NOBODY leaders = numbers_of(snapshot.partitions["leader"])                # NOBODY where there
-is none
+replicas, counts = matrix_of(snapshot.partitions["replicas"])  # rows filled up with NOBODY
+leaders = numbers_of(snapshot.partitions["leader"])            # NOBODY where there is none
+topics, topic_of = names_of(snapshot.partitions["topic"])      # topics[topic_of[row]]
 """
 
 from typing import Final, TypeAlias
@@ -13,18 +13,57 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NOBODY: Final = -1  # in place of a broker: no leader, or the end of a row of replicas
 
 
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def numbers_of(column: pa.ChunkedArray, *, missing: int = NOBODY) -> Ints:
+def numbers_of(column: pa.ChunkedArray | pa.Array, *, missing: int = NOBODY) -> Ints:
     filled = pc.fill_null(column.cast(pa.int64()), missing)
     return np.asarray(one_chunk(filled).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def floats_of(column: pa.ChunkedArray) -> Floats:
+    """Return whole numbers below 2^53 as floats, nulls as NaN."""
+    return np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+
+
+def flags_of(column: pa.ChunkedArray) -> Flags:
+    """Return true and false; a null is false."""
+    return np.array(pc.fill_null(column, False), dtype=np.bool_)
+
+
+def names_of(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Ints]:
+    """Return the distinct names, and for each row the index of its name among them.
+
+    The column [b, a, b] gives (b, a) and [0, 1, 0].
+    """
+    encoded = one_chunk(column).dictionary_encode()
+    return tuple(encoded.dictionary.to_pylist()), numbers_of(encoded.indices)
+
+
+def positions_in(column: pa.ChunkedArray | pa.Array, values: pa.Array) -> Ints:
+    """Return the index of each value among `values`; -1 for other values and for nulls.
+
+    With the column [3, 1, null, 7] and the values [1, 3] this is [1, 0, -1, -1].
+    """
+    return numbers_of(pc.index_in(column, value_set=values), missing=-1)
+
+
+def flat_lists(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """Return the row of each element of a list column, and the elements.
+
+    [[1, 2], [], [2]] gives [0, 0, 2] and [1, 2, 2].
+    """
+    lists = one_chunk(column)
+    return numbers_of(pc.list_parent_indices(lists)), numbers_of(pc.list_flatten(lists))
 
 
 def matrix_of(column: pa.ChunkedArray) -> tuple[Ints, Ints]:

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.audit.commands import add_config, describe_config
 from counterpoise.audit.facts import AuditFacts
@@ -29,6 +28,7 @@ from counterpoise.audit.rule import (
 )
 from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
+from counterpoise.model.columns import Floats
 from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
@@ -215,7 +215,7 @@ def _retention_too_long(
     disk_bytes: int,
     needed_bytes: float,
     topics: tuple[str, ...],
-    bytes_by_topic: NDArray[np.float64],
+    bytes_by_topic: Floats,
 ) -> CheckResult:
     by_size = np.argsort(-bytes_by_topic, kind="stable").tolist()
     largest = [row for row in by_size[:MAX_EVIDENCE_ROWS] if bytes_by_topic[row] > 0]
