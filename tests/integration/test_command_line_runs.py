@@ -103,13 +103,13 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     shell.configure(kafka.bootstrap_string, extra=f"    policy: {policy}\n")
     plan = shell.folder / "plan.json"
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
-    assert shell.type("approve", plan, "--rate", "10", "--reason", "x", "--by", "alice").code == 2
-    other_user = shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "mallory")
+    assert shell.type("propose", plan).code == 0
+    because = ("--reason", "x")
+    assert shell.type("approve", plan, "--rate", "10", *because, user="alice").code == 2
+    other_user = shell.type("approve", plan, "--rate", "10MB/s", *because, user="mallory")
     assert other_user.code == 1
     assert "alice" in other_user.err
-    assert (
-        shell.type("approve", plan, "--rate", "10MB/s", "--reason", "x", "--by", "alice").code == 0
-    )
+    assert shell.type("approve", plan, "--rate", "10MB/s", *because, user="alice").code == 0
     expired_at = time.time() + 1
     wait_until(lambda: time.time() > expired_at, "the approval to expire", 10)
     assert "expired" in shell.type("execute", plan).err
@@ -226,7 +226,7 @@ def test_a_plan_that_went_stale_by_one_partition_is_refused(
 def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: CommandLine) -> None:
     plan = shell.folder / "plan.json"
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
-    shell.type("reject", plan, "--reason", "not today", "--by", "alice")
+    shell.type("reject", plan, "--reason", "not today", user="alice")
     (run,) = json.loads(shell.type("status", "--json").out)
     assert (run["state"], run["decided_by"], run["reason"]) == ("rejected", "alice", "not today")
     assert "rejected by alice" in shell.type("status", "--cluster", "demo").out
