@@ -17,7 +17,16 @@ OURS = [
         for name in ("local_processes", "local_kafka", "local_airflow", "demo", "spark_jobs")
     ),
 ]
-PURE = ("model", "access", "analysis", "planning", "approval", "verification", "reporting", "history")
+PURE = (
+    "model",
+    "access",
+    "analysis",
+    "planning",
+    "approval",
+    "verification",
+    "reporting",
+    "history",
+)
 PURE_OF_EXECUTION = ("decide", "observation", "throttles")
 CLOCKS = {
     ("datetime", "now"),
