@@ -112,6 +112,11 @@ class ClusterArrays:
         names = [self.name(partition) for partition in partitions[:MAX_NAMES].tolist()]
         return join_names(names, len(partitions))
 
+    def rack_sizes(self, staying: Flags) -> Ints:
+        """Return the number of brokers that stay, per rack."""
+        rack_count = int(self.racks.max(initial=-1)) + 1
+        return np.bincount(self.racks[staying], minlength=rack_count).astype(np.int64)
+
     def load(self, replicas: Ints, weights: Ints | None = None) -> Ints:
         """Return replicas per broker, or the sum of `weights` (one per partition) over them."""
         is_held = replicas >= 0
@@ -138,20 +143,18 @@ def read_cluster(
     scope = scope or Scope()
     table = _sorted_partitions(snapshot)
     replica_ids, replica_counts = matrix_of(table["replicas"])
-    isr_ids, _ = matrix_of(table["isr"])
-    is_isr_known = _flags(table["isr"].is_valid())[:, None]
-    is_out_of_sync = missing_from(isr_ids, replica_ids) & is_isr_known
-    _, adding_counts = matrix_of(table["adding_replicas"])
-    _, removing_counts = matrix_of(table["removing_replicas"])
+    isr_ids = matrix_of(table["isr"])[0]
+    is_in_sync = ~missing_from(isr_ids, replica_ids) | _flags(table["isr"].is_null())[:, None]
+    is_moving = _has_any(table["adding_replicas"]) | _has_any(table["removing_replicas"])
     leader_ids = numbers_of(table["leader"], missing=NOBODY)
     topics = one_chunk(table["topic"])
 
-    topic_names = _topic_names(snapshot, topics)
+    topic_names = all_topics(snapshot)
     topic_numbers = _topic_numbers(topics, topic_names)
     registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
     broker_ids = np.union1d(registered, replica_ids[replica_ids >= 0])
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
-    is_in_scope = [scope.may_touch_broker(broker_id) for broker_id in broker_ids.tolist()]
+    is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
     return ClusterArrays(
@@ -168,12 +171,12 @@ def read_cluster(
         replicas=_positions(broker_ids, replica_ids),
         replica_counts=replica_counts,
         leaders=_positions(broker_ids, leader_ids),
-        is_in_sync=(replica_ids != NOBODY) & ~is_out_of_sync,
+        is_in_sync=(replica_ids != NOBODY) & is_in_sync,
         size_bytes=numbers_of(table["size_bytes"], missing=0),
         is_size_known=_flags(table["size_bytes"].is_valid()),
         bytes_in=numbers_of(table["bytes_in_per_second"], missing=0),
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
-        is_moving=(adding_counts > 0) | (removing_counts > 0),
+        is_moving=is_moving,
         is_requested=_is_member(topic_names, requested_topics)[topic_numbers],
         is_excluded=~_is_member(topic_names, planned_topics)[topic_numbers],
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
@@ -183,14 +186,16 @@ def read_cluster(
     )
 
 
+def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Return the names of all topics, sorted; some have partitions and no description."""
+    described = snapshot.topics["topic"].to_pylist()
+    with_partitions = snapshot.partitions["topic"].unique().to_pylist()
+    return tuple(sorted({*described, *with_partitions}))
+
+
 def _sorted_partitions(snapshot: ClusterSnapshot) -> pa.Table:
     order = [("topic", "ascending"), ("partition", "ascending")]
     return snapshot.partitions.take(pc.sort_indices(snapshot.partitions, order)).combine_chunks()
-
-
-def _topic_names(snapshot: ClusterSnapshot, topics: pa.Array) -> tuple[str, ...]:
-    described_topics = snapshot.topics["topic"].to_pylist()
-    return tuple(sorted({*described_topics, *topics.unique().to_pylist()}))
 
 
 def _is_member(names: tuple[str, ...], members: frozenset[str]) -> Flags:
@@ -203,8 +208,8 @@ def _topic_numbers(topics: pa.Array, topic_names: tuple[str, ...]) -> Ints:
 
 
 def _min_insync(topic_names: tuple[str, ...], snapshot: ClusterSnapshot) -> Ints:
-    names, values = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
-    by_topic = dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
+    topics, values = snapshot.topics["topic"], snapshot.topics["min_insync_replicas"]
+    by_topic = dict(zip(topics.to_pylist(), values.to_pylist(), strict=True))
     return np.array([by_topic.get(name) or 0 for name in topic_names], dtype=np.int64)
 
 
@@ -235,17 +240,21 @@ def _disks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -
 def _room(total_bytes: int | None, usable_bytes: int | None, policy: BalancePolicy) -> int | None:
     """Return what may arrive before a disk is at the policy's limit; None where it is not known.
 
-    Example: of 1000 bytes 400 are usable, so 600 are used; with a limit of 85 % 250 may arrive.
+    Example: with a limit of 85 %, 150 of 1000 bytes are kept free; of 400 usable ones 250 may
+    arrive.
     """
     if total_bytes is None or usable_bytes is None:
         return None
-    used_bytes = total_bytes - usable_bytes
-    limit_bytes = total_bytes * policy.disk_limit_percent // 100
-    return min(UNBOUNDED, max(0, limit_bytes - used_bytes))
+    kept_free_bytes = total_bytes - total_bytes * policy.disk_limit_percent // 100
+    return min(UNBOUNDED, max(0, usable_bytes - kept_free_bytes))
 
 
 def _flags(column: pa.ChunkedArray) -> Flags:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _has_any(lists: pa.ChunkedArray) -> Flags:
+    return numbers_of(pc.list_value_length(lists), missing=0) > 0
 
 
 def _positions(broker_ids: Ints, ids: Ints) -> Ints:

@@ -28,7 +28,6 @@ from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import racks_missing
 
 _Parts: TypeAlias = NDArray[np.float64]
 
@@ -38,24 +37,24 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     if budget == Budget():
         return Deferred()
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
-    rows, original = placement.replicas[changed], placement.original[changed]
-    is_added, is_removed = missing_from(original, rows), missing_from(rows, original)
+    cluster, original = placement.cluster, placement.original[changed]
+    replicas = placement.replicas[changed]
+    is_added, is_removed = missing_from(original, replicas), missing_from(replicas, original)
     copies = is_added.sum(axis=1)
-    copied_bytes = copies * placement.cluster.size_bytes[changed]
-    is_live = placement.cluster.is_live
-    gains_racks = racks_missing(before, is_live) > racks_missing(placement, is_live)
+    copied_bytes = copies * cluster.size_bytes[changed]
+    racks_gained = before.racks_missing(cluster.is_live) - placement.racks_missing(cluster.is_live)
     order = _best_first(
         partitions=changed,
         sources=np.where(is_removed, original, -1).max(axis=1),
-        destinations=np.where(is_added, rows, -1).max(axis=1),
+        destinations=np.where(is_added, replicas, -1).max(axis=1),
         copied_bytes=copied_bytes,
-        gains_racks=gains_racks[changed],
+        racks_gained=racks_gained[changed],
     )
     is_kept = _fitting(order, copied_bytes, budget)
     if is_kept.all():
         return Deferred()
     replicas = placement.replicas.copy()
-    replicas[changed[~is_kept]] = placement.original[changed[~is_kept]]
+    replicas[changed[~is_kept]] = original[~is_kept]
     placement.reset_to(replicas)
     deferred_copies, deferred_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
     return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
@@ -90,7 +89,7 @@ def keep_changes_within(result: PlanningResult) -> PlanningResult:
 
 
 def _best_first(
-    partitions: Ints, sources: Ints, destinations: Ints, copied_bytes: Ints, gains_racks: Flags
+    partitions: Ints, sources: Ints, destinations: Ints, copied_bytes: Ints, racks_gained: Ints
 ) -> Ints:
     """Return the order in which partitions are kept; all arguments have one entry for each."""
     smallest_first = np.lexsort((partitions, copied_bytes))
@@ -98,7 +97,7 @@ def _best_first(
     # Along that order destinations receive as evenly as sources give.
     evenly_given = np.lexsort((partitions, copied_bytes, parts))
     parts = np.maximum(parts, _parts_done(destinations, evenly_given))
-    return np.lexsort((partitions, copied_bytes, parts, ~gains_racks))
+    return np.lexsort((partitions, copied_bytes, parts, racks_gained <= 0))
 
 
 def _parts_done(brokers: Ints, order: Ints) -> _Parts:

@@ -20,10 +20,10 @@ from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.explanation import explain
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.planner import explain
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 

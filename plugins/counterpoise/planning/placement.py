@@ -123,6 +123,15 @@ class Placement:
         """Return the bytes per broker that may still arrive before a log dir is past its limit."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)
 
+    def racks_missing(self, staying: Flags) -> Ints:
+        """Return, per partition, on how many more racks the brokers that stay would allow it."""
+        racks = np.sort(self.racks_by_position[self.replicas], axis=1)
+        is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
+        racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
+        is_available = self.cluster.rack_sizes(staying) > 0
+        racks_possible = np.minimum(self.replica_counts, is_available.sum())
+        return np.asarray(np.maximum(0, racks_possible - racks_held))
+
     def give(self, partition: int, position: int, destination: int) -> None:
         """Replace one replica; the partition must have no other one on the destination."""
         source = int(self.replicas[partition, position])
@@ -185,12 +194,11 @@ class Placement:
         """Set all replicas at once, and count anew; no partition is touched then."""
         cluster = self.cluster
         self.replicas = replicas
-        is_new = missing_from(self.original, replicas)
-        new_replicas = np.where(is_new, replicas, NOBODY)
-        self.new_replicas = is_new.sum(axis=1)
+        is_added = missing_from(self.original, replicas)
+        self.new_replicas = is_added.sum(axis=1)
         self.counts = cluster.load(replicas)
         self.bytes_held = cluster.load(replicas, cluster.size_bytes)
-        self.arriving = cluster.load(new_replicas, cluster.size_bytes)
+        self.arriving = cluster.load(np.where(is_added, replicas, NOBODY), cluster.size_bytes)
         shape = len(cluster.topic_names), cluster.broker_count
         cells = cluster.topic_numbers[:, None] * cluster.broker_count + replicas
         counts = np.bincount(cells[replicas >= 0], minlength=shape[0] * shape[1])

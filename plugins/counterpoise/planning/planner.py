@@ -16,12 +16,18 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
-from counterpoise.planning.explanation import explain
+from counterpoise.planning.explanation.figures import figures_of
+from counterpoise.planning.explanation.moves import (
+    moves_of,
+    reason_for_empty_plan,
+    settings_before,
+)
 from counterpoise.planning.explanation.planning_result import (
     FinalAssignment,
     PlanningResult,
     is_worth_moving,
 )
+from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import goal_named
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement
@@ -59,8 +65,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     deferred = keep_copies_within(placement, before, request.budget)
     result = replace(result, assignment=_with_leaders(result), deferred=deferred)
     result = keep_changes_within(result)
-    is_optional = goal.copy_reason is None and not result.deferred.partitions
-    return explain(unchanged if is_optional and not is_worth_moving(result) else result)
+    if is_worth_moving(result):
+        return explain(result)
+    return explain(unchanged)
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
@@ -72,3 +79,27 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     demoted = roles.sharing & ~roles.leading
     is_free = candidates.is_free
     return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)
+
+
+def explain(result: PlanningResult) -> RebalancePlan:
+    """Return the plan document; one without moves says in `reason` why nothing moves."""
+    snapshot, request = result.snapshot, result.request
+    moves = moves_of(result)
+    return RebalancePlan(
+        cluster=snapshot.cluster,
+        cluster_id=snapshot.cluster_id,
+        snapshot_id=snapshot.snapshot_id,
+        goal=request.goal,
+        broker_ids=tuple(sorted(request.broker_ids)),
+        policy_digest=request.policy.digest,
+        moves=moves,
+        reason="" if moves else reason_for_empty_plan(result),
+        settings_before=settings_before(snapshot.throttles, moves),
+        figures=figures_of(result),
+        lower_bound=result.goal.lower_bound(result),
+        warnings=warnings_of(result),
+        scope=request.scope,
+        budget=request.budget,
+        replication_factor=request.replication_factor,
+        deferred=result.deferred,
+    )

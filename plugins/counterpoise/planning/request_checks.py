@@ -6,7 +6,7 @@ Only the snapshot's lists of brokers and topics are needed here; what only shows
 refused by the goals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -19,17 +19,15 @@ from counterpoise.model.request import (
     matching,
 )
 from counterpoise.model.words import name_brokers, pluralize, verb
+from counterpoise.planning.arrays import all_topics
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
 
 
 def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-    """Raise InputError when the parts of a request do not fit each other or the cluster.
-
-    Raise RefusedError when a broker cannot be removed since a controller runs there.
-    """
-    topics, live = _all_topics(snapshot), set(snapshot.live_broker_ids)
+    """Raise InputError when the parts of a request do not fit each other or the cluster."""
+    live = set(snapshot.live_broker_ids)
     _check_brokers_given(goal, request)
     _check_registered(request, snapshot)
     if not live:
@@ -37,12 +35,12 @@ def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterS
         raise InputError(f"{name} has no live broker, so nothing can be planned; start one first")
     requested = set(request.broker_ids)
     goal.check_brokers(sorted(requested - live), sorted(requested & live), live)
-    _check_topics(request, topics, snapshot)
+    _check_topics(request, snapshot)
     _check_scope_brokers(request, snapshot)
-    _check_brokers_left(goal, request, snapshot)
+    _check_brokers_left(goal, request, live)
     _check_budget(request)
     _check_factor_given(request)
-    goal.check(request, snapshot)
+    goal.check(request)
 
 
 def name_cluster(snapshot: ClusterSnapshot) -> str:
@@ -59,12 +57,6 @@ def _not_registered(snapshot: ClusterSnapshot) -> str:
     """Return `not registered in cluster demo; registered: 1, 2, 3`."""
     registered = ", ".join(map(str, snapshot.registered_broker_ids)) or "none"
     return f"not registered in {name_cluster(snapshot)}; registered: {registered}"
-
-
-def _all_topics(snapshot: ClusterSnapshot) -> list[str]:
-    described = snapshot.topics["topic"].to_pylist()
-    with_partitions = snapshot.partitions["topic"].unique().to_pylist()
-    return sorted({*described, *with_partitions})
 
 
 def _brokers_of_replicas(snapshot: ClusterSnapshot) -> frozenset[int]:
@@ -118,10 +110,11 @@ def _check_registered(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
 # -- topics and brokers of the scope
 
 
-def _check_topics(request: PlanRequest, topics: list[str], snapshot: ClusterSnapshot) -> None:
+def _check_topics(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     scope = request.scope
     if not scope.topics and not scope.excluded_topics:
         return
+    topics = all_topics(snapshot)
     options = (("--topics", scope.topics), ("--exclude-topics", scope.excluded_topics))
     for option, patterns in options:
         for pattern in patterns:
@@ -142,7 +135,7 @@ def _check_topics(request: PlanRequest, topics: list[str], snapshot: ClusterSnap
         )
 
 
-def _similar_topics(pattern: str, topics: list[str]) -> str:
+def _similar_topics(pattern: str, topics: Sequence[str]) -> str:
     plain = pattern.replace("*", "").replace("?", "")
     similar = get_close_matches(plain, topics, n=3)
     if not similar:
@@ -154,15 +147,16 @@ def _similar_topics(pattern: str, topics: list[str]) -> str:
 
 def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     scope, requested = request.scope, set(request.broker_ids)
-    known = {*snapshot.registered_broker_ids, *_brokers_of_replicas(snapshot)}
     options = (
         ("--only-brokers", scope.broker_ids),
         ("--exclude-brokers", scope.excluded_broker_ids),
     )
     for option, broker_ids in options:
-        if set(broker_ids) - known:
-            unknown = sorted(set(broker_ids) - set(snapshot.registered_broker_ids))
-            raise InputError(f"{option}: {brokers_are(unknown)} {_not_registered(snapshot)}")
+        unknown = set(broker_ids) - set(snapshot.registered_broker_ids)
+        if unknown - _brokers_of_replicas(snapshot):
+            raise InputError(
+                f"{option}: {brokers_are(sorted(unknown))} {_not_registered(snapshot)}"
+            )
     both = sorted(set(scope.broker_ids) & set(scope.excluded_broker_ids))
     if both:
         raise InputError(
@@ -183,14 +177,12 @@ def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> Non
         )
 
 
-def _check_brokers_left(
-    goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterSnapshot
-) -> None:
+def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[int]) -> None:
     """Only for requests with a scope: the planner answers where the cluster itself is too small."""
     scope = request.scope
     if not scope.broker_ids and not scope.excluded_broker_ids:
         return
-    in_scope = {b for b in snapshot.live_broker_ids if scope.may_touch_broker(b)}
+    in_scope = set(filter(scope.may_touch_broker, live))
     lacking = goal.lacking(in_scope, in_scope - set(request.broker_ids))
     if lacking:
         raise InputError(

@@ -54,7 +54,6 @@ from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import (
     disk_weights,
     min_stacked_pairs,
-    rack_sizes,
     spread_bounds,
     stacked_pairs,
 )
@@ -85,12 +84,13 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
     figures = []
     for position in np.flatnonzero(cluster.is_registered).tolist():
         row = rows[int(cluster.broker_ids[position])]
-        total, usable = row["disk_total_bytes"], row["disk_usable_bytes"]
+        total_bytes, usable_bytes = row["disk_total_bytes"], row["disk_usable_bytes"]
+        has_no_disk = total_bytes is None or usable_bytes is None
         figure = BrokerFigure(
             broker_id=row["broker_id"],
             rack=row["rack"],
-            disk_total_bytes=total,
-            disk_used_bytes=None if total is None or usable is None else total - usable,
+            disk_total_bytes=total_bytes,
+            disk_used_bytes=None if has_no_disk else total_bytes - usable_bytes,
             **{name: int(column[position]) for name, column in columns.items()},
         )
         figures.append(figure)
@@ -100,9 +100,8 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
 def _evened(result: PlanningResult, loads: Ints) -> Ints:
     """Return the sum of `loads` shared out over the brokers that may lead; others keep theirs."""
     leading = result.roles.leading
-    lower = np.where(leading, 0, loads)
-    upper = np.where(leading, UNBOUNDED, loads)
-    return fill(int(loads.sum()), lower, upper, loads)
+    highest = np.where(leading, UNBOUNDED, loads)
+    return fill(int(loads.sum()), np.where(leading, 0, loads), highest, loads)
 
 
 # -- lower bounds
@@ -203,7 +202,7 @@ def _possible_rack_bounds(
     Partitions with a replica that cannot leave its broker are treated like stacked ones.
     """
     before, counts = result.before, result.before.replica_counts
-    sizes = rack_sizes(result.cluster, result.roles.staying)
+    sizes = result.cluster.rack_sizes(result.roles.staying)
     is_bound = ~np.append(result.sharing, True)[before.replicas].all(axis=1)
     is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, sizes)
     is_regular = can_move & is_spread & ~is_bound

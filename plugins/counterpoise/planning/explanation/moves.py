@@ -37,8 +37,8 @@ from counterpoise.model.kafka import ConfigResourceType
 from counterpoise.model.plan import Move, MoveReason, SettingBefore
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
+from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.placing.targets import racks_missing
 from counterpoise.units import format_bytes
 
 _Reasons: TypeAlias = NDArray[np.object_]
@@ -53,8 +53,8 @@ def moves_of(result: PlanningResult) -> tuple[Move, ...]:
     columns = (
         cluster.topics.take(planned).to_pylist(),
         cluster.numbers[planned].tolist(),
-        _broker_ids_of(result, assignment.before[planned]),
-        _broker_ids_of(result, assignment.replicas[planned]),
+        _broker_ids_of(cluster, assignment.before[planned]),
+        _broker_ids_of(cluster, assignment.replicas[planned]),
         broker_ids[cluster.leaders[planned]].tolist(),
         cluster.size_bytes[planned].tolist(),
         rates.tolist(),
@@ -78,7 +78,7 @@ def moves_of(result: PlanningResult) -> tuple[Move, ...]:
     )
 
 
-def settings_before(throttle_table: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
+def settings_before(throttles: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
     """Return the keys of the brokers and topics of moves that copy, sorted.
 
     Any of the replicas before may be copied from.
@@ -93,17 +93,17 @@ def settings_before(throttle_table: pa.Table, moves: Sequence[Move]) -> tuple[Se
     brokers = {str(broker_id) for broker_id in broker_ids}
     throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
     found = []
-    for row in throttle_table.to_pylist():
+    for row in throttles.to_pylist():
         resource_type, name = ConfigResourceType(row["resource_type"]), row["resource_name"]
         if name in throttled[resource_type]:
             found.append(SettingBefore(resource_type, name, row["key"], row["value"]))
     return tuple(sorted(found))
 
 
-def _broker_ids_of(result: PlanningResult, replicas: Ints) -> list[tuple[int, ...]]:
+def _broker_ids_of(cluster: ClusterArrays, replicas: Ints) -> list[tuple[int, ...]]:
     """Return the broker ids of each row of replicas, without what fills it up."""
     counts = (replicas >= 0).sum(axis=1).tolist()
-    rows = np.append(result.cluster.broker_ids, -1)[replicas].tolist()
+    rows = np.append(cluster.broker_ids, -1)[replicas].tolist()
     return [tuple(row[:count]) for row, count in zip(rows, counts, strict=True)]
 
 
@@ -113,32 +113,30 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     if copy_reason in (MoveReason.DEMOTE, MoveReason.IMPORTED):
         return [copy_reason] * len(planned)
     is_leader_change = assignment.leaders[planned] != cluster.leaders_now[planned]
+    reasons = _either(is_leader_change, MoveReason.LEADERS, MoveReason.PREFERRED)
     is_copy = assignment.is_added[planned].any(axis=1)
-    without_copy = _either(is_leader_change, MoveReason.LEADERS, MoveReason.PREFERRED)
     if copy_reason is None:
-        with_copy = _evening_reasons(result, planned)
+        reasons[is_copy] = _evening_reasons(result, planned[is_copy])
     else:
         counts_before = (assignment.before[planned] >= 0).sum(axis=1)
         counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
-        is_copy |= counts_before != counts_after
-        with_copy = np.full(len(planned), copy_reason.value, dtype=object)
-    reasons = np.where(is_copy, with_copy, without_copy)
-    return [MoveReason(value) for value in reasons.tolist()]
+        reasons[is_copy | (counts_before != counts_after)] = copy_reason.value
+    return [MoveReason(reason) for reason in reasons.tolist()]
 
 
-def _evening_reasons(result: PlanningResult, planned: Ints) -> _Reasons:
-    """Return the reason of each partition if it is copied."""
-    assignment, staying = result.assignment, result.roles.staying
-    missing_before = racks_missing(result.before, staying)[planned]
-    missing_after = racks_missing(result.after, staying)[planned]
-    counts = np.append(result.before.counts, 0)
-    source_counts = counts[assignment.before[planned]]
-    destination_counts = counts[assignment.replicas[planned]]
+def _evening_reasons(result: PlanningResult, copied: Ints) -> _Reasons:
+    """Return the reason of each partition that is copied."""
+    assignment, before, staying = result.assignment, result.before, result.roles.staying
+    racks_gained = before.racks_missing(staying) - result.after.racks_missing(staying)
+    counts = np.append(before.counts, 0)
+    source_counts = counts[assignment.before[copied]]
+    destination_counts = counts[assignment.replicas[copied]]
     largest = np.iinfo(np.int64).max
-    from_count = np.where(assignment.is_removed[planned], source_counts, 0).max(axis=1)
-    to_count = np.where(assignment.is_added[planned], destination_counts, largest).min(axis=1)
+    from_count = np.where(assignment.is_removed[copied], source_counts, 0).max(axis=1)
+    to_count = np.where(assignment.is_added[copied], destination_counts, largest).min(axis=1)
     reasons = _either(from_count > to_count, MoveReason.REPLICAS, MoveReason.BYTES)
-    return np.where(missing_before > missing_after, MoveReason.RACKS.value, reasons)
+    reasons[racks_gained[copied] > 0] = MoveReason.RACKS.value
+    return reasons
 
 
 def _either(is_first: Flags, first: MoveReason, second: MoveReason) -> _Reasons:

@@ -30,7 +30,7 @@ from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.targets import byte_band, count_targets, racks_missing
+from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.water_filling import fill
 
@@ -204,7 +204,12 @@ def is_worse(counts: Ints, best: Ints) -> bool:
 
 
 def is_worth_moving(result: PlanningResult) -> bool:
-    """Return whether any measure that goals about evenness serve gains more than may be ignored."""
+    """Return whether any measure that goals about evenness serve gains more than may be ignored.
+
+    True for all other goals, and for the part of a plan that a budget leaves.
+    """
+    if result.goal.copy_reason is not None or result.deferred.partitions:
+        return True
     permille = result.request.policy.ignorable_permille
     return any(gain > total * permille // 1000 for gain, total in _gains(result))
 
@@ -217,7 +222,7 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     rows_before, rows_after = cluster.replicas, result.assignment.replicas
     partition_count, replica_count = cluster.partition_count, int(after.counts.sum())
 
-    racks_gained = racks_missing(before, roles.staying) - racks_missing(after, roles.staying)
+    racks_gained = before.racks_missing(roles.staying) - after.racks_missing(roles.staying)
     yield int(racks_gained.sum()), 0
     replicas_misplaced = _misplaced(before.counts, roles.sharing)
     yield replicas_misplaced - _misplaced(after.counts, roles.sharing), replica_count

@@ -27,7 +27,6 @@ from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 
 if TYPE_CHECKING:
-    from counterpoise.model.cluster import ClusterSnapshot
     from counterpoise.planning.explanation.planning_result import PlanningResult
 
 
@@ -46,8 +45,8 @@ class PlanningGoal:
         `live` are all live brokers of the cluster.
         """
 
-    def check(self, request: PlanRequest, snapshot: "ClusterSnapshot") -> None:
-        """Raise InputError or RefusedError for what else the goal cannot do."""
+    def check(self, request: PlanRequest) -> None:
+        """Raise InputError for what else the goal lacks in the request."""
 
     def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
         """Return what the scope leaves too few of; `others` in scope are not named by the request.

@@ -43,7 +43,6 @@ from counterpoise.planning.placing.swaps import (
 from counterpoise.planning.placing.targets import (
     byte_band,
     count_targets,
-    racks_missing,
     repair_racks,
 )
 from counterpoise.planning.placing.topics import TopicShares
@@ -138,7 +137,7 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _U
     squared_counts = sum(count * count for count in counts)
     band = byte_band(placement, roles, policy.bytes_tolerance_percent)
     bytes_outside = band.bytes_outside(placement.bytes_held)[roles.sharing]
-    racks = int(racks_missing(placement, roles.staying).sum())
+    racks = int(placement.racks_missing(roles.staying).sum())
     topics = 0
     if policy.topics_max_above_share is not None:
         shares = TopicShares.of(placement, roles, placement.counts)

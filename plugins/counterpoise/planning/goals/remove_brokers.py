@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
@@ -51,25 +50,6 @@ class RemoveBrokers(DrainingGoal):
     evens_replicas: ClassVar[bool] = True
     copy_reason: ClassVar[MoveReason | None] = MoveReason.DRAIN
 
-    def check(self, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
-        """Raise RefusedError when a broker votes in the metadata quorum (KIP-595, KIP-853).
-
-        Emptied or not, it could not be stopped: the quorum would lose a voter. Node ids of brokers
-        and controllers are one set, so the same id is the same process.
-        """
-        quorum = snapshot.tables["quorum"]
-        nodes = zip(quorum["node_id"].to_pylist(), quorum["role"].to_pylist(), strict=True)
-        all_voters = {node_id for node_id, role in nodes if role in ("leader", "voter")}
-        voters = sorted(all_voters & set(request.broker_ids))
-        if voters:
-            raise RefusedError(
-                f"{name_brokers(voters)} cannot be removed yet: a controller runs there, too, and "
-                "votes in the metadata quorum. First add a controller elsewhere and take this one "
-                "out of the quorum (kafka-metadata-quorum.sh remove-controller, where voters are "
-                "dynamic; a new controller.quorum.voters and a rolling restart, where they are "
-                "static). To move only the leaders away, use the goal demote-brokers"
-            )
-
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         staying = cluster.is_live & ~named
         able = staying & cluster.is_in_scope
@@ -86,6 +66,7 @@ class RemoveBrokers(DrainingGoal):
         return cluster.may_drain
 
     def refuse_impossible(self, result: PlanningResult) -> None:
+        _refuse_voters(result)
         _refuse_stuck_replicas(result)
         _refuse_too_few_brokers(result)
 
@@ -110,6 +91,26 @@ class RemoveBrokers(DrainingGoal):
         return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"
+        )
+
+
+def _refuse_voters(result: PlanningResult) -> None:
+    """Refuse brokers that vote in the metadata quorum (KIP-595, KIP-853).
+
+    Emptied or not, they could not be stopped: the quorum would lose a voter. Node ids of brokers
+    and controllers are one set, so the same id is the same process.
+    """
+    quorum = result.snapshot.tables["quorum"]
+    nodes = zip(quorum["node_id"].to_pylist(), quorum["role"].to_pylist(), strict=True)
+    all_voters = {node_id for node_id, role in nodes if role in ("leader", "voter")}
+    voters = sorted(all_voters & set(result.request.broker_ids))
+    if voters:
+        raise RefusedError(
+            f"{name_brokers(voters)} cannot be removed yet: a controller runs there, too, and "
+            "votes in the metadata quorum. First add a controller elsewhere and take this one "
+            "out of the quorum (kafka-metadata-quorum.sh remove-controller, where voters are "
+            "dynamic; a new controller.quorum.voters and a rolling restart, where they are "
+            "static). To move only the leaders away, use the goal demote-brokers"
         )
 
 

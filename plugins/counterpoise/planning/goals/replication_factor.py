@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from counterpoise.errors import InputError
-from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
@@ -39,7 +38,7 @@ class ReplicationFactor(PlanningGoal):
     elects: ClassVar[bool] = False
     copy_reason: ClassVar[MoveReason | None] = MoveReason.REPLICATION_FACTOR
 
-    def check(self, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+    def check(self, request: PlanRequest) -> None:
         factor = request.replication_factor
         if factor is None:
             raise InputError(
@@ -53,14 +52,6 @@ class ReplicationFactor(PlanningGoal):
                 "goal replication-factor needs the topics; name them, like --topics 'orders-*', or "
                 "--topics '*' for all"
             )
-        live = len(snapshot.live_broker_ids)
-        if factor > live:
-            raise InputError(
-                f"--replication-factor {factor}: {name_cluster(snapshot)} has "
-                f"{pluralize(live, 'live broker')}, and each holds at most one replica of a "
-                "partition; give fewer, or add brokers first"
-            )
-        _check_min_insync(request, snapshot, factor)
 
     def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
         return "" if in_scope else "no live broker that may get or lose replicas"
@@ -68,6 +59,17 @@ class ReplicationFactor(PlanningGoal):
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         gets_copies = cluster.replica_counts < (request.replication_factor or 0)
         return is_on_dead(cluster) & gets_copies
+
+    def refuse_impossible(self, result: PlanningResult) -> None:
+        factor, live = result.request.replication_factor or 0, int(result.cluster.is_live.sum())
+        if factor > live:
+            raise InputError(
+                f"--replication-factor {factor}: {name_cluster(result.snapshot)} has "
+                f"{pluralize(live, 'live broker')}, and each holds at most one replica of a "
+                "partition; give fewer, or add brokers first"
+            )
+        _refuse_below_min_insync(result, factor)
+        super().refuse_impossible(result)
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         if request.replication_factor is not None:
@@ -107,13 +109,14 @@ def _not_resized(result: PlanningResult) -> str:
     )
 
 
-def _check_min_insync(request: PlanRequest, snapshot: ClusterSnapshot, factor: int) -> None:
-    topics = snapshot.topics["topic"].to_pylist()
-    min_insync = dict(zip(topics, snapshot.topics["min_insync_replicas"].to_pylist(), strict=True))
+def _refuse_below_min_insync(result: PlanningResult, factor: int) -> None:
+    cluster, request = result.cluster, result.request
+    topics = request.scope.topics_in(cluster.topic_names, request.policy)
+    min_insync = zip(cluster.topic_names, cluster.min_insync_replicas.tolist(), strict=True)
     too_high = [
-        f"{topic} ({min_insync[topic]})"
-        for topic in sorted(request.scope.topics_in(topics, request.policy))
-        if (min_insync[topic] or 0) > factor
+        f"{topic} ({replicas})"
+        for topic, replicas in min_insync
+        if topic in topics and replicas > factor
     ]
     if too_high:
         raise InputError(

@@ -30,7 +30,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import byte_band, count_targets, rack_sizes
+from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.placing.topics import of_topics, whole_shares
 
 # In vain: where disks are that full, brokers are missing, and not a better order of replicas.
@@ -88,7 +88,7 @@ class _Destinations:
             wanted=wanted[brokers],
             fair_bytes=band.fair[brokers],
             number_of=number_of,
-            topic_shares=of_topics(placement, rack_sizes(cluster, roles.staying)),
+            topic_shares=of_topics(placement, cluster.rack_sizes(roles.staying)),
         )
 
     def take(self, partition: int, position: int, is_to_move: Flags) -> bool:

@@ -29,7 +29,6 @@ from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.counts import even_counts
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import rack_sizes
 from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
@@ -45,7 +44,7 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
     surplus = np.flatnonzero(cluster.may_change & (placement.replica_counts > factor))
     if not len(surplus):
         return
-    shares = per_broker(factor, rack_sizes(cluster, roles.staying))[cluster.racks]
+    shares = per_broker(factor, cluster.rack_sizes(roles.staying))[cluster.racks]
     rows = _ShrinkingRows.of(placement, surplus, factor)
     if not len(rows.too_long()):
         return

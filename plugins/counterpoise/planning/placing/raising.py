@@ -29,7 +29,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import byte_band, rack_sizes
+from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
@@ -77,7 +77,7 @@ def _choose(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield partition, column and broker of each replica to add; `partitions` come by topic."""
     cluster = placement.cluster
-    shares = per_broker(factor, rack_sizes(cluster, roles.staying))[cluster.racks]
+    shares = per_broker(factor, cluster.rack_sizes(roles.staying))[cluster.racks]
     topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
     rows = placement.replicas[partitions]
     partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))

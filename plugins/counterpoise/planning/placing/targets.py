@@ -58,12 +58,6 @@ class RackBounds:
         return bool((self.lowest == self.highest).all())
 
 
-def rack_sizes(cluster: ClusterArrays, staying: Flags) -> Ints:
-    """Return the number of brokers that stay, per rack."""
-    rack_count = int(cluster.racks.max(initial=-1)) + 1
-    return np.bincount(cluster.racks[staying], minlength=rack_count).astype(np.int64)
-
-
 def bounds_of_partition(replication_factor: int, sizes: Ints) -> tuple[Ints, Ints]:
     """Return the least and the most replicas of one partition, per rack.
 
@@ -93,7 +87,7 @@ def rack_bounds(placement: Placement, staying: Flags, weights: Ints | None = Non
     cluster = placement.cluster
     if weights is None:
         weights = np.ones(cluster.partition_count, dtype=np.int64)
-    sizes = rack_sizes(cluster, staying)
+    sizes = cluster.rack_sizes(staying)
     replica_counts = placement.replica_counts
     is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
     is_regular = cluster.may_change & is_spread
@@ -147,19 +141,9 @@ def min_stacked_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
     return min_pairs[replica_counts]
 
 
-def racks_missing(placement: Placement, staying: Flags) -> Ints:
-    """Return, per partition, on how many more racks the brokers that stay would allow it to be."""
-    racks = np.sort(placement.racks_by_position[placement.replicas], axis=1)
-    is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
-    racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
-    racks_available = int((rack_sizes(placement.cluster, staying) > 0).sum())
-    racks_possible = np.minimum(placement.replica_counts, racks_available)
-    return np.asarray(np.maximum(0, racks_possible - racks_held))
-
-
 def badly_racked(placement: Placement, staying: Flags) -> Ints:
     """Return the partitions that the brokers which stay would allow to be on more racks."""
-    return np.flatnonzero(racks_missing(placement, staying))
+    return np.flatnonzero(placement.racks_missing(staying))
 
 
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
