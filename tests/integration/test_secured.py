@@ -226,7 +226,7 @@ MISTAKES = [
     ("MUTUAL", TLS, "tls", 'requires a client certificate; set "ssl.certificate.location"'),
     (
         "MUTUAL",
-        TLS | dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), "other/stranger.pem"),
+        TLS | dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), "other/unknown.pem"),
         "tls",
         "the broker does not accept our certificate.* from an authority that the brokers trust",
     ),

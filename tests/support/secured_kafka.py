@@ -136,7 +136,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
 
 
 def make_certificates(folder: Path) -> None:
-    """Write one of each kind; "stranger" is signed by an authority that nobody trusts."""
+    """Write one of each kind; "unknown" is signed by an authority that nobody trusts."""
     now = datetime.now(UTC)
     authority = Authority(folder)
     for name in ("broker", *PASSWORDS):
@@ -144,7 +144,7 @@ def make_certificates(folder: Path) -> None:
     authority.sign("EXPIRED", ends=now - 3 * DAY)
     authority.sign("ELSEWHERE", ends=now + 10 * DAY, host=x509.DNSName("*.kafka.example"))
     (folder / "other").mkdir()
-    Authority(folder / "other").sign("stranger", ends=now + 200 * DAY)
+    Authority(folder / "other").sign("unknown", ends=now + 200 * DAY)
 
 
 def certificates(folder: Path, broker_id: int) -> dict[str, str]:

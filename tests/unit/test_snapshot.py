@@ -82,8 +82,7 @@ def test_the_picture_comes_back_as_it_was() -> None:
 def test_the_leader_of_the_quorum_comes_first_then_voters_then_observers() -> None:
     reader = simulated("orders-0: 1 2 3", racks="1 2 3")
     nodes = [
-        QuorumNode(n, n > 100, 5000, 1000 if n != 103 else None)
-        for n in (101, 102, 103, 1, 2)
+        QuorumNode(n, n > 100, 5000, 1000 if n != 103 else None) for n in (101, 102, 103, 1, 2)
     ]
     reader.quorum = Quorum(leader_id=102, leader_epoch=7, high_watermark=5000, nodes=tuple(nodes))
     found = rows(snapshot_of(reader).tables["quorum"], "node_id", "role")
