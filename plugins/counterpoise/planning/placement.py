@@ -128,8 +128,8 @@ class Placement:
         racks = np.sort(self.racks_by_position[self.replicas], axis=1)
         is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
         racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
-        is_available = self.cluster.rack_sizes(staying) > 0
-        racks_possible = np.minimum(self.replica_counts, is_available.sum())
+        racks_available = np.count_nonzero(self.cluster.rack_sizes(staying))
+        racks_possible = np.minimum(self.replica_counts, racks_available)
         return np.asarray(np.maximum(0, racks_possible - racks_held))
 
     def give(self, partition: int, position: int, destination: int) -> None:

@@ -85,12 +85,14 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
     for position in np.flatnonzero(cluster.is_registered).tolist():
         row = rows[int(cluster.broker_ids[position])]
         total_bytes, usable_bytes = row["disk_total_bytes"], row["disk_usable_bytes"]
-        has_no_disk = total_bytes is None or usable_bytes is None
+        used_bytes = None
+        if total_bytes is not None and usable_bytes is not None:
+            used_bytes = total_bytes - usable_bytes
         figure = BrokerFigure(
             broker_id=row["broker_id"],
             rack=row["rack"],
             disk_total_bytes=total_bytes,
-            disk_used_bytes=None if has_no_disk else total_bytes - usable_bytes,
+            disk_used_bytes=used_bytes,
             **{name: int(column[position]) for name, column in columns.items()},
         )
         figures.append(figure)
