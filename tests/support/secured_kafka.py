@@ -166,4 +166,6 @@ def connect(
     extra = f"{names}    policy: {{{ON_A_SHARED_DISK}}}\n"
     shell.configure(reader["bootstrap.servers"], extra=extra)
     connections = {"kafka": dict(reader)} | ({"kafka_operator": dict(operator)} if operator else {})
-    (shell.folder / "connections.yaml").write_text(json.dumps(connections))
+    file = shell.folder / "connections.yaml"
+    file.chmod(0o600)
+    file.write_text(json.dumps(connections))
