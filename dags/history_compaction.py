@@ -5,15 +5,16 @@ cannot be compacted fails the Dag run after all others are done. COUNTERPOISE_CO
 a cron expression, or `manual`; half past three in the night by default.
 """
 
-import logging
 import os
 from datetime import timedelta
 
 from airflow.sdk import dag, task
 from airflow.sdk.exceptions import AirflowException
 
+from counterpoise.model.safe_text import safe_logger, without_control_characters
 from counterpoise.orchestration.installation import airflow_installation
 
+LOGGER = safe_logger(__name__)
 SCHEDULE = os.environ.get("COUNTERPOISE_COMPACTION_SCHEDULE") or "30 3 * * *"
 
 
@@ -32,9 +33,9 @@ def history_compaction() -> None:
         with airflow_installation() as installation:
             report = pipeline.compact(installation)
         for line in report.in_words:
-            logging.getLogger(__name__).info("%s", line)
+            LOGGER.info("%s", line)
         if report.problems:
-            raise AirflowException("\n".join(report.problems))
+            raise AirflowException(without_control_characters("\n".join(report.problems)))
         return list(report.in_words)
 
     compact()

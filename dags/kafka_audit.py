@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk import Asset, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.installation import airflow_installation
 
 FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
@@ -54,7 +55,7 @@ def kafka_audit() -> None:
             page = pipeline.audit_page(installation, cluster)
             failure = pipeline.failure_of(installation, report)
         if failure:
-            raise AirflowFailException(f"{failure}; report: {page}")
+            raise AirflowFailException(one_line(f"{failure}; report: {page}"))
         return {"cluster": cluster, "worst": str(report.worst or "nothing"), "report": page}
 
     audit.expand(cluster=due_clusters())

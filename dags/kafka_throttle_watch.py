@@ -15,9 +15,10 @@ from typing import Any
 from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.installation import airflow_installation, log_entries
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = safe_logger(__name__)
 SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
 
 

@@ -39,10 +39,7 @@ _FILE_MODE: Final = 0o640
 
 @dataclass(frozen=True)
 class SafeRenderable:
-    """What is printed, without control characters that came with a text.
-
-    Limits: rich's markup stays; print with `markup=False`, or as rich's Text.
-    """
+    """What is printed, without control characters that came with a text."""
 
     renderable: RenderableType
 
@@ -65,9 +62,14 @@ def safe_console(console: Console) -> Console:
     return console
 
 
+def plain_console(**options: Any) -> Console:
+    """Return a console that takes no text for rich's markup, like `[link=...]`, or an emoji."""
+    return Console(highlight=False, markup=False, emoji=False, **options)
+
+
 def stderr_console() -> Console:
     """Return a console for progress, where stdout is for machines."""
-    return safe_console(Console(stderr=True))
+    return safe_console(plain_console(stderr=True))
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -14,6 +14,7 @@ from counterpoise.cli.common import Commands, add_json_argument, print_json, rea
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.chain import ChainReport
+from counterpoise.model.safe_text import for_json
 from counterpoise.units import parse_moment
 
 
@@ -108,7 +109,7 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
         for line in installation.ledger.chain().export(
             cluster=arguments.cluster, after=after, since=since
         ):
-            print(json.dumps(line, sort_keys=True))
+            print(for_json(line))
             last[line["cluster"]] = {"sequence": line["sequence"], "hash": line["hash"]}
     sys.stdout.flush()
     if arguments.cursor:

@@ -27,9 +27,9 @@ from counterpoise.cli import (
     status,
     stopping,
 )
-from counterpoise.cli.common import safe_console
+from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import is_broken_text, one_line
 
 _EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input;
 3 cluster trouble
@@ -76,7 +76,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
-    arguments = build_parser().parse_args([_as_value(word) for word in argv])
+    parser = build_parser()
+    if broken := [word for word in argv if is_broken_text(word)]:
+        parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
+    arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
         return int(arguments.run(arguments, safe_console(console or _console())))
     except CounterpoiseError as error:
@@ -113,7 +116,7 @@ def _as_value(word: str) -> str:
 def _console() -> Console:
     """Return a console as wide as the terminal, or wide enough for any table without one."""
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    return Console(highlight=False, width=width)
+    return plain_console(width=width)
 
 
 def run() -> None:

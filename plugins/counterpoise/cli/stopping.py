@@ -29,6 +29,7 @@ from counterpoise.installation import Installation, open_address, open_installat
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.safe_text import without_control_characters
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import WatchReport
@@ -199,7 +200,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
             try:
                 reports[name] = pipeline.watch_throttles(installation, name, _log_to_stderr)
             except CounterpoiseError as error:  # the other clusters are watched all the same
-                print(f"counterpoise watch: cluster {name}: {error}", file=sys.stderr)
+                _log_to_stderr(f"counterpoise watch: cluster {name}: {error}")
                 exit_code = max(exit_code, error.exit_code)
     if arguments.json:
         print_json({name: report.to_document() for name, report in reports.items()})
@@ -212,7 +213,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _log_to_stderr(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(without_control_characters(text), file=sys.stderr)
 
 
 def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from counterpoise.model.cluster import is_id, is_topic
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
+from counterpoise.model.safe_text import is_broken_text
 from counterpoise.model.tables import (
     BROKERS,
     LOG_DIRS,
@@ -60,9 +61,12 @@ def complaints_about(document: Mapping[str, Any]) -> list[str]:
 
 
 def _head_complaints(document: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("cluster", "cluster_id", "snapshot_id"):
-        if not isinstance(document.get(key), str | None):
+    for key in ("cluster", "name", "cluster_id", "snapshot_id"):
+        value = document.get(key)
+        if not isinstance(value, str | None):
             yield f'"{key}" must be text'
+        elif value and is_broken_text(value):
+            yield f'"{key}" holds half a character (a lone surrogate)'
     if not _is_time_or_absent(document.get("observed_at")):
         yield '"observed_at" must be a time like 2026-01-31T12:00:00+00:00'
 

@@ -19,11 +19,13 @@ from typing import Any, Final
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 # What steers a terminal or the direction of a line, what is not seen at all, and halves of
 # characters, which nothing can print. Line breaks are among them.
-_CONTROL: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+_INVISIBLE: Final = (
+    "\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f"
 )
-_CONTROL_BUT_LINES: Final = re.compile(f"(?![\n\t]){_CONTROL.pattern}")
+_CONTROL: Final = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
+_CONTROL_BUT_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|#&~!])")
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
@@ -38,6 +40,11 @@ def without_control_characters(text: str) -> str:
     return _CONTROL_BUT_LINES.sub(_REPLACEMENT, text)
 
 
+def is_broken_text(text: str) -> bool:
+    """Return whether the text holds half a character: nothing can write it as UTF-8."""
+    return _HALF.search(text) is not None
+
+
 def for_markdown(text: str) -> str:
     """Return the text with what means something in Markdown or HTML escaped, on one line."""
     return _MARKDOWN.sub(r"\\\1", one_line(" ".join(text.split())))
@@ -49,7 +56,7 @@ def for_csv(text: str) -> str:
     Source: OWASP, CSV Injection.
     """
     cell = one_line(text)
-    return f"'{cell}" if cell.startswith(_FORMULA_STARTS) else cell
+    return f"'{cell}" if cell.lstrip().startswith(_FORMULA_STARTS) else cell
 
 
 def shell_word(text: str) -> str:

@@ -24,12 +24,14 @@ from airflow.sdk import Param
 from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 
 if TYPE_CHECKING:
     from counterpoise.model.approval import Approval
 
+_LOGGER = safe_logger(__name__)
 _UNUSABLE = (
     "An answer that cannot count (an unusable rate, no reason, a page of another plan) leaves this "
     "question open; the log of the task says why."
@@ -94,9 +96,9 @@ class RecordedApproval(ApprovalOperator):
         try:
             approval = self._record(context["ti"], answer)
         except _UnusableAnswerError as error:
-            self.log.warning("This answer does not count, the question stays open: %s", error)
+            _LOGGER.warning("This answer does not count, the question stays open: %s", error)
             return self._ask(context, is_again=True)
-        self.log.info("%s by %s: %s", answer.decision, approval.person.shown, answer.reason)
+        _LOGGER.info("%s by %s: %s", answer.decision, approval.person.shown, answer.reason)
         context["ti"].xcom_push(
             key="decision",
             value={
@@ -123,7 +125,7 @@ class RecordedApproval(ApprovalOperator):
                 installation, dag_task(ti), is_second=self.is_second, is_again=is_again
             )
         if question is None:
-            self.log.info("nobody (else) has to approve this plan")
+            _LOGGER.info("nobody (else) has to approve this plan")
             return None
         plan_page = f"/counterpoise/runs/{run['run_id']}/plan"
         self.subject = question.subject

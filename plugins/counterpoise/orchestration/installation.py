@@ -16,6 +16,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.model.safe_text import SafeLogger, without_control_characters
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -71,7 +72,7 @@ def airflow_installation() -> Iterator["Installation"]:
         yield installation
 
 
-def log_entries(logger: logging.Logger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
+def log_entries(logger: SafeLogger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
     """Log each entry of a report with what it is an entry of, like "settled run: run-7: done"."""
     for what, entries in found.items():
         for entry in entries:
@@ -80,10 +81,14 @@ def log_entries(logger: logging.Logger, level: int, found: Mapping[str, tuple[st
 
 @contextmanager
 def failing_for_good() -> Iterator[None]:
-    """Turn errors that are not `retryable` into AirflowFailException: the task is not retried."""
+    """Turn errors that are not `retryable` into AirflowFailException: the task is not retried.
+
+    Airflow logs the message of either, so control characters in it are replaced.
+    """
     try:
         yield
     except CounterpoiseError as error:
+        error.args = (without_control_characters(str(error)),)
         if error.retryable:
             raise
         raise AirflowFailException(str(error)) from error

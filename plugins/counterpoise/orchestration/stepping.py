@@ -21,12 +21,14 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from counterpoise.errors import CounterpoiseError
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
 
+_LOGGER = safe_logger(__name__)
 MIN_WAIT_SECONDS: Final = 10.0
 # A shorter wait (for a read-back, say) is no reason to leave the worker.
 SHORT_WAIT_SECONDS: Final = 1.0
@@ -64,7 +66,7 @@ class StepUntilDone(BaseOperator):
             failed_steps += 1
             if not error.retryable or failed_steps > MAX_FAILED_STEPS:
                 raise
-            self.log.warning(
+            _LOGGER.warning(
                 "This step failed (%d in a row; after %d the task fails) and is repeated: %s",
                 failed_steps,
                 MAX_FAILED_STEPS + 1,
@@ -74,7 +76,7 @@ class StepUntilDone(BaseOperator):
         if wait_seconds is None:
             return
         pause = timedelta(seconds=max(wait_seconds, self.min_wait_seconds))
-        self.log.info("The next step is in %.0f s", pause.total_seconds())
+        _LOGGER.info("The next step is in %.0f s", pause.total_seconds())
         self.defer(
             trigger=TimeDeltaTrigger(pause),
             method_name="execute",
@@ -84,12 +86,12 @@ class StepUntilDone(BaseOperator):
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)
-            wait_seconds = self.step(installation, run, self.log.info)
+            wait_seconds = self.step(installation, run, _LOGGER.info)
             for _ in range(MAX_SHORT_WAITS):
                 if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:
                     break
                 time.sleep(wait_seconds)
-                wait_seconds = self.step(installation, run, self.log.info)
+                wait_seconds = self.step(installation, run, _LOGGER.info)
         return wait_seconds
 
     def _run(self, installation: Any, ti: Any, was_deferred: bool) -> "PlannedRun":

@@ -43,10 +43,10 @@ def _environment() -> Environment:
     return environment
 
 
-def _without_control_characters(value: object) -> object:
-    """Return what an expression in a template prints; pictures and fragments stay as they are."""
-    is_plain = isinstance(value, str) and not isinstance(value, Markup)
-    return without_control_characters(str(value)) if is_plain else value
+def _without_control_characters(value: object) -> str:
+    """Return what an expression in a template prints; labels of pictures have names in them too."""
+    text = without_control_characters(str(value))
+    return Markup(text) if isinstance(value, Markup) else text
 
 
 def percent(share: float) -> str:

@@ -1,0 +1,75 @@
+"""Pages and documents of audits, fleets and balances, with the most hostile text in every name.
+
+`tests/simulation/test_hostile_text.py` has the same for all that comes from a run.
+"""
+
+import logging
+
+import pytest
+
+from counterpoise.model.safe_text import SafeLogger, safe_logger
+from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
+from counterpoise.reporting.balance_text import (
+    leader_balance_csv,
+    leader_balance_json,
+    leader_balance_markdown,
+)
+from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from counterpoise.reporting.load_section import load_markdown
+from tests.support import hostile
+from tests.support.hostile import HOSTILE, MARK
+from tests.unit import test_audit_page, test_load_pages, test_reporting
+
+
+@pytest.fixture(autouse=True)
+def hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the makers of pages in other tests use this text."""
+    monkeypatch.setattr(test_audit_page, "BREAKOUT", HOSTILE)
+    monkeypatch.setattr(test_load_pages, "BREAKOUT", HOSTILE)
+    monkeypatch.setattr(test_reporting, "BREAKOUT", HOSTILE)
+    monkeypatch.setattr(test_reporting, "SCRIPT", HOSTILE)
+
+
+def test_pages_of_plans_runs_and_balances() -> None:
+    for html in test_reporting.hostile_pages():
+        hostile.check_html(html)
+        assert MARK in html
+
+
+def test_documents_of_a_balance() -> None:
+    balance = test_reporting.balance(rack=HOSTILE, topic=HOSTILE, cluster=HOSTILE)
+    hostile.check_markdown(leader_balance_markdown(balance))
+    hostile.check_csv(leader_balance_csv(balance))
+    hostile.check_json(leader_balance_json(balance))
+
+
+def test_an_audit_in_every_form() -> None:
+    report = test_audit_page.hostile()
+    hostile.check_html(audit_report(report, test_audit_page.TEXTS))
+    markdown = audit_markdown(report, test_audit_page.TEXTS)
+    hostile.check_markdown(markdown)
+    hostile.check_json(audit_json(report, test_audit_page.TEXTS))
+    assert MARK in markdown
+
+
+def test_a_fleet_in_every_form() -> None:
+    bad = test_load_pages.state(HOSTILE)
+    assert bad.load is not None
+    load = test_load_pages.hostile(bad.load)
+    fleet = test_load_pages.fleet_of(bad)
+    hostile.check_html(fleet_report(fleet))
+    hostile.check_markdown(fleet_markdown(fleet))
+    hostile.check_csv(fleet_csv(fleet))
+    hostile.check_json(fleet_json(fleet))
+    hostile.check_html(test_load_pages.section(load))
+    hostile.check_markdown(load_markdown(load))
+
+
+def test_a_line_of_the_log_stays_one(caplog: pytest.LogCaptureFixture) -> None:
+    logger: SafeLogger = safe_logger("counterpoise.hostile")
+    with caplog.at_level(logging.INFO):
+        logger.info("rack %s of %d, %.1f %%: %r", HOSTILE, 3, 0.5, HOSTILE)
+        logger.info(HOSTILE.partition("\n")[0])
+        logger.warning("%s", ValueError(HOSTILE))
+    hostile.check_log(caplog.records)
+    assert "of 3, 0.5 %" in caplog.text
