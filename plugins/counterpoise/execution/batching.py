@@ -1,6 +1,6 @@
 """Which moves to submit next: within every cap, with every throttled link kept busy. Pure.
 
-    next_batch(pending, moving, observation, limits, fleet_max_moves_in_flight)
+    next_batch(pending, inputs)
 
     1. leave out moves that wait for a broker, or for a replica outside the ISR
     2. ordinary topics first; offsets, transactions and share groups after all others, few at a
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
@@ -25,14 +26,9 @@ from counterpoise.model.policy import MovementPolicy
 MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
 
 
-def next_batch(
-    pending: Sequence[Move],
-    moving: Sequence[Move],
-    observation: Observation,
-    limits: MovementPolicy,
-    fleet_max_moves_in_flight: int | None = None,
-) -> tuple[Move, ...]:
-    """Return the moves to submit now, () when none may be."""
+def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
+    """Return those of the pending moves to submit now, () when none may be."""
+    observation = inputs.observation
 
     def copies(move: Move) -> bool:
         return bool(observation.adding_replicas(move))
@@ -44,14 +40,14 @@ def next_batch(
 
     ready = [move for move in pending if is_ready(move)]
     ready_copies = [move for move in ready if copies(move)]
-    all_copies = [move for move in (*pending, *moving) if copies(move)]
+    all_copies = [move for move in (*pending, *inputs.moving) if copies(move)]
     if not all_copies:
         return tuple(ready[:MAX_PARTITIONS_PER_CALL])
     if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
         ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
-        return _within_caps(ordinary, moving, observation, limits, fleet_max_moves_in_flight)
-    free_slots = max(0, limits.max_coordinator_moves_in_flight - len(moving))
-    batch = _within_caps(ready_copies, moving, observation, limits, fleet_max_moves_in_flight)
+        return _within_caps(ordinary, inputs)
+    free_slots = max(0, inputs.limits.max_coordinator_moves_in_flight - len(inputs.moving))
+    batch = _within_caps(ready_copies, inputs)
     return batch[:free_slots]
 
 
@@ -62,18 +58,14 @@ def _waits_for_broker(move: Move, observation: Observation) -> bool:
     return is_concerned and bool(observation.adding_replicas(move))
 
 
-def _within_caps(
-    ready: Sequence[Move],
-    moving: Sequence[Move],
-    observation: Observation,
-    limits: MovementPolicy,
-    fleet_max_moves_in_flight: int | None,
-) -> tuple[Move, ...]:
-    in_flight = [move for move in moving if observation.adding_replicas(move)]
+def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
+    observation, limits = inputs.observation, inputs.limits
+    in_flight = [move for move in inputs.moving if observation.adding_replicas(move)]
     free_slots = min(limits.max_moves_in_flight - len(in_flight), MAX_PARTITIONS_PER_CALL)
-    if fleet_max_moves_in_flight is not None:
+    if inputs.fleet_max_moves_in_flight is not None:
         elsewhere = observation.conditions.moves_in_flight_elsewhere
-        free_slots = min(free_slots, fleet_max_moves_in_flight - elsewhere - len(in_flight))
+        free_in_fleet = inputs.fleet_max_moves_in_flight - elsewhere - len(in_flight)
+        free_slots = min(free_slots, free_in_fleet)
     load = _Load(limits)
     for move in in_flight:
         load.add(observation.copying_brokers(move), move.size_bytes)

@@ -267,7 +267,7 @@ class CommandExecutor:
 def mark_restored(journal: "Journal", keys: Iterable[TouchedKey], configs: Configs) -> None:
     """Record the values that these keys have now; nothing of ours is in them any more."""
     for touched in keys:
-        value = dynamic_value(configs, touched.resource, touched.key)
+        value = dynamic_value(configs, *touched.resource_key)
         is_as_before = value == touched.before_value
         outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
         journal.restored(touched, value, outcome)

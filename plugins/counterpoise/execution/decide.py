@@ -13,8 +13,6 @@ harmless.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
@@ -28,9 +26,9 @@ from counterpoise.execution.commands import (
     Restore,
     RestoreOrder,
     Submit,
-    Throttle,
     Wait,
 )
+from counterpoise.execution.decision_inputs import QUIET_SECONDS, DecisionInputs
 from counterpoise.execution.halting import (
     EXECUTE_AGAIN,
     halt_for_out_of_sync_replicas,
@@ -39,25 +37,19 @@ from counterpoise.execution.halting import (
     reason_to_hold,
     reason_to_pause,
 )
-from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.progress_update import stalled_links
 from counterpoise.execution.throttles import (
     WantedThrottles,
-    missing_changes,
     restoring_change,
-    wanted_throttles,
 )
 from counterpoise.model.kafka import ConfigChange
-from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import InFlight, MovementPolicy
+from counterpoise.model.plan import Move
+from counterpoise.model.policy import InFlight
 from counterpoise.model.run import TouchedKey
-from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_ids, join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
-# A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
-# after 9 s by default.
-QUIET_SECONDS: Final = 30.0
 _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
 )
@@ -67,67 +59,20 @@ _CANNOT_FINISH: Final = (
 )
 
 
-@dataclass(frozen=True)
-class DecisionInputs:
-    """All that a decision depends on."""
-
-    plan: RebalancePlan
-    observation: Observation
-    by_state: MovesByState  # the plan's moves, by their state in the observation
-    run_progress: RunProgress
-    limits: MovementPolicy
-    fleet_max_moves_in_flight: int | None = None
-
-    @property
-    def moving(self) -> Sequence[Move]:
-        return self.by_state[MoveState.MOVING]
-
-    @property
-    def pending(self) -> list[Move]:
-        return [*self.by_state[MoveState.PENDING], *self.by_state[MoveState.CANCELLED]]
-
-    @cached_property
-    def unknown_outcomes(self) -> list[Move]:
-        """Return the moves that do not seem to be under way, but a call about them may still be
-        applied.
-        """
-        return [move for move in self.pending if self.has_unknown_outcome(move)]
-
-    def has_unknown_outcome(self, move: Move) -> bool:
-        return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
-
-    def throttles_for(self, moves: Iterable[Move]) -> WantedThrottles:
-        return wanted_throttles(moves, self.run_progress.rate_bytes_per_second)
-
-    def missing_changes(self, throttles: WantedThrottles) -> Throttle | None:
-        """Return the command that puts these throttles in force; None when they are."""
-        observation = self.observation
-        changes = missing_changes(throttles, observation.configs, observation.touched_keys)
-        return Throttle(changes) if changes else None
-
-
 def next_command(inputs: DecisionInputs) -> Command:
     """Return the next thing to do for a run that may move."""
-    observation, limits = inputs.observation, inputs.limits
-    if halt := reason_to_halt(inputs.by_state, observation, inputs.run_progress, limits):
+    if halt := reason_to_halt(inputs):
         return halt
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
-    pause = reason_to_pause(observation, limits)
+    pause = reason_to_pause(inputs)
     may_start = inputs.unknown_outcomes if pause else inputs.pending
     throttles = inputs.throttles_for([*inputs.moving, *may_start])
     if command := inputs.missing_changes(throttles) or _restore_idle_keys(inputs, throttles):
         return command
-    if hold := pause or reason_to_hold(observation, inputs.run_progress):
+    if hold := pause or reason_to_hold(inputs):
         return Wait(f"{_are_moving(inputs)}; {hold}" if inputs.moving else hold)
-    batch = next_batch(
-        _may_be_submitted(inputs),
-        inputs.moving,
-        observation,
-        limits,
-        inputs.fleet_max_moves_in_flight,
-    )
-    if batch:
+    if batch := next_batch(_may_be_submitted(inputs), inputs):
         return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
 
@@ -207,7 +152,7 @@ def _restore_idle_keys(inputs: DecisionInputs, throttles: WantedThrottles) -> Co
         touched
         for touched in observation.touched_keys
         if touched.restored_at is None
-        and (touched.resource, touched.key) not in needed
+        and touched.resource_key not in needed
         and touched.resource in observation.configs
     ]
     if keys := _with_restoring_change(idle, observation):
@@ -271,17 +216,13 @@ def _cancel(moves: Sequence[Move], reason: str) -> Cancel:
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     """Return the wait, or the halt, of a run with moves of which none may be submitted now."""
-    observation = inputs.observation
     if inputs.moving:
         return Wait(_are_moving(inputs))
     if not inputs.pending:
         return None
-    halt = halt_for_out_of_sync_replicas(
-        inputs.by_state, observation, inputs.run_progress, inputs.limits
-    )
-    if halt:
+    if halt := halt_for_out_of_sync_replicas(inputs):
         return halt
-    if names := out_of_sync_names(inputs.pending, observation):
+    if names := out_of_sync_names(inputs):
         waiting = pluralize(
             len(names),
             "partition waits until the replicas that it keeps",
@@ -289,7 +230,7 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         )
         return Wait(f"{waiting} are in sync: {join_names(names)}")
     waiting = pluralize(len(inputs.pending), "partition waits", "partitions wait")
-    if unresponsive := sorted(observation.unresponsive_broker_ids):
+    if unresponsive := sorted(inputs.observation.unresponsive_broker_ids):
         return Wait(f"{waiting} for brokers that do not respond: {join_ids(unresponsive)}")
     return Wait(
         f"{waiting}: the moves of other clusters use up the fleet's max_moves_in_flight, or a call "

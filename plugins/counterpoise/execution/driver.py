@@ -28,7 +28,8 @@ from counterpoise.execution.command_executor import (
     mark_restored,
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
-from counterpoise.execution.decide import DecisionInputs, next_command, settle_command
+from counterpoise.execution.decide import next_command, settle_command
+from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.halting import different_versions, stall_text
 from counterpoise.execution.observation import (
     MoveState,
@@ -223,7 +224,7 @@ class Driver:
             self._journal.done(arrived)
         configs = observation.configs
         read_back = [
-            (touched, dynamic_value(configs, touched.resource, touched.key))
+            (touched, dynamic_value(configs, *touched.resource_key))
             for touched in observation.touched_keys
             if touched.during_value is None
             and touched.restored_at is None
@@ -278,14 +279,14 @@ class Driver:
         if foreign:
             raise StalePlanError(
                 "somebody else is reassigning partitions of this cluster "
-                f"({join_names([str(tp) for tp in foreign])}); wait for their end"
+                f"({join_names(foreign)}); wait for their end"
             )
         if state is RunState.APPROVED:
             drifted = drifted_before_start(self._plan.moves, observation)
         else:
             drifted = self._drifted_since_start(observation)
         if drifted:
-            names = join_names([str(move.topic_partition) for move in drifted])
+            names = join_names([move.topic_partition for move in drifted])
             raise StalePlanError(
                 f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
                 f"({names}); make a new plan"

@@ -1,18 +1,18 @@
 """When a run stops by itself, and when it submits nothing new for a while. Pure.
 
-    reason_to_halt(by_state, observation, run_progress, limits)    # Halt, or None
-    reason_to_pause(observation, limits)        # "" unless people or the calendar want nothing new
-    reason_to_hold(observation, run_progress)   # "" unless something has to pass first
+    reason_to_halt(inputs)    # Halt, or None
+    reason_to_pause(inputs)   # "" unless people or the calendar want nothing new
+    reason_to_hold(inputs)    # "" unless something has to pass first
 
 What a run can wait out is waited out first: `progress_update` records since when each condition
 lasts, and the policy says for how long that may be.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 
 from counterpoise.execution.commands import Halt
-from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.progress_update import (
     LEADERLESS,
     OUT_OF_SYNC,
@@ -21,11 +21,10 @@ from counterpoise.execution.progress_update import (
     stalled_links,
 )
 from counterpoise.model.calendar import opens_at
-from counterpoise.model.kafka import BrokerVersion
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import Link, RunProgress
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, name_brokers, pluralize
 from counterpoise.units import format_moment, format_rate, format_seconds
 
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
@@ -35,74 +34,60 @@ _MAX_LINKS_NAMED = 5
 EXECUTE_AGAIN = "execute the plan again (`counterpoise execute PLAN`)"
 
 
-def reason_to_halt(
-    by_state: MovesByState,
-    observation: Observation,
-    run_progress: RunProgress,
-    limits: MovementPolicy,
-) -> Halt | None:
+def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
     """Return the first reason to start nothing new; None when there is none."""
-    if cancel := observation.active_requests.cancelled:
+    if cancel := inputs.observation.active_requests.cancelled:
         return Halt(str(cancel), cancels=True)
     return (
-        _foreign_changes(by_state, observation, run_progress)
-        or _dead_brokers(by_state, observation, run_progress, limits)
-        or _unavailable_partitions(observation, run_progress, limits)
-        or _full_log_dirs(by_state, observation)
-        or _stalled_links(run_progress, limits)
-        or _isr_loss(observation, run_progress, limits)
-        or _leaderless_partitions(by_state, observation, run_progress, limits)
-        or _below_min_isr(by_state, observation)
+        _foreign_changes(inputs)
+        or _dead_brokers(inputs)
+        or _unavailable_partitions(inputs)
+        or _full_log_dirs(inputs)
+        or _stalled_links(inputs)
+        or _isr_loss(inputs)
+        or _leaderless_partitions(inputs)
+        or _below_min_isr(inputs)
     )
 
 
-def reason_to_pause(observation: Observation, limits: MovementPolicy) -> str:
+def reason_to_pause(inputs: DecisionInputs) -> str:
     """Return why people or the calendar want nothing new for now; "" when they do not."""
-    if freeze := observation.active_requests.frozen:
+    requests = inputs.observation.active_requests
+    if freeze := requests.frozen:
         return f"the cluster is {freeze.frozen_in_words}"
-    if pause := observation.active_requests.paused:
+    if pause := requests.paused:
         return f"paused by {pause.person.shown}: {pause.why}"
-    if opens := opens_at(limits, observation.observed_at):
+    if opens := opens_at(inputs.limits, inputs.observation.observed_at):
         return f"outside the maintenance windows; the next one opens at {format_moment(opens)}"
     return ""
 
 
-def reason_to_hold(observation: Observation, run_progress: RunProgress) -> str:
+def reason_to_hold(inputs: DecisionInputs) -> str:
     """Return what has to pass before anything new is submitted; "" when nothing has to."""
-    if upgrade := different_versions(observation):
+    if upgrade := different_versions(inputs.observation):
         return upgrade
-    conditions = [name for name in run_progress.conditions_since if name != OUT_OF_SYNC]
+    conditions = [name for name in inputs.run_progress.conditions_since if name != OUT_OF_SYNC]
     return f"{', '.join(conditions)}: waiting for that to pass" if conditions else ""
 
 
 def different_versions(observation: Observation) -> str:
     """Return what shows that a rolling upgrade is under way; "" when all live brokers are alike."""
-    brokers_by_version: dict[BrokerVersion, list[str]] = {}
-    for broker_id, version in sorted(observation.conditions.broker_versions.items()):
-        brokers_by_version.setdefault(version, []).append(str(broker_id))
+    versions = sorted(observation.conditions.broker_versions.items())
+    brokers_by_version = grouped((version, broker_id) for broker_id, version in versions)
     if len(brokers_by_version) <= 1:
         return ""
-    groups = " and ".join(
-        f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(ids)}"
-        for ids in brokers_by_version.values()
-    )
+    groups = " and ".join(map(name_brokers, brokers_by_version.values()))
     return (
         f"a rolling upgrade seems to be under way: {groups} speak different versions; "
         "nothing new is submitted until it is over"
     )
 
 
-def halt_for_out_of_sync_replicas(
-    by_state: MovesByState,
-    observation: Observation,
-    run_progress: RunProgress,
-    limits: MovementPolicy,
-) -> Halt | None:
+def halt_for_out_of_sync_replicas(inputs: DecisionInputs) -> Halt | None:
     """Return the end of a run whose last partitions keep replicas that stay out of sync."""
-    if not _has_lasted(OUT_OF_SYNC, run_progress, observation, limits.dead_broker_patience):
+    if not _has_lasted(OUT_OF_SYNC, inputs):
         return None
-    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    names = out_of_sync_names(waiting, observation)
+    names = out_of_sync_names(inputs)
     skipped = pluralize(
         len(names),
         "partition skipped: replicas that it keeps",
@@ -113,37 +98,35 @@ def halt_for_out_of_sync_replicas(
     )
 
 
-def out_of_sync_names(moves: Iterable[Move], observation: Observation) -> list[str]:
-    """Return `orders-0 (brokers [3])` for each move that keeps replicas outside the ISR."""
+def out_of_sync_names(inputs: DecisionInputs) -> list[str]:
+    """Return `orders-0 (brokers [3])` for each pending move that keeps replicas out of sync."""
     names = []
-    for move in moves:
-        if broker_ids := observation.out_of_sync_replicas(move):
+    for move in inputs.pending:
+        if broker_ids := inputs.observation.out_of_sync_replicas(move):
             names.append(f"{move.topic_partition} (brokers {list(broker_ids)})")
     return names
 
 
-def _foreign_changes(
-    by_state: MovesByState, observation: Observation, run_progress: RunProgress
-) -> Halt | None:
-    foreign = _names(by_state[MoveState.FOREIGN])
-    foreign += [str(tp) for tp in observation.conditions.foreign_reassignments]
+def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
+    foreign = _names(inputs.by_state[MoveState.FOREIGN])
+    foreign += [str(tp) for tp in inputs.observation.conditions.foreign_reassignments]
     if foreign:
         return Halt(
             f"somebody else is reassigning {pluralize(len(foreign), 'partition')}: "
             f"{join_names(foreign)}; wait for the end, then {EXECUTE_AGAIN}"
         )
-    if drifted := by_state[MoveState.DRIFTED]:
+    if drifted := inputs.by_state[MoveState.DRIFTED]:
         return Halt(
             f"somebody else moved {pluralize(len(drifted), 'partition')} of the plan: "
             f"{join_names(_names(drifted))}; make a new plan"
         )
-    if run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
+    if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(
             "somebody else removed our throttle keys again, after they had been set a second time; "
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
-    if run_progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS:
+    if inputs.run_progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS:
         return Halt(
             "somebody else removes our throttle keys as fast as they are set; "
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
@@ -152,17 +135,9 @@ def _foreign_changes(
     return None
 
 
-def _dead_brokers(
-    by_state: MovesByState,
-    observation: Observation,
-    run_progress: RunProgress,
-    limits: MovementPolicy,
-) -> Halt | None:
-    def is_dead_for_long(broker_id: int) -> bool:
-        condition = f"broker {broker_id} is dead"
-        return _has_lasted(condition, run_progress, observation, limits.dead_broker_patience)
-
-    broker_ids = sorted(b for b in dead_brokers(by_state, observation) if is_dead_for_long(b))
+def _dead_brokers(inputs: DecisionInputs) -> Halt | None:
+    dead = sorted(dead_brokers(inputs.by_state, inputs.observation))
+    broker_ids = [b for b in dead if _has_lasted(f"broker {b} is dead", inputs)]
     if not broker_ids:
         return None
     return Halt(
@@ -171,13 +146,11 @@ def _dead_brokers(
     )
 
 
-def _unavailable_partitions(
-    observation: Observation, run_progress: RunProgress, limits: MovementPolicy
-) -> Halt | None:
-    if not _has_lasted(UNAVAILABLE, run_progress, observation, limits.dead_broker_patience):
+def _unavailable_partitions(inputs: DecisionInputs) -> Halt | None:
+    if not _has_lasted(UNAVAILABLE, inputs):
         return None
-    unavailable_now = set(observation.conditions.unavailable_partitions)
-    names = sorted(unavailable_now - set(run_progress.unavailable_at_start))
+    unavailable_now = set(inputs.observation.conditions.unavailable_partitions)
+    names = sorted(unavailable_now - set(inputs.run_progress.unavailable_at_start))
     affected = pluralize(
         len(names),
         "partition outside the plan takes no writes",
@@ -190,14 +163,13 @@ def _unavailable_partitions(
     )
 
 
-def _full_log_dirs(by_state: MovesByState, observation: Observation) -> Halt | None:
+def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
     receiving = {
         broker_id
-        for state in (MoveState.MOVING, MoveState.PENDING)
-        for move in by_state[state]
-        for broker_id in observation.adding_replicas(move)
+        for move in inputs.moves_in(MoveState.MOVING, MoveState.PENDING)
+        for broker_id in inputs.observation.adding_replicas(move)
     }
-    full_log_dirs = observation.conditions.full_log_dirs
+    full_log_dirs = inputs.observation.conditions.full_log_dirs
     full = sorted(receiving & full_log_dirs.keys())
     if not full:
         return None
@@ -207,8 +179,9 @@ def _full_log_dirs(by_state: MovesByState, observation: Observation) -> Halt | N
     )
 
 
-def _stalled_links(run_progress: RunProgress, limits: MovementPolicy) -> Halt | None:
-    links = stalled_links(run_progress, limits, patience_factor=2)
+def _stalled_links(inputs: DecisionInputs) -> Halt | None:
+    run_progress = inputs.run_progress
+    links = stalled_links(run_progress, inputs.limits, patience_factor=2)
     if not links:
         return None
     names = "; ".join(stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
@@ -230,10 +203,9 @@ def stall_text(link: Link, run_progress: RunProgress) -> str:
     )
 
 
-def _isr_loss(
-    observation: Observation, run_progress: RunProgress, limits: MovementPolicy
-) -> Halt | None:
-    back_off, rate = limits.throttle_back_off, run_progress.rate_bytes_per_second
+def _isr_loss(inputs: DecisionInputs) -> Halt | None:
+    observation, run_progress = inputs.observation, inputs.run_progress
+    back_off, rate = inputs.limits.throttle_back_off, run_progress.rate_bytes_per_second
     loss_since = run_progress.isr_loss_changed_at if run_progress.has_isr_loss else None
     if not loss_since or rate > back_off.lowest_rate_bytes_per_second:
         return None
@@ -247,20 +219,11 @@ def _isr_loss(
     )
 
 
-def _leaderless_partitions(
-    by_state: MovesByState,
-    observation: Observation,
-    run_progress: RunProgress,
-    limits: MovementPolicy,
-) -> Halt | None:
-    if not _has_lasted(LEADERLESS, run_progress, observation, limits.dead_broker_patience):
+def _leaderless_partitions(inputs: DecisionInputs) -> Halt | None:
+    if not _has_lasted(LEADERLESS, inputs):
         return None
-    unfinished = [
-        move
-        for state in (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-        for move in by_state[state]
-    ]
-    leaderless = [m for m in unfinished if m.adding and observation.leader_of(m) is None]
+    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+    leaderless = [m for m in unfinished if m.adding and inputs.observation.leader_of(m) is None]
     affected = pluralize(
         len(leaderless), "partition of the plan has", "partitions of the plan have"
     )
@@ -270,13 +233,12 @@ def _leaderless_partitions(
     )
 
 
-def _below_min_isr(by_state: MovesByState, observation: Observation) -> Halt | None:
+def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
     def falls_below_min_isr(move: Move) -> bool:
-        min_isr = observation.min_insync_replicas.get(move.topic, 0)
+        min_isr = inputs.observation.min_insync_replicas.get(move.topic, 0)
         return len(move.replicas_after) < min(min_isr, len(move.replicas_before))
 
-    waiting = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    too_few = [move for move in waiting if falls_below_min_isr(move)]
+    too_few = [move for move in inputs.pending if falls_below_min_isr(move)]
     if not too_few:
         return None
     names = [
@@ -290,11 +252,11 @@ def _below_min_isr(by_state: MovesByState, observation: Observation) -> Halt | N
     )
 
 
-def _has_lasted(
-    condition: str, run_progress: RunProgress, observation: Observation, patience: timedelta
-) -> bool:
-    since = run_progress.conditions_since.get(condition)
-    return since is not None and observation.observed_at - since >= patience
+def _has_lasted(condition: str, inputs: DecisionInputs) -> bool:
+    """Return whether a condition has lasted for longer than the policy's patience."""
+    since = inputs.run_progress.conditions_since.get(condition)
+    now, patience = inputs.observation.observed_at, inputs.limits.dead_broker_patience
+    return since is not None and now - since >= patience
 
 
 def _names(moves: Sequence[Move]) -> list[str]:

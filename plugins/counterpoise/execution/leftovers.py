@@ -10,7 +10,7 @@ from datetime import datetime
 
 from counterpoise.execution.throttles import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigResource, Reassignment
+from counterpoise.model.kafka import Reassignment, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.reassignment_targets import reassignment_targets
@@ -62,9 +62,7 @@ def late_moves_by_run(
             yield run, own_moves
 
 
-def foreign_throttles(
-    configs: Configs, known_keys: Set[tuple[ConfigResource, str]]
-) -> Iterator[str]:
+def foreign_throttles(configs: Configs, known_keys: Set[ResourceKey]) -> Iterator[str]:
     """Yield the throttle keys that are set and not among `known_keys`, each with its value."""
     for resource, values in sorted(configs.items()):
         for key in sorted(values):

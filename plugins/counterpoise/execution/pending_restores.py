@@ -35,7 +35,7 @@ def restore_pending(
     if changes:
         admin.alter_configs(changes)
         configs = _read_keys(admin, keys)
-    changed = {(change.resource, change.key) for change in changes}
+    changed = {change.resource_key for change in changes}
     restored, pending = [], []
     for touched in keys:
         is_unread = touched.resource not in configs
@@ -48,7 +48,7 @@ def restore_pending(
             if touched.restored_at is None:
                 pending.append(touched)
             continue
-        if touched.restored_at is None or (touched.resource, touched.key) in changed:
+        if touched.restored_at is None or touched.resource_key in changed:
             restored.append(touched)
     registered = {broker.broker_id for broker in admin.describe_cluster().brokers}
     if registered == admin.describe_versions().keys():

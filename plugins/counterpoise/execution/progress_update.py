@@ -26,6 +26,7 @@ from counterpoise.execution.throttles import (
     wanted_throttles,
 )
 from counterpoise.model.calendar import rate_at
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
@@ -167,13 +168,13 @@ def _links(base: RunProgress, observation: Observation, moving: Iterable[Move]) 
     progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
     or ends.
     """
-    copies_by_link: dict[tuple[int, bool], list[tuple[Move, int]]] = {}
-    for move in moving:
-        leader = observation.leader_of(move)
-        for destination in observation.adding_replicas(move):
-            copies_by_link.setdefault((destination, False), []).append((move, destination))
-            if leader is not None:
-                copies_by_link.setdefault((leader, True), []).append((move, destination))
+    copies_by_link = grouped(
+        ((broker_id, sends), (move, destination))
+        for move in moving
+        for destination in observation.adding_replicas(move)
+        for broker_id, sends in ((destination, False), (observation.leader_of(move), True))
+        if broker_id is not None
+    )
     links_before = {(link.broker_id, link.sends): link for link in base.links}
     for (broker_id, sends), copies in sorted(copies_by_link.items()):
         yield _link(

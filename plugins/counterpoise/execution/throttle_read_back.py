@@ -76,8 +76,8 @@ def brokers_that_disagree(
         except BrokerUnresponsiveError:
             return False
         return all(
-            dynamic_value(reported, touched.resource, touched.key)
-            == dynamic_value(configs, touched.resource, touched.key)
+            dynamic_value(reported, *touched.resource_key)
+            == dynamic_value(configs, *touched.resource_key)
             for touched in topic_keys
         )
 

@@ -29,6 +29,7 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
     ConfigSource,
     ConfigValue,
+    ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
@@ -48,8 +49,8 @@ class WantedThrottles:
     """What has to be in force: one rate on each (broker, key), entries on each (topic, key)."""
 
     rate_bytes_per_second: int
-    rates: frozenset[tuple[ConfigResource, str]]
-    lists: Mapping[tuple[ConfigResource, str], tuple[str, ...]]
+    rates: frozenset[ResourceKey]
+    lists: Mapping[ResourceKey, tuple[str, ...]]
 
     @property
     def resources(self) -> tuple[ConfigResource, ...]:
@@ -66,8 +67,8 @@ def topic_resource(name: str) -> ConfigResource:
 
 def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> WantedThrottles:
     """Return the throttles under which these moves may be submitted; copying nothing needs none."""
-    rates: set[tuple[ConfigResource, str]] = set()
-    lists: dict[tuple[ConfigResource, str], list[str]] = {}
+    rates: set[ResourceKey] = set()
+    lists: dict[ResourceKey, list[str]] = {}
     for move in moves:
         if not move.adding:
             continue
@@ -110,7 +111,7 @@ def missing_changes(
     Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
     rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    own_keys = {(t.resource, t.key): t for t in touched_keys if t.restored_at is None}
+    own_keys = {t.resource_key: t for t in touched_keys if t.restored_at is None}
     changes = []
     for resource, key in sorted(throttles.rates):
         if resource not in configs:
@@ -147,18 +148,18 @@ def removed_by_others(
 ) -> tuple[ConfigChange, ...]:
     """Return those of the missing changes that were in force before: somebody else removed them."""
     were_in_force = {
-        (touched.resource, touched.key): touched
+        touched.resource_key: touched
         for touched in touched_keys
         if touched.restored_at is None and touched.during_value is not None
     }
     removed = []
     for change in changes:
-        touched = were_in_force.get((change.resource, change.key))
+        touched = were_in_force.get(change.resource_key)
         if touched is None:
             continue
         written_entries = set(_entries(touched.written_value))
         if change.key in RATE_KEYS:
-            is_removed = dynamic_value(configs, change.resource, change.key) not in written_entries
+            is_removed = dynamic_value(configs, *change.resource_key) not in written_entries
         else:
             is_removed = bool(written_entries & set(_entries(change.value)))
         if is_removed:
@@ -168,7 +169,7 @@ def removed_by_others(
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     """Return whether the key holds something of ours."""
-    present = _entries(dynamic_value(configs, touched.resource, touched.key))
+    present = _entries(dynamic_value(configs, *touched.resource_key))
     return not set(_entries(touched.written_value)).isdisjoint(present)
 
 
@@ -181,7 +182,7 @@ def keys_touched_by(
             resource=change.resource,
             key=change.key,
             topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
-            before_value=dynamic_value(configs, change.resource, change.key),
+            before_value=dynamic_value(configs, *change.resource_key),
             written_value=change.value,
         )
         for change in changes
@@ -223,7 +224,7 @@ def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | No
     A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
     `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
-    present = dynamic_value(configs, touched.resource, touched.key)
+    present = dynamic_value(configs, *touched.resource_key)
     if touched.key in RATE_KEYS:
         return _restoring_rate(touched, present)
     return _restoring_list(touched, present)

@@ -157,12 +157,19 @@ class ConfigOperation(StrEnum):
     SUBTRACT = "SUBTRACT"
 
 
+ResourceKey = tuple[ConfigResource, str]
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
     resource: ConfigResource
     key: str
     operation: ConfigOperation
     value: str = ""  # ignored by DELETE
+
+    @property
+    def resource_key(self) -> ResourceKey:
+        return self.resource, self.key
 
 
 @dataclass(frozen=True, slots=True)

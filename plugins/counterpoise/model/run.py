@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.kafka import ConfigResource, ResourceKey
 from counterpoise.model.person import Person
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes
@@ -116,6 +116,10 @@ class TouchedKey:
     restored_at: datetime | None = None
     outcome: str = ""
     has_unanswered_call: bool = False  # that call may still change the key
+
+    @property
+    def resource_key(self) -> ResourceKey:
+        return self.resource, self.key
 
 
 @dataclass(frozen=True, slots=True)
