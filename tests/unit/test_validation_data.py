@@ -14,7 +14,6 @@ from counterpoise.model.request import Goal
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.validation import (
     CountsBefore,
-    check_plan_data,
     check_snapshot_data,
     quick_check,
     validate_data,
@@ -215,7 +214,7 @@ def test_what_data_docs_show_of_a_cluster_is_escaped(tmp_path: Path) -> None:
     ],
 )
 def test_an_unsound_plan_is_named_with_an_example(move: Move, expectation: str) -> None:
-    check = check_plan_data(replace(PLAN, moves=(move,)))
+    check = validate_data(SNAPSHOT, replace(PLAN, moves=(move,)))
     assert [failure.expectation for failure in check.failures] == [expectation]
     assert check.failures[0].examples[0].startswith("orders-0")
 
@@ -224,10 +223,12 @@ def test_a_replication_factor_that_is_the_goal_is_the_wanted_one() -> None:
     raised = replace(
         PLAN, goal=Goal.REPLICATION_FACTOR, moves=(replace(MOVE, replicas_after=(1, 2, 3, 4)),)
     )
-    assert check_plan_data(replace(raised, replication_factor=4)).success
-    assert not check_plan_data(replace(raised, replication_factor=3)).success
+    assert validate_data(SNAPSHOT, replace(raised, replication_factor=4)).success
+    assert not validate_data(SNAPSHOT, replace(raised, replication_factor=3)).success
 
 
 def test_a_broker_that_ends_fuller_than_it_ever_is_was_counted_wrongly() -> None:
-    (failure,) = check_plan_data(replace(PLAN, figures=(replace(FIGURE, bytes_peak=99),))).failures
+    (failure,) = validate_data(
+        SNAPSHOT, replace(PLAN, figures=(replace(FIGURE, bytes_peak=99),))
+    ).failures
     assert failure.expectation == "peaks_no_lower_than_it_ends is true"

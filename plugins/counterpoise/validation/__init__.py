@@ -18,7 +18,7 @@ from counterpoise.validation.data import (
     DataCheck,
     DataFailure,
 )
-from counterpoise.validation.expectations import check_plan_data, check_snapshot_data, validate_data
+from counterpoise.validation.expectations import check_snapshot_data, validate_data
 from counterpoise.validation.quarantine import RepeatedLoss, quarantine_report, repeated_loss
 from counterpoise.validation.quick import quick_check
 from counterpoise.validation.rules import (
@@ -40,7 +40,6 @@ __all__ = [
     "DataFailure",
     "RepeatedLoss",
     "Violation",
-    "check_plan_data",
     "check_snapshot_data",
     "find_violations",
     "quarantine_report",

@@ -43,15 +43,6 @@ def check_snapshot_data(
     return _check(snapshot_frames(snapshot), SNAPSHOT_EXPECTATIONS, before, docs)
 
 
-def check_plan_data(plan: RebalancePlan) -> DataCheck:
-    """Check that moves are unique, name no broker twice, have as many replicas as wanted, and that
-    sizes and figures are not negative.
-    """
-    from counterpoise.validation.frames import plan_frames
-
-    return _check(plan_frames(plan), PLAN_EXPECTATIONS)
-
-
 def validate_data(
     snapshot: ClusterSnapshot, plan: RebalancePlan, *, docs: Path | None = None
 ) -> DataCheck:

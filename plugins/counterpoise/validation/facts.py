@@ -13,18 +13,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import NOBODY, Flags, Ints, flat_lists, numbers_of
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 
 _ROLES: Final = ("leader", "voter", "observer")
 _RESOURCE_TYPES: Final = ("broker", "topic")
 _MAX_PORT: Final = 65535
-_NO_BROKER: Final = -1  # no broker has this id
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
@@ -48,7 +44,7 @@ def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
     }
 
 
-def _with_facts(table: pa.Table, **facts: Bools) -> pa.Table:
+def _with_facts(table: pa.Table, **facts: Flags) -> pa.Table:
     for name, fact in facts.items():
         table = table.append_column(name, pa.array(fact, pa.bool_()))
     return table
@@ -68,10 +64,10 @@ def _topics(snapshot: ClusterSnapshot) -> pa.Table:
     topic_indexes = pc.index_in(
         snapshot.partitions["topic"], value_set=table["topic"].combine_chunks()
     )
-    partition_counts = np.bincount(_ints(topic_indexes.drop_null()), minlength=table.num_rows)
+    partition_counts = np.bincount(numbers_of(topic_indexes.drop_null()), minlength=table.num_rows)
     return _with_facts(
         table.select(["topic", "partition_count", "min_insync_replicas"]),
-        partition_count_agrees=partition_counts == _ints(table["partition_count"]),
+        partition_count_agrees=partition_counts == numbers_of(table["partition_count"]),
     )
 
 
@@ -84,10 +80,10 @@ def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Tabl
     bits gives row 1 back.
     """
     table = snapshot.partitions
-    replica_rows, replica_ids = _flat(table["replicas"])
-    isr_rows, isr_ids = _flat(table["isr"])
-    leader_ids = _ints(table["leader"])
-    has_leader = leader_ids != _NO_BROKER
+    replica_rows, replica_ids = flat_lists(table["replicas"])
+    isr_rows, isr_ids = flat_lists(table["isr"])
+    leader_ids = numbers_of(table["leader"])
+    has_leader = leader_ids != NOBODY
 
     leader_is_a_replica = np.zeros(table.num_rows, dtype=bool)
     is_leader = replica_ids == leader_ids[replica_rows]
@@ -115,7 +111,7 @@ def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Tabl
 
 def _listeners(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
     table = snapshot.tables["listeners"]
-    ports = _ints(table["port"])
+    ports = numbers_of(table["port"])
     return _with_facts(
         table.select(["broker_id", "security_protocol", "host", "port"]),
         broker_is_registered=_among(table["broker_id"], registered),
@@ -142,18 +138,12 @@ def _throttles(snapshot: ClusterSnapshot) -> pa.Table:
     )
 
 
-def _flat(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Return the row index of each element of a list column, and the elements."""
-    lists = column.combine_chunks()
-    return _ints(pc.list_parent_indices(lists)), _ints(pc.list_flatten(lists))
-
-
 def _pair(rows: Ints, broker_ids: Ints) -> Ints:
     """Return one number for each (row, broker): the row in the upper 32 bits."""
     return (rows << 32) | (broker_ids & 0xFFFFFFFF)
 
 
-def _is_in_ordered(numbers: Ints, ordered: Ints) -> Bools:
+def _is_in_ordered(numbers: Ints, ordered: Ints) -> Flags:
     """Return for each number whether it is among the ordered ones, by binary search."""
     if not len(ordered):
         return np.zeros(len(numbers), dtype=bool)
@@ -161,24 +151,19 @@ def _is_in_ordered(numbers: Ints, ordered: Ints) -> Bools:
     return np.asarray(ordered[indexes] == numbers, dtype=bool)
 
 
-def _all_but(row_count: int, wrong_rows: Ints) -> Bools:
+def _all_but(row_count: int, wrong_rows: Ints) -> Flags:
     fact = np.ones(row_count, dtype=bool)
     fact[wrong_rows] = False
     return fact
 
 
-def _among(column: pa.ChunkedArray, known: Iterable[int]) -> Bools:
-    return np.asarray(np.isin(_ints(column), list(known)), dtype=bool)
+def _among(column: pa.ChunkedArray, known: Iterable[int]) -> Flags:
+    return np.asarray(np.isin(numbers_of(column), list(known)), dtype=bool)
 
 
-def _text_among(column: pa.ChunkedArray, known: Iterable[str]) -> Bools:
+def _text_among(column: pa.ChunkedArray, known: Iterable[str]) -> Flags:
     return _bools(pc.is_in(column, value_set=pa.array(list(known), pa.string())))
 
 
-def _ints(values: pa.ChunkedArray) -> Ints:
-    """Return integers; nulls become the id that no broker has."""
-    return np.asarray(pc.fill_null(values.cast(pa.int64()), _NO_BROKER), dtype=np.int64)
-
-
-def _bools(values: pa.ChunkedArray, *, if_null: bool = False) -> Bools:
+def _bools(values: pa.ChunkedArray, *, if_null: bool = False) -> Flags:
     return np.asarray(pc.fill_null(values, if_null), dtype=bool)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -14,20 +15,28 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
+from counterpoise.model.tables import rows_of
 from counterpoise.model.words import join_ids, verb
+
+
+class Complaint(NamedTuple):
+    """What breaks a rule: `subject` is a partition, a broker or "plan"."""
+
+    subject: str
+    message: str
+
+
+def about(move: Move, what: str) -> Complaint:
+    return Complaint(str(move.topic_partition), f"{move.topic_partition} {what}")
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`rule` is the name of the rule, `subject` a partition, a broker or "plan"."""
+    """A complaint, and the name of the rule that it is from."""
 
     rule: str
     subject: str
     message: str
-
-    @classmethod
-    def of_move(cls, rule: str, move: Move, what: str) -> "Violation":
-        return cls(rule, str(move.topic_partition), f"{move.topic_partition} {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +160,6 @@ def listed(broker_ids: Iterable[int]) -> str:
 
 def rows_at(partitions: pa.Table, indexes: "pa.Array") -> dict[TopicPartition, PartitionRow]:
     """Return the rows with these indexes as objects: a few of perhaps a million."""
-    columns = [
-        "topic",
-        "partition",
-        "replicas",
-        "leader",
-        "isr",
-        "size_bytes",
-        "bytes_in_per_second",
-    ]
-    columns += ["adding_replicas", "removing_replicas"]
     return {
         TopicPartition(row["topic"], row["partition"]): PartitionRow(
             topic=row["topic"],
@@ -171,12 +170,12 @@ def rows_at(partitions: pa.Table, indexes: "pa.Array") -> dict[TopicPartition, P
             bytes_in_per_second=row["bytes_in_per_second"],
             is_moving=bool(row["adding_replicas"] or row["removing_replicas"]),
         )
-        for row in partitions.select(columns).take(indexes).to_pylist()
+        for row in partitions.take(indexes).to_pylist()
     }
 
 
 def _rows_of(plan: RebalancePlan, partitions: pa.Table) -> dict[TopicPartition, PartitionRow]:
     named = {(move.topic, move.partition) for move in plan.moves}
-    keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
+    keys = rows_of(partitions, "topic", "partition")
     indexes = [index for index, key in enumerate(keys) if key in named]
     return rows_at(partitions, pa.array(indexes, pa.int64()))

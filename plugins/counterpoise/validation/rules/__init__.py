@@ -2,7 +2,7 @@
 
     find_violations(plan, snapshot, policy)    # () means that the plan may be shown for approval
 
-A rule yields one violation per offending subject. Its name is the function's name. A new rule is a
+A rule yields one complaint per offending subject. Its name is the function's name. A new rule is a
 function in one of the files here and its line in `RULES`.
 """
 
@@ -47,9 +47,9 @@ from counterpoise.validation.rules.replicas import (
     replication_factor_kept,
     targets_are_live,
 )
-from counterpoise.validation.violation import CheckedPlan, Violation
+from counterpoise.validation.violation import CheckedPlan, Complaint, Violation
 
-Rule = Callable[[CheckedPlan], Iterator[Violation]]
+Rule = Callable[[CheckedPlan], Iterator[Complaint]]
 
 # A person may want these all the same, and writes a reassignment that breaks them: a warning then.
 OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable")
@@ -92,4 +92,6 @@ def find_violations(
 ) -> tuple[Violation, ...]:
     """Return every broken rule; `policy` is the one that the plan is made with."""
     checked = CheckedPlan.of(plan, snapshot, policy)
-    return tuple(violation for rule in RULES for violation in rule(checked))
+    return tuple(
+        Violation(rule.__name__, *complaint) for rule in RULES for complaint in rule(checked)
+    )

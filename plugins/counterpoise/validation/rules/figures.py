@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoise.model.columns import Ints, flat_lists, numbers_of
 from counterpoise.model.plan import BrokerFigure
-from counterpoise.validation.violation import CheckedPlan, Violation, listed
-
-Ints = NDArray[np.int64]
+from counterpoise.validation.violation import CheckedPlan, Complaint, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class _Loads:
         )
 
 
-def figures_agree(checked: CheckedPlan) -> Iterator[Violation]:
+def figures_agree(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that what the plan says of every broker is what its moves come to, counted anew."""
     expected = expected_figures(checked)
     stated_ids = [figure.broker_id for figure in checked.plan.figures]
@@ -77,7 +75,7 @@ def figures_agree(checked: CheckedPlan) -> Iterator[Violation]:
             "the plan must have figures for each registered broker, in the order of ids; it has "
             f"them for {listed(stated_ids)}"
         )
-        yield Violation("figures_agree", "plan", message)
+        yield Complaint("plan", message)
         return
     for planned, counted in zip(checked.plan.figures, expected, strict=True):
         stated = CountedFigure.of(planned)
@@ -87,7 +85,7 @@ def figures_agree(checked: CheckedPlan) -> Iterator[Violation]:
                 f"the plan's figures of {subject} are not what snapshot and moves come to: "
                 f"{counted.difference(stated)}"
             )
-            yield Violation("figures_agree", subject, message)
+            yield Complaint(subject, message)
 
 
 def expected_figures(checked: CheckedPlan) -> tuple[CountedFigure, ...]:
@@ -137,23 +135,19 @@ def expected_figures(checked: CheckedPlan) -> tuple[CountedFigure, ...]:
 
 def _loads_before(checked: CheckedPlan) -> _Loads:
     partitions = checked.snapshot.partitions
-    replica_lists = partitions["replicas"].combine_chunks()
-    list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
-    replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
-    sizes, rates = (
-        np.asarray(partitions[column].combine_chunks().fill_null(0), dtype=np.int64)
-        for column in ("size_bytes", "bytes_in_per_second")
-    )
+    row_of_replica, replica_ids = flat_lists(partitions["replicas"])
+    sizes = numbers_of(partitions["size_bytes"], missing=0)
+    rates = numbers_of(partitions["bytes_in_per_second"], missing=0)
     if checked.has_leaders:
-        leader_ids = np.asarray(partitions["leader"].fill_null(-1), dtype=np.int64)
+        leader_ids = numbers_of(partitions["leader"])
     else:
-        list_starts = np.cumsum(list_lengths) - list_lengths
-        leader_ids = replica_ids[list_starts]
+        is_first = np.diff(row_of_replica, prepend=-1) > 0
+        leader_ids = replica_ids[is_first]
     has_leader = leader_ids >= 0
     return _Loads(
         leaders=_sums(leader_ids[has_leader], np.ones(int(has_leader.sum()), dtype=np.int64)),
         replicas=_sums(replica_ids, np.ones(len(replica_ids), dtype=np.int64)),
-        held_bytes=_sums(replica_ids, np.repeat(sizes, list_lengths)),
+        held_bytes=_sums(replica_ids, sizes[row_of_replica]),
         bytes_in=_sums(leader_ids[has_leader], rates[has_leader]),
     )
 

@@ -6,37 +6,45 @@ import numpy as np
 import pyarrow as pa
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.columns import flat_lists
 from counterpoise.model.request import Goal, matching
-from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed, rows_at
+from counterpoise.validation.violation import (
+    CheckedPlan,
+    Complaint,
+    PartitionRow,
+    about,
+    listed,
+    rows_at,
+)
 
 
-def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Violation]:
+def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
     if checked.plan.goal is not Goal.ADD_BROKERS:
         return
     for move in checked.plan.moves:
         if old := sorted(set(move.adding) - checked.named):
             what = f"would add replicas on {listed(old)}; only the added brokers may receive any"
-            yield Violation.of_move("old_brokers_receive_nothing", move, what)
+            yield about(move, what)
 
 
-def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Violation]:
+def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that no replica stays but those that the request, or a budget, leaves out."""
     if checked.plan.goal is not Goal.REMOVE_BROKERS or checked.plan.deferred.partitions:
         return
     for move in checked.plan.moves:
         if staying := sorted(checked.named & set(move.replicas_after)):
             what = f"would keep a replica on {listed(staying)}, which the plan is to empty"
-            yield Violation.of_move("removed_brokers_end_empty", move, what)
+            yield about(move, what)
     for name in _rows_with(checked, checked.named):
         if name not in checked.rows and name.topic not in checked.topics_out_of_scope:
             message = (
                 f"{name} has a replica on a broker that the plan is to empty, and is not in the "
                 "plan"
             )
-            yield Violation("removed_brokers_end_empty", str(name), message)
+            yield Complaint(str(name), message)
 
 
-def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Violation]:
+def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
     if checked.plan.goal is not Goal.REMOVE_BROKERS:
         return
     for move in checked.plan.moves:
@@ -45,29 +53,29 @@ def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Violation]:
                 f"would lose its replica on {listed(others)}; only those on removed brokers may "
                 "move"
             )
-            yield Violation.of_move("only_drained_replicas_move", move, what)
+            yield about(move, what)
 
 
-def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Violation]:
+def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
     if checked.plan.goal is not Goal.REPAIR:
         return
     for move in checked.plan.moves:
         if alive := sorted(set(move.removing) & checked.live):
             what = f"would lose its live replica on {listed(alive)}; only dead ones may be replaced"
-            yield Violation.of_move("only_dead_replicas_move", move, what)
+            yield about(move, what)
 
 
-def leaders_move_no_bytes(checked: CheckedPlan) -> Iterator[Violation]:
+def leaders_move_no_bytes(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that goals about leaders reorder replicas, and leave their sets as they are."""
     if checked.plan.goal not in (Goal.LEADERS, Goal.DEMOTE_BROKERS):
         return
     for move in checked.plan.moves:
         if move.adding or move.removing:
             what = "would change its set of replicas; this goal changes their order only"
-            yield Violation.of_move("leaders_move_no_bytes", move, what)
+            yield about(move, what)
 
 
-def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Violation]:
+def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that they lead only what no other replica can lead.
 
     Nor are they the first replica: Kafka's own leader rebalance would make them leaders again.
@@ -78,7 +86,7 @@ def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Violation]:
         if move.replicas_after[0] in checked.named and (able := _able_to_lead(checked, row)):
             leader = move.replicas_after[0]
             what = f"would be led by broker {leader}, though {listed(able)} could lead it"
-            yield Violation.of_move("demoted_brokers_lead_nothing", move, what)
+            yield about(move, what)
     if checked.plan.deferred.partitions:
         return
     for name, row in _rows_with(checked, checked.named).items():
@@ -90,7 +98,7 @@ def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Violation]:
             and (able := _able_to_lead(checked, row))
         ):
             message = f"{name} stays with broker {min(leads)}, though {listed(able)} could lead it"
-            yield Violation("demoted_brokers_lead_nothing", str(name), message)
+            yield Complaint(str(name), message)
 
 
 def _able_to_lead(checked: CheckedPlan, row: PartitionRow) -> list[int]:
@@ -114,9 +122,6 @@ def _rows_with(
     checked: CheckedPlan, broker_ids: Collection[int]
 ) -> Mapping[TopicPartition, PartitionRow]:
     """Return the partitions with a replica on any of the brokers."""
-    replica_lists = checked.snapshot.partitions["replicas"].combine_chunks()
-    list_lengths = np.asarray(replica_lists.value_lengths(), dtype=np.int64)
-    replica_ids = np.asarray(replica_lists.flatten(), dtype=np.int64)
-    row_of_replica = np.repeat(np.arange(len(replica_lists)), list_lengths)
+    row_of_replica, replica_ids = flat_lists(checked.snapshot.partitions["replicas"])
     is_on_these = np.isin(replica_ids, sorted(broker_ids))
     return rows_at(checked.snapshot.partitions, pa.array(np.unique(row_of_replica[is_on_these])))

@@ -5,32 +5,28 @@ from collections.abc import Iterator
 from counterpoise.model.plan import Move
 from counterpoise.model.request import matching
 from counterpoise.units import format_bytes
-from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed
+from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about, listed
 
 
-def excluded_topics_untouched(checked: CheckedPlan) -> Iterator[Violation]:
+def excluded_topics_untouched(checked: CheckedPlan) -> Iterator[Complaint]:
     excluded = matching(checked.policy.excluded_topics, {move.topic for move in checked.plan.moves})
     for move in checked.plan.moves:
         if move.topic in excluded:
-            yield Violation.of_move(
-                "excluded_topics_untouched", move, "is of a topic that the policy excludes"
-            )
+            yield about(move, "is of a topic that the policy excludes")
 
 
-def scope_respected(checked: CheckedPlan) -> Iterator[Violation]:
+def scope_respected(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that topics outside the request's scope stay as they are; brokers outside of it gain,
     lose and begin to lead nothing.
     """
     for move, row in checked.known_moves:
         if move.topic in checked.topics_out_of_scope:
-            yield Violation.of_move(
-                "scope_respected", move, "is of a topic outside the request's scope"
-            )
+            yield about(move, "is of a topic outside the request's scope")
         if outside := _touched_outside(checked, move, row):
             what = (
                 f"would change what {listed(outside)} holds or leads, outside the request's scope"
             )
-            yield Violation.of_move("scope_respected", move, what)
+            yield about(move, what)
 
 
 def _touched_outside(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
@@ -40,7 +36,7 @@ def _touched_outside(checked: CheckedPlan, move: Move, row: PartitionRow) -> lis
     return sorted(b for b in touched if not checked.plan.scope.may_touch_broker(b))
 
 
-def budget_respected(checked: CheckedPlan) -> Iterator[Violation]:
+def budget_respected(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that the budget is kept.
 
     Bytes count what is copied, partitions all that the plan names.
@@ -50,16 +46,16 @@ def budget_respected(checked: CheckedPlan) -> Iterator[Violation]:
         message = (
             f"the plan copies {plan.copied_bytes} bytes, more than its budget of {budget.max_bytes}"
         )
-        yield Violation("budget_respected", "plan", message)
+        yield Complaint("plan", message)
     if budget.max_partitions is not None and len(plan.moves) > budget.max_partitions:
         message = (
             f"the plan names {len(plan.moves)} partitions, more than its budget of "
             f"{budget.max_partitions}"
         )
-        yield Violation("budget_respected", "plan", message)
+        yield Complaint("plan", message)
 
 
-def disks_not_overfilled(checked: CheckedPlan) -> Iterator[Violation]:
+def disks_not_overfilled(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that all that a broker receives fits on its fullest disk below the policy's limit,
     with nothing removed from it yet.
 
@@ -75,4 +71,4 @@ def disks_not_overfilled(checked: CheckedPlan) -> Iterator[Violation]:
                 f"of it has room for {format_bytes(room_bytes)} below "
                 f"{checked.policy.disk_limit_percent} %"
             )
-            yield Violation("disks_not_overfilled", f"broker {broker_id}", message)
+            yield Complaint(f"broker {broker_id}", message)

@@ -7,17 +7,18 @@ from itertools import combinations
 
 from counterpoise.model.plan import Move
 from counterpoise.model.request import Goal
-from counterpoise.validation.violation import CheckedPlan, PartitionRow, Violation, listed
+from counterpoise.model.tables import rows_of
+from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about, listed
 
 
-def no_broker_twice(checked: CheckedPlan) -> Iterator[Violation]:
+def no_broker_twice(checked: CheckedPlan) -> Iterator[Complaint]:
     for move in checked.plan.moves:
         if len(set(move.replicas_after)) != len(move.replicas_after):
             what = f"would have a broker twice: {listed(move.replicas_after)}"
-            yield Violation.of_move("no_broker_twice", move, what)
+            yield about(move, what)
 
 
-def replication_factor_kept(checked: CheckedPlan) -> Iterator[Violation]:
+def replication_factor_kept(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require as many replicas as before, or as the goal asks for; there, none moves."""
     is_goal = checked.plan.goal is Goal.REPLICATION_FACTOR
     for move, row in checked.known_moves:
@@ -25,13 +26,13 @@ def replication_factor_kept(checked: CheckedPlan) -> Iterator[Violation]:
         wanted = checked.plan.replication_factor if is_goal else held
         if number != wanted and not (is_goal and _is_as_near_as_can_be(checked, move, row)):
             what = f"has {held} replicas and would have {number}, not {wanted}"
-            yield Violation.of_move("replication_factor_kept", move, what)
+            yield about(move, what)
         elif is_goal and move.adding and move.removing:
             what = (
                 f"would move from {listed(move.removing)} to {listed(move.adding)}; this goal only "
                 "adds or only removes replicas"
             )
-            yield Violation.of_move("replication_factor_kept", move, what)
+            yield about(move, what)
 
 
 def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -> bool:
@@ -56,7 +57,7 @@ def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -
     return max_in_sync < min(len(_in_sync(checked, row)), one_fewer)
 
 
-def targets_are_live(checked: CheckedPlan) -> Iterator[Violation]:
+def targets_are_live(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require live targets: KRaft accepts fenced targets (it only checks that they are registered),
     so we check.
     """
@@ -65,20 +66,18 @@ def targets_are_live(checked: CheckedPlan) -> Iterator[Violation]:
         for broker_id in move.adding:
             if broker_id not in checked.live:
                 why = "is not live" if broker_id in registered else "is not registered"
-                yield Violation.of_move(
-                    "targets_are_live", move, f"would go to broker {broker_id}, which {why}"
-                )
+                yield about(move, f"would go to broker {broker_id}, which {why}")
 
 
-def leaders_are_live(checked: CheckedPlan) -> Iterator[Violation]:
+def leaders_are_live(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require a live first replica: it is elected in the end, which needs a live broker."""
     for move in checked.plan.moves:
         if move.replicas_after and move.replicas_after[0] not in checked.live:
             what = f"would be led by broker {move.replicas_after[0]}, which is not live"
-            yield Violation.of_move("leaders_are_live", move, what)
+            yield about(move, what)
 
 
-def racks_not_worse(checked: CheckedPlan) -> Iterator[Violation]:
+def racks_not_worse(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that no partition is on fewer racks than before, unless there are fewer replicas or
     no broker of a rack can receive one.
     """
@@ -96,7 +95,7 @@ def racks_not_worse(checked: CheckedPlan) -> Iterator[Violation]:
             possible = min(before, _rack_count(checked, _able_to_hold(checked, move, row)))
         if after < possible:
             what = f"is on {before} racks and would be on {after}, while {possible} are possible"
-            yield Violation.of_move("racks_not_worse", move, what)
+            yield about(move, what)
 
 
 def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
@@ -111,44 +110,37 @@ def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[i
     return [*with_room, *move.adding, *keeping]
 
 
-def nothing_under_reassignment(checked: CheckedPlan) -> Iterator[Violation]:
+def nothing_under_reassignment(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that nothing is moving: a second request would replace the first one (KIP-455)."""
     for move, row in checked.known_moves:
         if row.is_moving:
-            yield Violation.of_move(
-                "nothing_under_reassignment", move, "is being reassigned already"
-            )
+            yield about(move, "is being reassigned already")
 
 
-def led_by_somebody(checked: CheckedPlan) -> Iterator[Violation]:
+def led_by_somebody(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require a leader: new replicas copy from it; without one a move never ends."""
     for move, row in checked.known_moves:
         if checked.leader_of(row) is None:
-            yield Violation.of_move(
-                "led_by_somebody", move, "is offline: it has no leader to copy from"
-            )
+            yield about(move, "is offline: it has no leader to copy from")
 
 
-def min_isr_reachable(checked: CheckedPlan) -> Iterator[Violation]:
+def min_isr_reachable(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require enough replicas: with fewer replicas than min.insync.replicas, producers with
     acks=all are refused.
 
     Kafka lowers a replication factor below it without a warning. A partition that has too few
     already may move.
     """
-    topics = checked.snapshot.topics
-    min_isr_by_topic = dict(
-        zip(topics["topic"].to_pylist(), topics["min_insync_replicas"].to_pylist(), strict=True)
-    )
+    min_isr_by_topic = dict(rows_of(checked.snapshot.topics, "topic", "min_insync_replicas"))
     for move, row in checked.known_moves:
         min_isr = min_isr_by_topic.get(move.topic) or 0
         number = len(move.replicas_after)
         if number < min(min_isr, len(row.replicas)):
             what = f"would have {number} replicas, fewer than min.insync.replicas = {min_isr}"
-            yield Violation.of_move("min_isr_reachable", move, what)
+            yield about(move, what)
 
 
-def in_sync_replicas_kept(checked: CheckedPlan) -> Iterator[Violation]:
+def in_sync_replicas_kept(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that, where replicas are removed, in-sync ones are kept: as many as fit the smaller
     number.
     """
@@ -159,7 +151,7 @@ def in_sync_replicas_kept(checked: CheckedPlan) -> Iterator[Violation]:
             what = (
                 f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, not {needed}"
             )
-            yield Violation.of_move("in_sync_replicas_kept", move, what)
+            yield about(move, what)
 
 
 def _in_sync(checked: CheckedPlan, row: PartitionRow) -> frozenset[int]:
