@@ -34,7 +34,7 @@ from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
-from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
 from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.snapshot import take_snapshot
 from tests.support.pictures import simulated
@@ -220,29 +220,12 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
         for at in times
     ]
     log_dirs = snapshot.log_dirs.to_pylist()
-    held = {
-        (row["broker_id"], row["log_dir"]): (row["total_bytes"] or 0) - (row["usable_bytes"] or 0)
-        for row in log_dirs
-    }
-    load = [
-        _keys(at)
-        | {
-            "broker_id": row["broker_id"],
-            "log_dir": row["log_dir"],
-            "held_bytes": held[row["broker_id"], row["log_dir"]],
-            "total_bytes": row["total_bytes"],
-            "usable_bytes": row["usable_bytes"],
-        }
-        for at in times
-        for row in log_dirs
-    ]
     return PastFacts(
         manifests=pa.Table.from_pylist(manifests, schema=SNAPSHOTS),
         series=pa.Table.from_pylist(
             [row for at in times for row in _series(snapshot, at)], schema=SERIES
         ),
         partition_load=pa.Table.from_pylist(_loads(snapshot), schema=PARTITION_LOAD),
-        log_dir_load=pa.Table.from_pylist(load, schema=LOG_DIR_LOAD),
         topic_load=pa.Table.from_pylist(_topic_loads(snapshot), schema=TOPIC_LOAD),
         disk_forecasts=tuple(
             _steady(row["broker_id"], row["log_dir"], row["total_bytes"]) for row in log_dirs

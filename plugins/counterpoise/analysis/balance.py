@@ -149,9 +149,7 @@ def _idle_reason(balance: LeaderBalance) -> str:
 
 def _latest_brokers(columns: SeriesColumns) -> tuple[BrokerBalance, ...]:
     """Return every broker that is registered in the latest snapshot, by id."""
-    rows = columns.rows(columns.snapshot_count - 1)
-    latest = columns.table.slice(rows.start, rows.stop - rows.start)
-    return tuple(BrokerBalance(**row) for row in rows_for(BrokerBalance, latest))
+    return tuple(BrokerBalance(**row) for row in rows_for(BrokerBalance, columns.latest))
 
 
 def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:

@@ -101,6 +101,11 @@ class SeriesColumns:
         return before is not None and now is not None and before != now
 
     @cached_property
+    def first(self) -> int:
+        """Return the first snapshot since the cluster was last rebuilt."""
+        return max(self.breaks.rebuilt, default=0)
+
+    @cached_property
     def _seconds(self) -> list[float]:
         """Return the time between each snapshot and the next one."""
         return [(after - before).total_seconds() for before, after in pairwise(self.times)]
@@ -122,6 +127,12 @@ class SeriesColumns:
             later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
             usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0])))
         return usual
+
+    @property
+    def latest(self) -> pa.Table:
+        """Return the rows of SERIES of the latest snapshot, by broker id."""
+        rows = self.rows(self.snapshot_count - 1)
+        return self.table.slice(rows.start, rows.stop - rows.start)
 
     def rack_name(self, rack: int) -> str | None:
         return None if rack == NO_RACK else self.rack_names[rack]

@@ -10,9 +10,8 @@ another cluster of the same name.
 Limits: snapshots show what changed, not why, and nothing that came and went between two of them.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from counterpoise.analysis.columns import SeriesColumns
 from counterpoise.model.events import Churn, ClusterEvent, EventKind, SnapshotChanges
+from counterpoise.model.grouping import grouped
 
 SHARE_REACHED: Final = 0.9  # of the mean replicas
 MIN_ELECTIONS: Final = 5  # at once, for an event
@@ -86,9 +86,8 @@ def _gaps(columns: SeriesColumns) -> Iterator[ClusterEvent]:
 
 def _rebuilds(columns: SeriesColumns) -> Iterator[ClusterEvent]:
     for index in columns.breaks.rebuilt:
-        time = columns.times[index]
         broker_count = len(columns.broker_ids[columns.rows(index)])
-        yield ClusterEvent(EventKind.REBUILT, time, time, columns.snapshot_ids[index], broker_count)
+        yield _over(columns, EventKind.REBUILT, index, index, broker_count)
 
 
 @dataclass(slots=True)
@@ -141,9 +140,8 @@ def _of_brokers(
     seconds: float | None = None,
 ) -> ClusterEvent:
     ids = tuple(sorted(broker_ids))
-    time = columns.times[index]
-    snapshot_id = columns.snapshot_ids[index]
-    return ClusterEvent(kind, time, time, snapshot_id, len(ids), broker_ids=ids, seconds=seconds)
+    event = _over(columns, kind, index, index, len(ids))
+    return replace(event, broker_ids=ids, seconds=seconds)
 
 
 def _shares_reached(
@@ -163,9 +161,10 @@ def _shares_reached(
     if enough == 0:
         return
     has_share = set(columns.broker_ids[rows][is_live][replicas >= enough].tolist())
-    reached: dict[datetime, list[int]] = defaultdict(list)
-    for broker_id in [b for b in known.below_share if b in has_share]:
-        reached[known.below_share.pop(broker_id)].append(broker_id)
+    reached = grouped(
+        (known.below_share.pop(broker_id), broker_id)
+        for broker_id in [b for b in known.below_share if b in has_share]
+    )
     for joined_at, broker_ids in reached.items():
         seconds = (columns.times[index] - joined_at).total_seconds()
         yield _of_brokers(columns, index, EventKind.REACHED_SHARE, broker_ids, seconds=seconds)
@@ -183,18 +182,14 @@ def _rack_events(columns: SeriesColumns) -> Iterator[ClusterEvent]:
         now = dict(zip(broker_ids, racks, strict=True))
         if is_rebuilt:
             before = {}
-        changed: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for broker_id, rack in now.items():
-            if before.get(broker_id, rack) != rack:
-                changed[before[broker_id], rack].append(broker_id)
+        changed = grouped(
+            ((before[broker_id], rack), broker_id)
+            for broker_id, rack in now.items()
+            if before.get(broker_id, rack) != rack
+        )
         for (old_rack, new_rack), moved_ids in sorted(changed.items()):
-            yield ClusterEvent(
-                EventKind.RACK,
-                columns.times[index],
-                columns.times[index],
-                columns.snapshot_ids[index],
-                len(moved_ids),
-                broker_ids=tuple(sorted(moved_ids)),
+            yield replace(
+                _of_brokers(columns, index, EventKind.RACK, moved_ids),
                 rack_before=columns.rack_name(old_rack),
                 rack=columns.rack_name(new_rack),
             )

@@ -1,6 +1,6 @@
 """How fast log dirs grow, and when each disk is full, if that goes on as in the last two weeks.
 
-    growth = growth_of(log_dir_load, columns, first=0)
+    growth = growth_of(log_dir_load, columns)
     growth.disks[0].days_left         # of the file system that is full first
 
 How a disk's growth is found:
@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.analysis.columns import SeriesColumns
+from counterpoise.analysis.weighing import means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, names_of, numbers_of
 from counterpoise.model.disks import by_disk
 from counterpoise.model.grouping import grouped
@@ -84,13 +85,7 @@ class HeldBytes:
 class TimeAxis:
     """The snapshots from `first` on along the time axis of a chart with at most so many points."""
 
-    def __init__(
-        self,
-        columns: SeriesColumns,
-        *,
-        first: int,
-        points: int = TRACE_POINTS,
-    ) -> None:
+    def __init__(self, columns: SeriesColumns, first: int, points: int = TRACE_POINTS) -> None:
         start = columns.times[first]
         seconds = np.array([(time - start).total_seconds() for time in columns.times[first:]])
         self.points = points
@@ -112,13 +107,9 @@ class TimeAxis:
             return Trace(tuple(positions.tolist()), _whole(with_breaks), self.seconds)
         buckets = (self.positions * self.points).astype(np.int64)
         buckets = np.minimum(buckets, self.points - 1)
-        is_known = np.isfinite(values)
-        known_buckets = buckets[is_known]
-        counts = np.bincount(known_buckets, minlength=self.points)
-        sums = np.bincount(known_buckets, weights=values[is_known], minlength=self.points)
-        means = np.where(counts > 0, sums / np.maximum(1, counts), np.nan)
+        bucket_means = means(values, np.ones(len(values)), buckets, group_count=self.points)
         middles = (np.arange(self.points) + 0.5) / self.points
-        return Trace(tuple(middles.tolist()), _whole(means), self.seconds)
+        return Trace(tuple(middles.tolist()), _whole(bucket_means), self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +123,14 @@ class Growth:
     disks: tuple[DiskForecast, ...]  # the first to fill first
 
 
-def growth_of(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> Growth:
-    """Return the growth from rows of LOG_DIR_LOAD of one cluster, over the snapshots from the one
-    at `first` on.
-    """
-    held = read_held(log_dir_load, columns, first=first)
-    pairs = read_pairs(columns, first=first)
+def growth_of(log_dir_load: pa.Table, columns: SeriesColumns) -> Growth:
+    """Return the growth from rows of LOG_DIR_LOAD of one cluster, since it was last rebuilt."""
+    held = read_held(log_dir_load, columns)
+    pairs = read_pairs(columns)
     rate, observed_seconds = cluster_growth(held, pairs)
     latest = held.bytes[-1]
-    whole_period = TimeAxis(columns, first=first)
-    window = TimeAxis(
-        columns,
-        first=window_start(columns, first=first),
-        points=SMALL_TRACE_POINTS,
-    )
+    whole_period = TimeAxis(columns, columns.first)
+    window = TimeAxis(columns, window_start(columns), SMALL_TRACE_POINTS)
     return Growth(
         held_bytes=round(float(np.nansum(latest))) if np.isfinite(latest).any() else None,
         bytes_per_day=None if rate is None else round(rate * DAY_SECONDS),
@@ -155,19 +140,19 @@ def growth_of(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> 
     )
 
 
-def read_pairs(columns: SeriesColumns, *, first: int) -> SnapshotPairs:
-    """Return the pairs of the last two weeks, from the snapshot at `first` on.
+def read_pairs(columns: SeriesColumns) -> SnapshotPairs:
+    """Return the pairs of the last two weeks, since the cluster was last rebuilt.
 
     Each snapshot is paired with the one that it was compared with.
     """
     index_of = {
         snapshot_id: index
         for index, snapshot_id in enumerate(columns.snapshot_ids)
-        if index >= first
+        if index >= columns.first
     }
     window_begins = columns.times[-1] - WINDOW
     pairs: list[tuple[int, int, float]] = []
-    for after in range(first, columns.snapshot_count):
+    for after in range(columns.first, columns.snapshot_count):
         before = index_of.get(columns.previous_ids[after] or "")
         if (
             before is None
@@ -192,8 +177,8 @@ def _seconds_without_moves(columns: SeriesColumns, before: int, after: int) -> f
     return later.seconds or 0.0
 
 
-def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> HeldBytes:
-    """Read the rows of LOG_DIR_LOAD of the snapshots from `first` on, and of the brokers that are
+def read_held(log_dir_load: pa.Table, columns: SeriesColumns) -> HeldBytes:
+    """Read the rows of LOG_DIR_LOAD since the cluster was last rebuilt, of the brokers that are
     registered in the latest one.
     """
     ids = pa.array(columns.snapshot_ids, pa.string())
@@ -202,7 +187,7 @@ def read_held(log_dir_load: pa.Table, columns: SeriesColumns, *, first: int) -> 
     snapshot = pc.index_in(log_dir_load["snapshot_id"], value_set=ids)
     rows = log_dir_load.append_column("snapshot", snapshot)
     rows = rows.filter(pc.is_in(rows["broker_id"], value_set=registered))
-    rows = rows.filter(pc.greater_equal(rows["snapshot"], first)).combine_chunks()
+    rows = rows.filter(pc.greater_equal(rows["snapshot"], columns.first)).combine_chunks()
     if not rows.num_rows:
         return HeldBytes((), np.zeros((columns.snapshot_count, 0)), ())
     dirs, dir_indexes = _dirs(rows)
@@ -257,11 +242,13 @@ def cluster_growth(held: HeldBytes, pairs: SnapshotPairs) -> tuple[float | None,
     return (float(rate) if np.isfinite(rate) else None), float(seconds)
 
 
-def window_start(columns: SeriesColumns, *, first: int) -> int:
-    """Return the index of the first snapshot of the last two weeks, from the one at `first` on."""
+def window_start(columns: SeriesColumns) -> int:
+    """Return the index of the first snapshot of the last two weeks, and of this cluster."""
     since = columns.times[-1] - WINDOW
     return next(
-        index for index in range(first, columns.snapshot_count) if columns.times[index] >= since
+        index
+        for index in range(columns.first, columns.snapshot_count)
+        if columns.times[index] >= since
     )
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from counterpoise.analysis.columns import SeriesColumns
+from counterpoise.analysis.weighing import means
 from counterpoise.model.balance import HeatMap
 from counterpoise.model.columns import Floats, Ints
 
@@ -47,11 +48,11 @@ def heat_maps(columns: SeriesColumns) -> tuple[HeatMap, ...]:
 def _heat_map(measure: str, columns: SeriesColumns, values: Floats) -> HeatMap:
     broker_ids, shares = _shares(columns, values)
     bucket_seconds, column_of_snapshot, periods = _periods(columns)
-    means = _means(shares, column_of_snapshot, len(periods))
-    shown = _farthest_from_share(means)
+    column_shares = _column_shares(shares, column_of_snapshot, len(periods))
+    shown = _farthest_from_share(column_shares)
     rows = tuple(
         tuple(None if np.isnan(value) else round(value, 4) for value in row)
-        for row in means[shown].tolist()
+        for row in column_shares[shown].tolist()
     )
     shown_ids = tuple(broker_ids[shown].tolist())
     return HeatMap(measure, shown_ids, periods, rows, bucket_seconds, len(broker_ids))
@@ -63,12 +64,8 @@ def _shares(columns: SeriesColumns, values: Floats) -> tuple[Ints, Floats]:
     """
     broker_ids, broker_rows = np.unique(columns.broker_ids, return_inverse=True)
     snapshots = np.repeat(np.arange(columns.snapshot_count), np.diff(columns.starts))
-    is_known = ~np.isnan(values)
-    known_snapshots = snapshots[is_known]
-    counts = np.bincount(known_snapshots, minlength=columns.snapshot_count)
-    sums = np.bincount(known_snapshots, weights=values[is_known], minlength=columns.snapshot_count)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fair_shares = np.where(sums > 0, sums / counts, np.nan)
+    fair_shares = means(values, np.ones(len(values)), snapshots, group_count=columns.snapshot_count)
+    fair_shares[fair_shares == 0] = np.nan
     shares = np.full((len(broker_ids), columns.snapshot_count), np.nan)
     shares[broker_rows, snapshots] = values / fair_shares[snapshots]
     return broker_ids, shares
@@ -106,26 +103,23 @@ def _snapshot_periods(times: tuple[datetime, ...], breaks: tuple[int, ...]) -> P
     return tuple(zip(times, [*ends, times[-1] + usual], strict=True))
 
 
-def _means(shares: Floats, column_of_snapshot: Ints, column_count: int) -> Floats:
+def _column_shares(shares: Floats, column_of_snapshot: Ints, column_count: int) -> Floats:
     """Return the mean of what is known in each column; NaN where nothing is.
 
     Shares [[1.0, NaN, 0.5]] in the columns [0, 0, 1] become [[1.0, 0.5]].
     """
-    counts = np.zeros((len(shares), column_count))
-    sums = np.zeros_like(counts)
-    is_known = ~np.isnan(shares)
-    np.add.at(counts.T, column_of_snapshot, is_known.T)
-    np.add.at(sums.T, column_of_snapshot, np.where(is_known, shares, 0.0).T)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means: Floats = sums / counts
-    return means
+    cell_count = len(shares) * column_count
+    first_cells = np.arange(0, cell_count, column_count)[:, None]
+    cells = (first_cells + column_of_snapshot).ravel()
+    found = means(shares.ravel(), np.ones(shares.size), cells, group_count=cell_count)
+    return found.reshape(len(shares), column_count)
 
 
-def _farthest_from_share(means: Floats) -> Ints:
+def _farthest_from_share(shares: Floats) -> Ints:
     """Return the rows to show, in order: all, or those farthest from the fair share on average."""
-    if len(means) <= ROWS_SHOWN:
-        return np.arange(len(means))
-    is_known = ~np.isnan(means)
-    distances = np.where(is_known, np.abs(means - 1.0), 0.0).sum(axis=1)
+    if len(shares) <= ROWS_SHOWN:
+        return np.arange(len(shares))
+    is_known = ~np.isnan(shares)
+    distances = np.where(is_known, np.abs(shares - 1.0), 0.0).sum(axis=1)
     mean_distances = distances / np.maximum(1, is_known.sum(axis=1))
     return np.sort(np.argsort(-mean_distances, kind="stable")[:ROWS_SHOWN])

@@ -85,16 +85,16 @@ def cluster_load(
     topic_load = _of_cluster(topic_load, cluster)
     latest_loads = period.rows_now(_of_cluster(partition_load, cluster))
     log_dir_load = _of_cluster(log_dir_load, cluster)
-    growth = growth_of(log_dir_load, columns, first=period.first)
+    growth = growth_of(log_dir_load, columns)
     return ClusterLoad(
         cluster=cluster,
         snapshot_id=period.latest_id,
         observed_at=columns.times[-1],
-        since=columns.times[period.first],
-        snapshot_count=columns.snapshot_count - period.first,
+        since=columns.times[columns.first],
+        snapshot_count=columns.snapshot_count - columns.first,
         bytes_in=_rates(bytes_in[None, :], period.seconds)[0],
         replicated_in=_rates(replicated_in[None, :], period.seconds)[0],
-        bytes_in_trace=TimeAxis(columns, first=period.first).trace(bytes_in),
+        bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in),
         leaders=_known_evenness([broker.as_leader.now for broker in live_brokers]),
         followers=_known_evenness([broker.as_follower.now for broker in live_brokers]),
         brokers=brokers,
@@ -136,8 +136,7 @@ class _Period:
 
     def __init__(self, columns: SeriesColumns) -> None:
         self.columns = columns
-        self.first = max(columns.breaks.rebuilt, default=0)
-        self.seconds = _seconds(columns, self.first)
+        self.seconds = _seconds(columns)
         self._ids = pa.array(columns.snapshot_ids, pa.string())
 
     @property
@@ -147,19 +146,19 @@ class _Period:
     def snapshot_indexes(self, table: pa.Table) -> Ints:
         """Return the snapshot of each row; -1 for a row that is not of the period."""
         indexes = positions_in(table["snapshot_id"], self._ids)
-        return np.where(indexes >= self.first, indexes, -1)
+        return np.where(indexes >= self.columns.first, indexes, -1)
 
     def rows_now(self, table: pa.Table) -> pa.Table:
         """Return the rows of the latest snapshot."""
         return table.filter(pc.equal(table["snapshot_id"], self.latest_id))
 
 
-def _seconds(columns: SeriesColumns, first: int) -> Floats:
+def _seconds(columns: SeriesColumns) -> Floats:
     """Return how long the rates of each snapshot lasted; NaN where that is not known, and over a
     gap.
     """
     seconds = np.full(columns.snapshot_count, np.nan)
-    for index in range(first, columns.snapshot_count):
+    for index in range(columns.first, columns.snapshot_count):
         changes = columns.changes[index]
         if changes is not None and changes.seconds:
             seconds[index] = changes.seconds
@@ -169,17 +168,11 @@ def _seconds(columns: SeriesColumns, first: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Traffic:
-    """Rates of brokers x snapshots in bytes per second; NaN: not known, -inf: not registered.
-
-    `known` and `unknown` count, per broker, the partitions that it leads in the latest snapshot
-    whose rate is known, or not.
-    """
+    """Rates of brokers x snapshots in bytes per second; NaN: not known, -inf: not registered."""
 
     broker_ids: Ints  # of the rows, ascending
     as_leader: Floats
     as_follower: Floats
-    known: Ints
-    unknown: Ints
 
 
 def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
@@ -208,10 +201,6 @@ def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
         table[cells] = values[is_wanted]
         return table
 
-    def counts_now(name: str) -> Ints:
-        latest = matrix(floats_of(series[name]), 0.0)[:, -1]
-        return np.nan_to_num(latest).astype(np.int64)
-
     leader_counts = floats_of(series["leaders"])
     follower_counts = floats_of(series["replicas"]) - leader_counts
     follower_counts[floats_of(series["is_fenced"]) == 1] = 0.0
@@ -222,9 +211,7 @@ def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
     follows_nothing = matrix(follower_counts, -1.0) == 0
     as_leader[leads_nothing & knows_rates] = 0.0
     as_follower[follows_nothing & knows_rates] = 0.0
-    return _Traffic(
-        broker_ids, as_leader, as_follower, counts_now("rates_known"), counts_now("rates_unknown")
-    )
+    return _Traffic(broker_ids, as_leader, as_follower)
 
 
 def _sum_over_brokers(rates: Floats) -> Floats:
@@ -252,31 +239,25 @@ def _rates(rates: Floats, seconds: Floats) -> tuple[Rates, ...]:
 
 def _brokers(period: _Period, traffic: _Traffic) -> tuple[BrokerTraffic, ...]:
     """Return the traffic of every broker that is registered in the latest snapshot, by id."""
-    columns = period.columns
-    rows = columns.rows(columns.snapshot_count - 1)
-    broker_ids = columns.broker_ids[rows]
-    matrix_rows = np.searchsorted(traffic.broker_ids, broker_ids)
+    latest = period.columns.latest
+    matrix_rows = np.searchsorted(traffic.broker_ids, numbers_of(latest["broker_id"]))
     figures = zip(
-        broker_ids.tolist(),
-        columns.racks[rows].tolist(),
-        columns.is_live[rows].tolist(),
+        latest.to_pylist(),
         _rates(traffic.as_leader[matrix_rows], period.seconds),
         _rates(traffic.as_follower[matrix_rows], period.seconds),
-        traffic.known[matrix_rows].tolist(),
-        traffic.unknown[matrix_rows].tolist(),
         strict=True,
     )
     return tuple(
         BrokerTraffic(
-            broker_id=broker_id,
-            rack=columns.rack_name(rack),
-            is_fenced=not is_live,
+            broker_id=row["broker_id"],
+            rack=row["rack"],
+            is_fenced=row["is_fenced"],
             as_leader=as_leader,
             as_follower=as_follower,
-            rates_known=known,
-            rates_unknown=unknown,
+            rates_known=row["rates_known"] or 0,
+            rates_unknown=row["rates_unknown"] or 0,
         )
-        for broker_id, rack, is_live, as_leader, as_follower, known, unknown in figures
+        for row, as_leader, as_follower in figures
     )
 
 

@@ -40,13 +40,13 @@ MAX_FINDINGS_NAMED: Final = 20  # in the message of a failed run
 # -- thresholds
 
 
-def resolve(policy: AuditPolicy, rules: Iterable[Rule] = RULES) -> dict[str, dict[str, int]]:
+def resolve(policy: AuditPolicy) -> dict[str, dict[str, int]]:
     """Return thresholds by rule id: the defaults, and over them the policy's values.
 
     Raises InputError that lists every name without a rule: such a threshold or waiver would do
     nothing.
     """
-    thresholds = {rule.id: dict(rule.thresholds) for rule in rules}
+    thresholds = {rule.id: dict(rule.thresholds) for rule in RULES}
     errors = [*_threshold_errors(policy, thresholds), *_waiver_errors(policy, thresholds)]
     if errors:
         lines = "\n".join(f"  {error}" for error in errors)
@@ -110,7 +110,7 @@ def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
 def _finding(rule: Rule, result: CheckResult) -> Finding:
     return Finding(
         rule=rule.id,
-        severity=rule.severity if result.severity is None else result.severity,
+        severity=result.severity or rule.severity,
         subject=result.subject,
         summary=result.summary,
         evidence=result.evidence,
@@ -263,16 +263,14 @@ def _waives(waiver: Waiver, finding: Finding, now: datetime) -> bool:
 # -- for people
 
 
-def failure_message(
-    report: AuditReport, fails_at: Severity | None, rules: Iterable[Rule] = RULES
-) -> str | None:
+def failure_message(report: AuditReport, fails_at: Severity | None) -> str | None:
     """Return why this audit fails a run, with the titles of the findings; None: it does not.
 
     `fails_at` is the policy's severity; None lets every audit pass.
     """
     if fails_at is None:
         return None
-    titles = {rule.id: rule.title for rule in rules}
+    titles = {rule.id: rule.title for rule in RULES}
     found = [
         f"{finding.severity}: {titles.get(finding.rule, finding.rule)} ({finding.subject})"
         for finding in (reported.finding for reported in report.open_at(fails_at))

@@ -22,8 +22,9 @@ from counterpoise.model.inspection import Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.result_tables import TOPIC_LOAD
+from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Waiver
+from counterpoise.model.tables import SNAPSHOTS
 
 Configs = Mapping[str, ConfigValue]
 
@@ -37,10 +38,10 @@ class PastFacts:
     `moving_since` by partition whose reassignment has had the same target since then.
     """
 
-    manifests: pa.Table  # columns of SNAPSHOTS, oldest first
-    series: pa.Table  # SERIES
-    partition_load: pa.Table  # PARTITION_LOAD of the newest analysed snapshots
-    log_dir_load: pa.Table  # LOG_DIR_LOAD
+    manifests: pa.Table = field(default_factory=SNAPSHOTS.empty_table)  # oldest first
+    series: pa.Table = field(default_factory=SERIES.empty_table)
+    # of the newest analysed snapshots
+    partition_load: pa.Table = field(default_factory=PARTITION_LOAD.empty_table)
     recent_snapshots: tuple[ClusterSnapshot, ...] = ()
     idle_since: Mapping[int, datetime] = field(default_factory=dict)  # UTC
     topic_load: pa.Table = field(default_factory=TOPIC_LOAD.empty_table)  # of the newest snapshot
@@ -114,9 +115,9 @@ class AuditFacts:
         return [row for row in rows if not row["is_fenced"]]
 
     @property
-    def recent_snapshots(self) -> tuple[ClusterSnapshot, ...]:
-        """Return the newest snapshots before the present one, oldest first."""
-        return self.past.recent_snapshots if self.past else ()
+    def history(self) -> PastFacts:
+        """Return the past; an empty one where the cluster has no history."""
+        return self.past or PastFacts()
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:

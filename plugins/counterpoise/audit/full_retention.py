@@ -111,9 +111,9 @@ def _partition_rates(facts: AuditFacts) -> Floats:
     """Return bytes in per second of each partition, by row of `partitions`; NaN: not known."""
     partitions = facts.snapshot.partitions
     rates = np.full(partitions.num_rows, np.nan)
-    if facts.past is None or not facts.past.partition_load.num_rows:
+    if not facts.history.partition_load.num_rows:
         return rates
-    load = newest(facts.past.partition_load)
+    load = newest(facts.history.partition_load)
     keys = ["topic", "partition"]
     row_numbers = pa.array(np.arange(partitions.num_rows))
     numbered = partitions.select(keys).append_column("row", row_numbers)

@@ -154,9 +154,9 @@ def past_facts(installation: Installation, snapshot: ClusterSnapshot) -> PastFac
     tables = {
         "topic_load": _result_table(installation, "topic_load", newest_ids),
         "partition_load": _result_table(installation, "partition_load", newest_ids),
-        "log_dir_load": _result_table(installation, "log_dir_load", forecast_ids),
     }
-    load = _load(series, tables, snapshot.cluster)
+    log_dir_load = _result_table(installation, "log_dir_load", forecast_ids)
+    load = _load(series, {**tables, "log_dir_load": log_dir_load}, snapshot.cluster)
     rows_by_age = history.rows_by_age(manifests, snapshot)
     return PastFacts(
         manifests=manifests,

@@ -16,7 +16,7 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import ConsumerGroup
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
-from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import BROKERS, LOG_DIRS, SNAPSHOTS, TOPICS
 from tests.support.audits import (
@@ -544,12 +544,7 @@ def test_topics_that_keep_everything() -> None:
 
 
 def test_facts_of_an_empty_history_are_no_crash() -> None:
-    nothing = PastFacts(
-        SNAPSHOTS.empty_table(),
-        SERIES.empty_table(),
-        PARTITION_LOAD.empty_table(),
-        LOG_DIR_LOAD.empty_table(),
-    )
+    nothing = PastFacts()
     for rule in (
         "bytes-in-uneven",
         "topics-over-provisioned",

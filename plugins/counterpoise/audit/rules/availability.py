@@ -275,7 +275,7 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
     if not len(out_of_sync):
         return
     earlier_count = snapshots - 1
-    earlier = facts.recent_snapshots[-earlier_count:] if earlier_count > 0 else ()
+    earlier = facts.history.recent_snapshots[-earlier_count:] if earlier_count > 0 else ()
     if len(earlier) < earlier_count:
         yield unknown(
             f"{pluralize(len(out_of_sync), 'replica')} out of sync now; "

@@ -56,7 +56,7 @@ _LEADER_BALANCING: Final = f"{_DOCUMENTED}basic_ops_leader_balancing"
 def idle_broker(facts: AuditFacts) -> Iterator[CheckResult]:
     if not facts.snapshot.replicas.num_rows:
         return
-    idle_since = facts.past.idle_since if facts.past else {}
+    idle_since = facts.history.idle_since
     idle_broker_ids = facts.snapshot.idle_broker_ids
     for broker_id in idle_broker_ids:
         since = idle_since.get(broker_id)
@@ -350,9 +350,9 @@ def bytes_in_uneven(
 
 def _bytes_in_per_second(facts: AuditFacts) -> dict[int, int | None]:
     """Return bytes in per second as leader, by broker with replicas, in the newest analysis."""
-    if facts.past is None or not facts.past.series.num_rows:
+    if not facts.history.series.num_rows:
         return {}
-    series = newest(facts.past.series)
+    series = newest(facts.history.series)
     broker_ids = pa.array(_brokers_with_replicas(facts), pa.int32())
     rows = series.filter(pc.is_in(series["broker_id"], value_set=broker_ids))
     return {

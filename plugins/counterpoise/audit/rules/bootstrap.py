@@ -132,7 +132,7 @@ def bootstrap_removed_broker(facts: AuditFacts) -> Iterator[CheckResult]:
 def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
     """Return unreachable addresses that belonged to a broker which is not registered any more."""
     broker_by_address: dict[str, int] = {}
-    for snapshot in facts.recent_snapshots:
+    for snapshot in facts.history.recent_snapshots:
         for broker in snapshot.brokers.to_pylist():
             broker_by_address[_address_of(broker)] = broker["broker_id"]
     registered = set(facts.snapshot.registered_broker_ids)

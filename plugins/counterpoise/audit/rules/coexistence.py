@@ -6,7 +6,7 @@ Limits: traces are found in topics and broker configs only; a balancer that leav
 started by cron) shows only in its reassignments.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from counterpoise.audit.commands import describe_config, kafka
 from counterpoise.audit.facts import AuditFacts, Configs
 from counterpoise.audit.listener_configs import value_of
-from counterpoise.audit.rule import Check, CheckResult, Need, Rule, evidence, rule
+from counterpoise.audit.rule import CheckResult, Need, Rule, evidence, rule
 from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
@@ -76,8 +76,8 @@ _CONFLUENT: Final = _Balancer(
 )
 
 
-def _balancer_rule(rule_id: str, balancer: _Balancer, source: str) -> Callable[[Check], Rule]:
-    return rule(
+def _rule_about(balancer: _Balancer, rule_id: str, source: str) -> Rule:
+    @rule(
         rule_id,
         Severity.WARNING,
         title=f"Traces of {balancer.name}",
@@ -86,31 +86,25 @@ def _balancer_rule(rule_id: str, balancer: _Balancer, source: str) -> Callable[[
         source=source,
         needs={Need.INSPECTION},
     )
+    def traces(facts: AuditFacts) -> Iterator[CheckResult]:
+        yield from _traces_of(balancer, facts)
+
+    return traces
 
 
-@_balancer_rule(
-    "cruise-control", _CRUISE_CONTROL, "https://github.com/linkedin/cruise-control/wiki/Overview"
+cruise_control: Final = _rule_about(
+    _CRUISE_CONTROL, "cruise-control", "https://github.com/linkedin/cruise-control/wiki/Overview"
 )
-def cruise_control(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _traces_of(_CRUISE_CONTROL, facts)
-
-
-@_balancer_rule(
-    "strimzi",
+strimzi: Final = _rule_about(
     _STRIMZI,
+    "strimzi",
     "https://strimzi.io/docs/operators/latest/deploying#cruise-control-concepts-str",
 )
-def strimzi(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _traces_of(_STRIMZI, facts)
-
-
-@_balancer_rule(
-    "confluent-balancer",
+confluent_balancer: Final = _rule_about(
     _CONFLUENT,
+    "confluent-balancer",
     "https://docs.confluent.io/platform/current/clusters/sbc/index.html",
 )
-def confluent_balancer(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _traces_of(_CONFLUENT, facts)
 
 
 def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
@@ -159,9 +153,9 @@ def _reporters_of(balancer: _Balancer, configs: Configs) -> list[str]:
 
 def _growing_topics(facts: AuditFacts, topics: Sequence[str]) -> frozenset[str]:
     """Return the topics whose offsets have grown since the newest snapshot before this one."""
-    if not topics or not facts.recent_snapshots:
+    if not topics or not facts.history.recent_snapshots:
         return frozenset()
-    offsets_before = _end_offsets(facts.recent_snapshots[-1], topics)
+    offsets_before = _end_offsets(facts.history.recent_snapshots[-1], topics)
     offsets_now = _end_offsets(facts.snapshot, topics)
     return frozenset(
         topic

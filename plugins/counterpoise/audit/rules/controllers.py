@@ -64,20 +64,23 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
             f"controller {ids} is the only voter: without it nothing can be changed, and its disk "
             "has the only copy of the metadata"
         )
-        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=Severity.CRITICAL)
+        severity = Severity.CRITICAL
     elif count > most:
         summary = (
             f"{count} voters ({ids}), more than {most}: each change waits for {quorum.majority} "
             "of them"
         )
-        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=Severity.INFO)
+        severity = Severity.INFO
     elif count % 2 == 0:
         spare = count - quorum.majority
         summary = (
             f"{count} voters ({ids}) survive the loss of {spare}, no more than "
             f"{pluralize(count - 1, 'voter')} would"
         )
-        yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,))
+        severity = Severity.WARNING
+    else:
+        return
+    yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=severity)
 
 
 @rule(

@@ -81,7 +81,7 @@ class _Disk:
     thresholds={"days": 30, "critical_days": 7},
 )
 def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Iterator[CheckResult]:
-    forecasts = facts.past.disk_forecasts if facts.past else ()
+    forecasts = facts.history.disk_forecasts
     yield from _forecasts_unknown(forecasts)
     filling_by_broker = grouped(
         (forecast.broker_id, forecast)
@@ -191,22 +191,20 @@ def retention_cannot_fit(facts: AuditFacts, *, most_percent: int) -> Iterator[Ch
         yield unknown(
             "the history has no rates of partitions yet: the bytes at full retention are not known",
         )
-    disk_sizes = _disk_sizes(facts)
+    disk_sizes = dict(rows_of(facts.snapshot.brokers, "broker_id", "disk_total_bytes"))
     full_retention = bytes_at_full_retention(facts)
     for index, broker_id in enumerate(facts.snapshot.live_broker_ids):
         disk_bytes = disk_sizes.get(broker_id)
         bytes_by_topic = full_retention.of_broker(index)
         needed_bytes = float(bytes_by_topic.sum())
-        if disk_bytes is not None and needed_bytes > disk_bytes * most_percent / 100:
+        if disk_bytes and needed_bytes > disk_bytes * most_percent / 100:
             yield _retention_too_long(
                 broker_id, disk_bytes, needed_bytes, full_retention.topics, bytes_by_topic
             )
 
 
 def _has_partition_rates(facts: AuditFacts) -> bool:
-    if facts.past is None:
-        return False
-    rates = facts.past.partition_load["bytes_in_per_second"]
+    rates = facts.history.partition_load["bytes_in_per_second"]
     return bool(pc.any(pc.is_valid(rates)).as_py())
 
 
@@ -322,12 +320,6 @@ def _disk_table(disks: Sequence[_Disk]) -> Evidence:
         for disk in disks
     ]
     return evidence(("log dirs", "size", "usable", "used"), rows)
-
-
-def _disk_sizes(facts: AuditFacts) -> dict[int, int]:
-    """Return the bytes of all disks of a broker, where they are known."""
-    sizes = rows_of(facts.snapshot.brokers, "broker_id", "disk_total_bytes")
-    return {broker_id: size_bytes for broker_id, size_bytes in sizes if size_bytes}
 
 
 def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:

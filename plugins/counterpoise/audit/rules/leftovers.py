@@ -131,7 +131,7 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
     reassignments = moving(facts.snapshot.partitions)
     if not reassignments.num_rows:
         return
-    moving_since = facts.past.moving_since if facts.past else {}
+    moving_since = facts.history.moving_since
     if not moving_since:
         count = pluralize(reassignments.num_rows, "partition moves", "partitions move")
         yield unknown(f"{count}, and no snapshot shows since when")
@@ -217,7 +217,7 @@ def _stalled_replicas(
 
 def _newest_snapshot_before(facts: AuditFacts, age: timedelta) -> ClusterSnapshot | None:
     """Return the newest of the recent snapshots that are at least so old."""
-    for snapshot in reversed(facts.recent_snapshots):
+    for snapshot in reversed(facts.history.recent_snapshots):
         if snapshot.observed_at is not None and facts.now - snapshot.observed_at >= age:
             return snapshot
     return None

@@ -9,7 +9,7 @@ Limits: the check runs from here: another network may resolve and route otherwis
 than the one used here are known from the brokers' configs only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts, Configs
@@ -29,7 +29,6 @@ from counterpoise.audit.listener_configs import (
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.bootstrap import stage_table
 from counterpoise.model import subjects
-from counterpoise.model.finding import Evidence
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
@@ -124,16 +123,8 @@ def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
-    for broker_id, listeners in _advertised_listeners(facts).items():
-        local = [listener for listener in listeners if is_local(listener.host)]
-        if local:
-            yield CheckResult(
-                subjects.broker(broker_id),
-                f"broker {broker_id} advertises {_endpoints(local)}: on every client that is the "
-                "client's own machine",
-                _listener_table(local),
-                fix=_advertise(facts, broker_id),
-            )
+    text = "advertises {}: on every client that is the client's own machine"
+    yield from _brokers_advertising(facts, is_local, text)
 
 
 @rule(
@@ -175,13 +166,26 @@ def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_ip_address(facts: AuditFacts) -> Iterator[CheckResult]:
+    def is_remote_address(host: str) -> bool:
+        return ip_of(host) is not None and not is_local(host)
+
+    text = "advertises the address {} instead of a name"
+    yield from _brokers_advertising(facts, is_remote_address, text)
+
+
+def _brokers_advertising(
+    facts: AuditFacts, is_wrong: Callable[[str], bool], text: str
+) -> Iterator[CheckResult]:
+    """Yield each broker with wrong hosts; `{}` in the text stands for their endpoints."""
     for broker_id, listeners in _advertised_listeners(facts).items():
-        raw = [one for one in listeners if ip_of(one.host) is not None and not is_local(one.host)]
-        if raw:
+        wrong = [listener for listener in listeners if is_wrong(listener.host)]
+        if wrong:
+            endpoints = join_ids([listener.endpoint for listener in wrong])
+            rows = [(one.name or "not known", one.host, one.port) for one in wrong]
             yield CheckResult(
                 subjects.broker(broker_id),
-                f"broker {broker_id} advertises the address {_endpoints(raw)} instead of a name",
-                _listener_table(raw),
+                f"broker {broker_id} {text.format(endpoints)}",
+                evidence(("listener", "host", "port"), rows),
                 fix=_advertise(facts, broker_id),
             )
 
@@ -304,12 +308,3 @@ def _advertised_listeners(facts: AuditFacts) -> dict[int, list[Listener]]:
 
 def _advertise(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     return server_properties(broker_id, facts.inspection.broker_configs.get(broker_id, {}))
-
-
-def _endpoints(listeners: list[Listener]) -> str:
-    return join_ids([listener.endpoint for listener in listeners])
-
-
-def _listener_table(listeners: list[Listener]) -> Evidence:
-    rows = [(listener.name or "not known", listener.host, listener.port) for listener in listeners]
-    return evidence(("listener", "host", "port"), rows)

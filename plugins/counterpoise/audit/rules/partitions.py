@@ -182,9 +182,7 @@ def _topic_loads(facts: AuditFacts) -> pa.Table | None:
 
     None where no rate is known.
     """
-    if facts.past is None:
-        return None
-    topic_load = facts.past.topic_load
+    topic_load = facts.history.topic_load
     loads = topic_load.filter(pc.is_valid(topic_load["bytes_in_per_second"]))
     if not loads.num_rows:
         return None

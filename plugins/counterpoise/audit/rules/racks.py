@@ -69,7 +69,7 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     source=_DOCUMENTED,
 )
 def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
-    rack_of = {broker_id: rack for broker_id, rack in facts.snapshot.racks.items() if rack}
+    rack_of = _known_racks(facts)
     if len(set(rack_of.values())) < 2:
         return
     partitions = facts.partitions
@@ -86,6 +86,10 @@ def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
             evidence((*PARTITION_ROW, "rack"), shown, len(rows)),
             plan=WantedPlan(Goal.REBALANCE),
         )
+
+
+def _known_racks(facts: AuditFacts) -> dict[int, str]:
+    return {broker_id: rack for broker_id, rack in facts.snapshot.racks.items() if rack}
 
 
 def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) -> Flags:
@@ -120,7 +124,7 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
     thresholds={"most_apart": 0},
 )
 def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]:
-    brokers_by_rack = Counter(rack for rack in facts.snapshot.racks.values() if rack)
+    brokers_by_rack = Counter(_known_racks(facts).values())
     if len(brokers_by_rack) < 2:
         return
     largest, smallest = max(brokers_by_rack.values()), min(brokers_by_rack.values())
@@ -143,10 +147,10 @@ def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]
     source=_DOCUMENTED,
 )
 def racks_single(facts: AuditFacts) -> Iterator[CheckResult]:
-    racks = facts.snapshot.racks
-    rack_names = {rack for rack in racks.values() if rack}
+    rack_of = _known_racks(facts)
+    rack_names = set(rack_of.values())
     broker_count = len(facts.snapshot.registered_broker_ids)
-    if len(rack_names) == 1 and broker_count > 1 and all(racks.values()):
+    if len(rack_names) == 1 and len(rack_of) == broker_count > 1:
         (rack,) = rack_names
         brokers = pluralize(broker_count, "broker")
         yield CheckResult(subjects.CLUSTER, f"all {brokers} are in rack {rack}")

@@ -41,7 +41,8 @@ def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckRes
         counterpoise("snapshot", "--cluster", facts.snapshot.cluster),
         "airflow dags unpause kafka_snapshot",
     )
-    if facts.past is None or not facts.past.manifests.num_rows:
+    manifests = facts.history.manifests
+    if not manifests.num_rows:
         yield CheckResult(
             subjects.CLUSTER,
             "the history has no snapshot of this cluster, so nothing can be compared with before",
@@ -51,7 +52,6 @@ def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckRes
         return
     if facts.snapshot_interval is None:
         return
-    manifests = facts.past.manifests
     age = facts.now - manifests["observed_at"][-1].as_py()
     if age <= max(_MIN_AGE, intervals * facts.snapshot_interval):
         return
