@@ -43,7 +43,7 @@ from counterpoise.history.results import (
     plan_daily,
     plan_rounds,
 )
-from counterpoise.history.retention import age_of, is_settled, surviving
+from counterpoise.history.retention import age_of, surviving
 from counterpoise.history.selection import recent_rows, rows_by_age, usual_interval
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     "from_tables",
     "history_files",
     "is_compacted",
-    "is_settled",
     "manifest_of",
     "manifest_path",
     "manifest_rows",

@@ -23,6 +23,7 @@ from counterpoise.history.manifests import each_once
 from counterpoise.history.names import MANIFESTS, compacted_path, day_of, place_of
 from counterpoise.history.retention import is_settled, surviving
 from counterpoise.model.files import StoredFile
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 
@@ -64,13 +65,9 @@ def plan_days(
     """
     rows = each_once(manifest_files).to_pylist()
     survivors = surviving(rows, policy, now)
-    by_day: dict[date, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_day.setdefault(day_of(row["snapshot_id"]), []).append(row)
-    paths: dict[date, list[str]] = {}
-    for path in sorted(manifest_files):
-        if (place := place_of(path)) is not None:
-            paths.setdefault(place[1], []).append(path)
+    by_day = grouped((day_of(row["snapshot_id"]), row) for row in rows)
+    places = ((place_of(path), path) for path in sorted(manifest_files))
+    paths = grouped((place[1], path) for place, path in places if place)
     plans = (
         _plan_day(cluster, day, of_day, survivors, paths[day])
         for day, of_day in sorted(by_day.items())
@@ -126,13 +123,14 @@ def _merges(
     """Yield a merge per table whose survivors are in several files, or beside deleted snapshots."""
     names = sorted({file["table"] for row in stay for file in row["files"]})
     for table in names:
-        wanted: dict[str, list[str]] = {}
-        counts: dict[str, int] = {}
-        for row in stay:
-            for file in row["files"]:
-                if file["table"] == table:
-                    wanted.setdefault(file["path"], []).append(row["snapshot_id"])
-                    counts[row["snapshot_id"]] = file["row_count"]
+        parts = [
+            (file["path"], row["snapshot_id"], file["row_count"])
+            for row in stay
+            for file in row["files"]
+            if file["table"] == table
+        ]
+        wanted = grouped((path, snapshot_id) for path, snapshot_id, _ in parts)
+        counts = {snapshot_id: row_count for _, snapshot_id, row_count in parts}
         held = {
             row["snapshot_id"] for row in rows for file in row["files"] if file["path"] in wanted
         }

@@ -32,10 +32,7 @@ def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
 
     Raises InputError when the cluster's name or the time cannot be part of a file name.
     """
-    if not _CLUSTER.fullmatch(cluster):
-        raise InputError(
-            f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'"
-        )
+    _check_cluster(cluster)
     if scheduled_at.tzinfo is None:
         raise InputError(
             f"scheduled time {scheduled_at.isoformat()} has no time zone; give it in UTC"
@@ -43,6 +40,13 @@ def snapshot_id_for(cluster: str, scheduled_at: datetime) -> str:
     moment = scheduled_at.astimezone(UTC)
     fraction = f".{moment.microsecond:06d}" if moment.microsecond else ""
     return f"{cluster}-{moment.strftime(_AT)}{fraction}Z"
+
+
+def _check_cluster(name: str) -> None:
+    if not _CLUSTER.fullmatch(name):
+        raise InputError(
+            f"cluster {name!r}: a name is lower-case letters, digits, '.', '_' and '-'"
+        )
 
 
 def scheduled_at_of(snapshot_id: str) -> datetime:
@@ -94,10 +98,7 @@ def is_compacted(path: str) -> bool:
 
 
 def table_folder(table: str, cluster: str, day: date | None = None) -> str:
-    if not _CLUSTER.fullmatch(cluster):
-        raise InputError(
-            f"cluster {cluster!r}: a name is lower-case letters, digits, '.', '_' and '-'"
-        )
+    _check_cluster(cluster)
     return f"{ROOT}/{table}/cluster={cluster}{f'/date={day.isoformat()}' if day else ''}"
 
 

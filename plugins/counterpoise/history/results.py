@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from counterpoise.history.names import day_of
 from counterpoise.history.retention import age_of, is_settled
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 
 Document = Mapping[str, Any]  # of a round
@@ -140,31 +141,32 @@ def plan_daily(
     """Return the days that are over whose rows of PARTITION_LOAD all exist, made already or not."""
     documents = list(rounds)
     winners = _winners(documents)
-    days: dict[tuple[str, date], list[tuple[str, str, str]]] = {}
-    for document in documents:
-        for row in document["snapshots"]:
-            snapshot_id, day = row["snapshot_id"], day_of(row["snapshot_id"])
-            is_there = is_settled(day, now) and age_of(day, now) < policy.keep_all
-            if (
-                row["cluster"] in clusters
-                and is_there
-                and winners[snapshot_id] == document["round"]
-            ):
-                made_of = (snapshot_id, row.get("previous_snapshot_id") or "", document["round"])
-                days.setdefault((row["cluster"], day), []).append(made_of)
+
+    def is_there(day: date) -> bool:
+        return is_settled(day, now) and age_of(day, now) < policy.keep_all
+
+    days = grouped(
+        (
+            (row["cluster"], day),
+            (row["snapshot_id"], row.get("previous_snapshot_id") or "", document["round"]),
+        )
+        for document in documents
+        for row in document["snapshots"]
+        if row["cluster"] in clusters
+        and is_there(day := day_of(row["snapshot_id"]))
+        and winners[row["snapshot_id"]] == document["round"]
+    )
     return tuple(
         _daily(cluster, day, sorted(made_of)) for (cluster, day), made_of in sorted(days.items())
     )
 
 
 def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> DailyPlan:
-    snapshot_ids_by_round: dict[str, list[str]] = {}
-    for snapshot_id, _, name in made_of:
-        snapshot_ids_by_round.setdefault(name, []).append(snapshot_id)
+    ids_by_round = grouped((name, snapshot_id) for snapshot_id, _, name in made_of)
     # Merging rounds does not change what the rows say; comparing with another snapshot does.
     pairs = [[snapshot_id, previous] for snapshot_id, previous, _ in made_of]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
-    by_round = {name: tuple(ids) for name, ids in snapshot_ids_by_round.items()}
+    by_round = {name: tuple(ids) for name, ids in ids_by_round.items()}
     return DailyPlan(cluster, day, by_round, digest)
 
 

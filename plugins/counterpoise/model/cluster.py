@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.model.tables import SNAPSHOT_TABLES, rows_of
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -83,27 +83,17 @@ class ClusterSnapshot:
 
     @cached_property
     def live_broker_ids(self) -> tuple[int, ...]:
-        rows = zip(
-            self.brokers["broker_id"].to_pylist(),
-            self.brokers["is_fenced"].to_pylist(),
-            strict=True,
-        )
+        rows = rows_of(self.brokers, "broker_id", "is_fenced")
         return tuple(sorted(broker_id for broker_id, is_fenced in rows if not is_fenced))
 
     @cached_property
     def racks(self) -> Mapping[int, str | None]:
         """Return the rack of each registered broker; None where it names none."""
-        return dict(
-            zip(
-                self.brokers["broker_id"].to_pylist(), self.brokers["rack"].to_pylist(), strict=True
-            )
-        )
+        return dict(rows_of(self.brokers, "broker_id", "rack"))
 
     @cached_property
     def topic_ids(self) -> Mapping[str, str | None]:
-        return dict(
-            zip(self.topics["topic"].to_pylist(), self.topics["topic_id"].to_pylist(), strict=True)
-        )
+        return dict(rows_of(self.topics, "topic", "topic_id"))
 
     @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
 from counterpoise.units import format_moment
 
@@ -155,14 +156,12 @@ class ConnectivityCheck:
     @property
     def certificates(self) -> Mapping[Certificate, tuple[str, ...]]:
         """Return each certificate with the addresses that present it."""
-        addresses_by_certificate: dict[Certificate, dict[str, None]] = {}
-        for check in self.endpoints:
-            if check.certificate:
-                addresses = addresses_by_certificate.setdefault(check.certificate, {})
-                addresses[check.address] = None
+        by_certificate = grouped(
+            (check.certificate, check.address) for check in self.endpoints if check.certificate
+        )
         return {
-            certificate: tuple(addresses)
-            for certificate, addresses in addresses_by_certificate.items()
+            certificate: tuple(dict.fromkeys(addresses))
+            for certificate, addresses in by_certificate.items()
         }
 
 
@@ -178,16 +177,16 @@ class ClusterMetadata:
     @property
     def leaders(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """Return the partitions that each broker leads, live brokers without any included."""
-        live_broker_ids = [b.broker_id for b in self.brokers if not b.is_fenced]
-        partitions_by_leader: dict[int, list[TopicPartition]] = {b: [] for b in live_broker_ids}
-        for topic in self.topics:
-            for partition in topic.partitions:
-                if partition.leader is not None:
-                    key = TopicPartition(topic.topic, partition.partition)
-                    partitions_by_leader.setdefault(partition.leader, []).append(key)
+        partitions_by_leader = grouped(
+            (partition.leader, TopicPartition(topic.topic, partition.partition))
+            for topic in self.topics
+            for partition in topic.partitions
+            if partition.leader is not None
+        )
+        live_broker_ids = {broker.broker_id for broker in self.brokers if not broker.is_fenced}
         return {
-            broker_id: tuple(partitions)
-            for broker_id, partitions in sorted(partitions_by_leader.items())
+            broker_id: tuple(partitions_by_leader.get(broker_id, ()))
+            for broker_id in sorted(live_broker_ids | partitions_by_leader.keys())
         }
 
 

@@ -24,8 +24,8 @@ of type, name, key and value:
 
 import hashlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
@@ -38,6 +38,7 @@ from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.disks import disk_over
 from counterpoise.model.document_checks import complaints_about
+from counterpoise.model.grouping import grouped
 from counterpoise.model.tables import (
     BROKERS,
     LISTENERS,
@@ -48,6 +49,7 @@ from counterpoise.model.tables import (
     THROTTLES,
     TOPIC_CONFIGS,
     TOPICS,
+    rows_of,
     table_of,
 )
 
@@ -91,14 +93,14 @@ def to_document(snapshot: ClusterSnapshot) -> dict[str, Any]:
 
 
 def _broker_entries(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
-    log_dirs: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in snapshot.log_dirs.to_pylist():
-        known = {name: row[name] for name in _LOG_DIR_FIGURES if row[name] is not None}
-        log_dirs[row["broker_id"]].append({"path": row["log_dir"]} | known)
+    log_dirs = grouped(
+        (row["broker_id"], {"path": row["log_dir"]} | _known(row, _LOG_DIR_FIGURES))
+        for row in snapshot.log_dirs.to_pylist()
+    )
     entries = []
     for row in snapshot.brokers.to_pylist():
         entry = {key: row[column] for column, key in _BROKER_KEYS.items()}
-        entry |= {name: row[name] for name in _BROKER_FIGURES if row[name] is not None}
+        entry |= _known(row, _BROKER_FIGURES)
         if row["broker_id"] in log_dirs:
             entry["log_dirs"] = log_dirs[row["broker_id"]]
         entries.append(entry)
@@ -108,14 +110,17 @@ def _broker_entries(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
 def _topic_entries(topics: pa.Table) -> list[dict[str, Any]]:
     return [
         {"name": row["topic"], "id": row["topic_id"], "internal": row["is_internal"]}
-        | {name: row[name] for name in TOPIC_CONFIGS if row[name] is not None}
+        | _known(row, TOPIC_CONFIGS)
         for row in topics.to_pylist()
     ]
 
 
+def _known(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names if row[name] is not None}
+
+
 def _rows(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
-    columns = [table[name].to_pylist() for name in names]
-    return [list(row) for row in zip(*columns, strict=True)]
+    return [list(row) for row in rows_of(table, *names)]
 
 
 def from_document_text(text: str, *, where: str = "cluster document") -> ClusterSnapshot:
@@ -165,16 +170,14 @@ def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
 
 
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
-    ordered = sorted(brokers, key=lambda broker: int(broker["id"]))
-    disks = [_disk(broker) for broker in ordered]
-    keys = {**_BROKER_KEYS, **{name: name for name in _BROKER_FIGURES}}
-    columns = {column: [broker.get(key) for broker in ordered] for column, key in keys.items()}
-    columns |= {
-        "is_fenced": [broker.get("fenced", False) for broker in ordered],
-        "disk_total_bytes": [total for total, _ in disks],
-        "disk_usable_bytes": [usable for _, usable in disks],
-    }
-    return table_of(BROKERS, columns)
+    rows = []
+    for broker in sorted(brokers, key=itemgetter("id")):
+        row = {column: broker.get(key) for column, key in _BROKER_KEYS.items()}
+        row |= {name: broker.get(name) for name in _BROKER_FIGURES}
+        total_bytes, usable_bytes = _disk(broker)
+        row |= {"disk_total_bytes": total_bytes, "disk_usable_bytes": usable_bytes}
+        rows.append(row | {"is_fenced": broker.get("fenced", False)})
+    return pa.Table.from_pylist(rows, BROKERS)
 
 
 def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -190,37 +193,31 @@ def _disk(broker: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _log_dirs_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:
-    rows = [(broker["id"], entry) for broker in brokers for entry in broker.get("log_dirs") or ()]
-    rows.sort(key=lambda row: (row[0], row[1]["path"]))
-    columns = {
-        "broker_id": [broker_id for broker_id, _ in rows],
-        "log_dir": [entry["path"] for _, entry in rows],
-        **{name: [entry.get(name) for _, entry in rows] for name in _LOG_DIR_FIGURES},
-        "error": [entry.get("error") or None for _, entry in rows],
-    }
-    return table_of(LOG_DIRS, columns)
+    rows = [
+        {"broker_id": broker["id"], "log_dir": log_dir["path"]}
+        | {name: log_dir.get(name) for name in _LOG_DIR_FIGURES}
+        | {"error": log_dir.get("error") or None}
+        for broker in brokers
+        for log_dir in broker.get("log_dirs") or ()
+    ]
+    rows.sort(key=itemgetter("broker_id", "log_dir"))
+    return pa.Table.from_pylist(rows, LOG_DIRS)
 
 
 def _throttles_table(throttles: Sequence[Sequence[str]]) -> pa.Table:
-    rows = sorted(map(tuple, throttles))
-    columns = {name: [row[n] for row in rows] for n, name in enumerate(THROTTLES.names)}
-    return table_of(THROTTLES, columns)
+    rows = [dict(zip(THROTTLES.names, row, strict=True)) for row in sorted(map(tuple, throttles))]
+    return pa.Table.from_pylist(rows, THROTTLES)
 
 
 def _topics_table(partitions: pa.Table, topics: Sequence[Mapping[str, Any]]) -> pa.Table:
     entries = {topic["name"]: topic for topic in topics}
-    counts = sorted(Counter(partitions["topic"].to_pylist()).items())
-    rows = [(topic, count, entries.get(topic, {})) for topic, count in counts]
-    columns = {
-        "topic": [topic for topic, _, _ in rows],
-        "topic_id": [entry.get("id") for _, _, entry in rows],
-        "is_internal": [
-            bool(entry.get("internal", topic.startswith("__"))) for topic, _, entry in rows
-        ],
-        "partition_count": [count for _, count, _ in rows],
-        **{name: [entry.get(name) for _, _, entry in rows] for name in TOPIC_CONFIGS},
-    }
-    return table_of(TOPICS, columns)
+    rows = []
+    for topic, partition_count in sorted(Counter(partitions["topic"].to_pylist()).items()):
+        entry = entries.get(topic, {})
+        row = {"topic": topic, "topic_id": entry.get("id"), "partition_count": partition_count}
+        row["is_internal"] = bool(entry.get("internal", topic.startswith("__")))
+        rows.append(row | {name: entry.get(name) for name in TOPIC_CONFIGS})
+    return pa.Table.from_pylist(rows, TOPICS)
 
 
 def _partitions_table(

@@ -176,4 +176,3 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
 }
-FIELDS: Final = tuple(_READERS)

@@ -69,15 +69,6 @@ LEADER_CHANGES: Final = pa.schema(
         required("kind", TEXT),
     ]
 )
-LEADER_CHANGE_KINDS: Final = (
-    "failover",
-    "preferred_election",
-    "reassignment",
-    "lost",
-    "found",
-    "returned",
-    "other",
-)
 
 # One row per snapshot: what became of the cluster since the snapshot before. The counts that
 # compare are 0 where there is none before it, or where it is of another cluster of the same name
