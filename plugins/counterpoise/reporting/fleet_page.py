@@ -49,7 +49,7 @@ class _Row:
     forecast: str
     is_full_soon: bool
     unknown_disks: str
-    seen: str
+    last_snapshot: str
 
 
 def fleet_report(fleet: Fleet) -> str:
@@ -157,7 +157,7 @@ def _row(row: FleetRow) -> _Row:
     state, worst = row.state, row.worst
     balance, load = state.balance, state.load
     name = state.cluster
-    brokers, spread, not_preferred, bytes_in, forecast, seen = _figures(state)
+    brokers, spread, not_preferred, bytes_in, forecast, last_snapshot = _figures(state)
     first = _first(load.disks) if load else None
     unknown = _unknown(load.disks) if load else 0
     leaders = [broker.leaders for broker in balance.live_brokers] if balance else []
@@ -181,7 +181,7 @@ def _row(row: FleetRow) -> _Row:
         forecast=forecast,
         is_full_soon=first is not None and disk_alerts(first),
         unknown_disks=f"{format_count(unknown)} not known" if first and unknown else "",
-        seen=seen,
+        last_snapshot=last_snapshot,
     )
 
 

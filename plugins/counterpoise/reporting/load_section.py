@@ -51,7 +51,7 @@ _WHY_UNKNOWN: Final = {
 class LoadSection:
     """What `load_section.html` draws."""
 
-    seen: ClusterLoad
+    cluster_load: ClusterLoad
     tiles: tuple[Tile, ...]
     bars: tuple[tuple[str, Picture], ...]  # title and picture
     shows_median: bool  # where the rates of the latest snapshot are not known
@@ -70,7 +70,7 @@ def load_section(load: ClusterLoad) -> LoadSection:
     bars, shows_median = _bars(load)
     shown = load.disks[:DISKS_SHOWN]
     return LoadSection(
-        seen=load,
+        cluster_load=load,
         tiles=load_tiles(load),
         bars=bars,
         shows_median=shows_median,
