@@ -326,7 +326,7 @@ def test_what_a_person_can_get_wrong(
 def test_nobody_answers_is_exit_code_3_with_each_address_and_its_reason(shell: CommandLine) -> None:
     typed = shell.type("snapshot", "--bootstrap", "127.0.0.1:1,no-such-host.invalid:9092")
     assert typed.code == 3
-    assert "127.0.0.1:1: TCP" in typed.err
+    assert "127.0.0.1:1: tcp: Connection refused" in typed.err
     assert "no-such-host.invalid:9092: " in typed.err
 
 
