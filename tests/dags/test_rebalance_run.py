@@ -220,7 +220,8 @@ def test_after_an_unusable_answer_the_question_is_asked_again(
     (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED
     kinds = [event.kind for event in installation.ledger.journal(run.run_id).events()]
-    assert kinds == ["proposed", "validated", "answer refused", "rejected"]
+    # The run's new state and the decision are an event each.
+    assert kinds == ["proposed", "validated", "answer refused", "rejected", "rejected"]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
