@@ -34,6 +34,7 @@ from local_kafka.broker import (
     LIGHT_JVM,
     BrokerHome,
     BrokerSpec,
+    Listener,
     brokers_in_racks,
     internal_topic_factors,
     jvm_environment,
@@ -191,11 +192,12 @@ class LocalKafka:
         rack: str,
         properties: Mapping[str, str] | None = None,
         log_dirs: int = 1,
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
         """Start one more broker (no controller), and wait until all brokers know it."""
         if broker_id in self._homes:
             raise LocalKafkaError(f"there is a broker {broker_id} already")
-        self._prepare([BrokerSpec(broker_id, rack, properties or {}, log_dirs)])
+        self._prepare([BrokerSpec(broker_id, rack, properties or {}, log_dirs, listeners)])
         self._launch(broker_id)
         self.wait_until_ready()
 

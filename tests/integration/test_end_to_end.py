@@ -19,6 +19,7 @@ from counterpoise import queries
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
+from demo import steps
 from demo.place import CLUSTER, ROOT, Place
 from demo.steps import NEW_BROKER, Demo
 from demo.terminal import Terminal
@@ -32,6 +33,16 @@ from tests.support.kafka_facts import (
     throttle_lines,
     times_added,
 )
+from tests.support.marked_secrets import (
+    MARK,
+    MarkedKafka,
+    MarkedPlace,
+    ProcessWatch,
+    files_with_secrets,
+    marked_ledger,
+    rows_with_secrets,
+)
+from tests.support.postgres import running_postgres
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -50,15 +61,21 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    place = Place.new(tmp_path_factory.mktemp("demo"))
-    yield place
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Where everything that can have a secret has a marked one."""
+    monkeypatch.setattr(steps, "LocalKafka", MarkedKafka)
+    with running_postgres() as postgres, marked_ledger(postgres) as url:
+        monkeypatch.setattr(MarkedPlace, "ledger_url", url)
+        place = MarkedPlace.new(tmp_path)
+        yield place
+        assert rows_with_secrets(url) == []
     wait_until(lambda: not processes_of(place.directory), "every process of the demo to end", 30)
 
 
 def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place) -> None:
-    with Demo(place, Terminal(io.StringIO())) as demo:
+    terminal = io.StringIO()
+    with ProcessWatch() as processes, Demo(place, Terminal(terminal)) as demo:
         demo.start_kafka()
         demo.start_airflow()
         demo.take_snapshot()
@@ -73,6 +90,11 @@ def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place
         check_ledger(demo, plan)
         check_dag_runs(demo)
         check_pages(demo)
+    # None of the secrets that this run used is in anything that it leaves.
+    assert len(processes.spark_processes) >= 2
+    assert not processes.found
+    assert MARK not in terminal.getvalue()
+    assert files_with_secrets(place.directory) == []
 
 
 def check_balance_report(place: Place) -> None:
