@@ -323,10 +323,9 @@ class LocalKafka:
         return self._processes[broker_id]
 
     def _end(self, broker_id: int) -> Process:
-        process = self._process(broker_id)
-        del self._processes[broker_id]
+        self._process(broker_id)  # raises where it is not running
         self._frozen.discard(broker_id)
-        return process
+        return self._processes.pop(broker_id)
 
 
 def _archive_classes(version: str) -> None:
