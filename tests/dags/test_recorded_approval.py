@@ -16,6 +16,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
+from tests.support.runs import change_state
 
 CLUSTERS = """\
 clusters:
@@ -277,7 +278,7 @@ def test_a_run_under_way_is_not_asked_about_again(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
 ) -> None:
     answer(page, "Approve", "alice", rate="5MB/s", reason="x")
-    installation.ledger.change_state(run["run_id"], RunState.RUNNING)
+    change_state(installation.ledger, run["run_id"], RunState.RUNNING)
     assert ask() is None
 
 

@@ -12,6 +12,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.stepping import StepUntilDone
+from tests.support.runs import change_state
 
 FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
 
@@ -36,7 +37,7 @@ def run(installation: Installation) -> pipeline.PlannedRun:
     run = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
     assert run is not None
     for state in (RunState.APPROVED, RunState.RUNNING):
-        installation.ledger.change_state(run["run_id"], state)
+        change_state(installation.ledger, run["run_id"], state)
     return run
 
 

@@ -84,7 +84,8 @@ def leave_a_pending_restore(
     installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
 ) -> None:
     key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, written_value="20000000")
-    installation.ledger.journal(run["run_id"]).touching([key])
+    with installation.ledger.journal(run["run_id"]).step() as step:
+        step.touching([key])
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "20000000"}
 
 

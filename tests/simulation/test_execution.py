@@ -21,7 +21,14 @@ from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs, times_submitted
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SKEWED,
+    SimulatedRun,
+    let_step_locks_run_out,
+    own_configs,
+    times_submitted,
+)
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
@@ -132,6 +139,7 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
             crashed = False
         except Crash:
             crashed = True
+            let_step_locks_run_out(run.ledger)
             assert run.run.state is RunState.DONE or run.go() is RunState.DONE
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == before, f"crash {crashes}"
@@ -364,11 +372,11 @@ def test_two_copies_never_work_at_once_and_a_late_one_stops(tmp_path: Path) -> N
     run = SimulatedRun.make(tmp_path)
     run.driver().open()
     journal = run.ledger.journal(run.run_id)
-    with journal.step_lock(), pytest.raises(RunConflictError, match="another process"):
+    with journal.step(), pytest.raises(RunConflictError, match="another process"):
         run.driver().step()
-    with pytest.raises(RunConflictError, match="taken over"), journal.step_lock() as late:
-        late.release()
-        with journal.step_lock():
+    with pytest.raises(RunConflictError, match="taken over"), journal.step() as late:
+        let_step_locks_run_out(run.ledger)
+        with journal.step():
             late.check()
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from counterpoise.errors import HaltedError, RunConflictError
-from counterpoise.execution import late_moves, restore_pending
+from counterpoise.execution import late_moves
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -23,7 +22,13 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
-from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.runs import (
+    SimulatedRun,
+    at_broker,
+    let_step_locks_run_out,
+    of_topic,
+    own_configs,
+)
 
 
 def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:
@@ -38,14 +43,13 @@ def halted_by_the_death_of(broker_id: int, run: SimulatedRun) -> None:
 def test_a_pending_restore_is_done_when_its_broker_returns_and_not_before(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     halted_by_the_death_of(4, run)
-    journal = run.ledger.journal(run.run_id)
-    restored, pending = restore_pending(run.cluster, journal)
+    restored, pending = run.restore_pending()
     assert (len(restored), [t.resource for t in pending]) == (0, [at_broker(4)])
     run.cluster.restart_broker(4)
-    restored, pending = restore_pending(run.cluster, journal)
+    restored, pending = run.restore_pending()
     assert ([t.resource for t in restored], pending) == ([at_broker(4)], ())
     assert own_configs(run.cluster) == {}
-    assert restore_pending(run.cluster, journal) == ((), ())
+    assert run.restore_pending() == ((), ())
 
 
 def test_a_pending_restore_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
@@ -54,7 +58,7 @@ def test_a_pending_restore_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_
     run.cluster.restart_broker(4)
     theirs = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, "777777")
     run.cluster.alter_configs([theirs])
-    paid, _ = restore_pending(run.cluster, run.ledger.journal(run.run_id))
+    paid, _ = run.restore_pending()
     assert len(paid) == 1
     assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "777777"}}
 
@@ -86,12 +90,11 @@ def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: 
     halted_by_the_death_of(4, run)
     run.cluster.restart_broker(4)
     before = run.placement()
-    late = next(
-        m for m in run.plan.moves if m.adding and m.topic_partition in run.cluster.partitions
-    )
+    submitted = run.ledger.journal(run.run_id).submissions().keys()
+    late = next(m for m in run.plan.moves if m.topic_partition in submitted)
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
-    assert late in late_moves(run.plan, run.cluster.list_reassignments())
-    run.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
+    assert late in late_moves(run.plan, run.cluster.list_reassignments(), submitted)
+    run.change_state(RunState.SETTLING, "a move came late")
     assert run.driver().settle_step() is not None
     assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}, (
         "it gets its throttle first"
@@ -114,9 +117,9 @@ class FrozenBeforeACall:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
-    def alter_configs(self, changes: Any) -> Any:
+    def alter_configs(self, changes: Any, **more: Any) -> Any:
         self._meanwhile()
-        return self._cluster.alter_configs(changes)
+        return self._cluster.alter_configs(changes, **more)
 
 
 def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
@@ -126,8 +129,7 @@ def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
     run.driver().open()
 
     def the_other_copy_ends_the_run() -> None:
-        with run.ledger._transactions.writing() as connection:
-            connection.execute(sa.text("UPDATE runs SET step_until = 0"))  # the lock has run out
+        let_step_locks_run_out(run.ledger)
         run.repeat(run.driver().settle_step)
         assert run.run.state is RunState.HALTED
 
@@ -135,7 +137,7 @@ def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
     with pytest.raises(RunConflictError, match="taken over"):
         run.driver(frozen).step()
     assert own_configs(run.cluster), "it came late, and nobody can take it back"
-    restore_pending(run.cluster, run.ledger.journal(run.run_id))
+    run.restore_pending()
     assert own_configs(run.cluster) == {}
 
 
@@ -181,16 +183,13 @@ def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_restor
         while True:
             run.cluster.advance(driver.step() or 0)
     assert run.end(driver) is RunState.HALTED
-    journal = run.ledger.journal(run.run_id)
-    restore_pending(run.cluster, journal)
+    run.restore_pending()
     assert of_topic("orders") not in own_configs(run.cluster)
     run.cluster.thaw_broker(3)
     assert own_configs(run.cluster)[of_topic("orders")], (
         "the lists come back, and nobody asked for them any more"
     )
-    paid, _ = restore_pending(run.cluster, journal)
+    paid, _ = run.restore_pending()
     assert of_topic("orders") in {key.resource for key in paid}
     assert own_configs(run.cluster) == {}
-    assert restore_pending(run.cluster, journal) == ((), ()), (
-        "once every broker has answered, it is over"
-    )
+    assert run.restore_pending() == ((), ()), "once every broker has answered, it is over"

@@ -20,15 +20,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, ExecutionOptions, late_moves, restore_pending
+from counterpoise.execution import Driver, ExecutionOptions, late_moves
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
-from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -54,11 +52,18 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     RunState,
 )
-from tests.support.crashes import JOURNAL_WRITES, MUTATING, Countdown, Crash, CrashingProxy
+from tests.support.crashes import MUTATING, Countdown, Crash, CrashingLedger, CrashingProxy
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
 from tests.support.promises import Watch, lost_on_the_way
-from tests.support.runs import START
+from tests.support.runs import (
+    START,
+    at_broker,
+    let_step_locks_run_out,
+    of_topic,
+    open_ledger,
+    restore_pending_keys,
+)
 
 SOAK: Final = int(os.environ.get("COUNTERPOISE_SOAK", "0"))
 BROKERS: Final = (1, 2, 3, 4, 5)
@@ -173,11 +178,7 @@ class Promises(RuleBasedStateMachine):
         ledger: Any = self.ledger
         if countdown is not None:
             admin = CrashingProxy(admin, MUTATING, countdown)
-            ledger = CrashingProxy(self.ledger, ("change_state", "mark_request_done"), countdown)
-            writes = (*JOURNAL_WRITES, "unanswered", "update_progress")
-            ledger.journal = lambda run_id: CrashingProxy(
-                self.ledger.journal(run_id), writes, countdown
-            )
+            ledger = CrashingLedger(self.ledger, (), countdown)
         options = ExecutionOptions(self.run_id, self.plan, RATE, self.limits)
         return Driver(admin, ledger, options, self.clock, lambda _: None)
 
@@ -195,6 +196,7 @@ class Promises(RuleBasedStateMachine):
             except (RefusedError, ClusterError):
                 return False
             except Crash:
+                self._free_the_step_lock()
                 self.watch.excused |= self.watch.unanswered
                 return False
             finally:
@@ -236,9 +238,12 @@ class Promises(RuleBasedStateMachine):
     def execute(self, times: int, crash: int | None) -> None:
         """A process opens the run, goes on with it, or executes it again after a halt."""
         driver = self.driver(None if crash is None else Countdown(crash))
-        with suppress(RefusedError, ClusterError, Crash):
+        with suppress(RefusedError, ClusterError):
             self._restore_pending()
-            driver.open()
+            try:
+                driver.open()
+            except Crash:
+                self._free_the_step_lock()
         if self.state is RunState.RUNNING:
             self._repeat(driver.step, times)
 
@@ -274,8 +279,7 @@ class Promises(RuleBasedStateMachine):
 
     def _free_the_step_lock(self) -> None:
         """As if the step lock had run out: its clock is the database's own."""
-        with self.ledger._transactions.writing() as connection:
-            connection.execute(sa.text("UPDATE runs SET step_until = 0"))
+        let_step_locks_run_out(self.ledger)
 
     @rule()
     def clean_up(self) -> None:
@@ -288,16 +292,23 @@ class Promises(RuleBasedStateMachine):
     def _settle_late(self) -> None:
         for run in self.ledger.runs():
             plan = next(p for p in self.watch.plans if p.fingerprint == run.fingerprint)
-            if self.state in ENDED_STATES and late_moves(plan, self.cluster.list_reassignments()):
+            journal = self.ledger.journal(run.run_id)
+            moving = late_moves(
+                plan, self.cluster.list_reassignments(), journal.submissions().keys()
+            )
+            if self.state in ENDED_STATES and (moving or journal.late_calls()):
                 self.run_id, self.plan = run.run_id, plan
-                self.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
+                with journal.step() as step:
+                    if journal.late_calls():
+                        step.reopen_keys()
+                    step.change_state(RunState.SETTLING, "a move came late")
 
     def _restore_pending(self) -> None:
         if self.state in UNDER_WAY_STATES:
             return
         for run in self.ledger.runs():
             if run.state in ENDED_STATES:
-                restore_pending(self.watch.ours(), self.ledger.journal(run.run_id))  # type: ignore[arg-type]
+                restore_pending_keys(self.ledger, self.watch.ours(), run)  # type: ignore[arg-type]
 
     # -- people
 
@@ -537,40 +548,8 @@ class Promises(RuleBasedStateMachine):
         self.watch.check_settings_as_before()
 
 
-def open_ledger(folder: Path, clock: Callable[[], Any]) -> Ledger:
-    """A ledger on disk that does not wait for the disk."""
-    shutil.copy(_empty_ledger(), folder / "ledger.db")
-    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", clock)
-
-    @sa.event.listens_for(ledger._engine, "connect")
-    def _hurry(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA synchronous=OFF")
-
-    ledger._engine.dispose()
-    return ledger
-
-
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def _empty_ledger() -> Path:
-    """Made once: migrating takes longer than many a step."""
-    if not _FOLDERS:
-        _FOLDERS.append(tempfile.TemporaryDirectory())
-        Ledger.open(f"sqlite:///{_FOLDERS[0].name}/ledger.db", lambda: START).close()
-    return Path(_FOLDERS[0].name) / "ledger.db"
-
-
 def fresh_partition(tp: TopicPartition) -> SimulatedPartition:
     return simulated(PICTURE, racks=RACKS).partitions[tp]
-
-
-def of_topic(name: str) -> ConfigResource:
-    return ConfigResource(ConfigResourceType.TOPIC, name)
-
-
-def at_broker(broker_id: int) -> ConfigResource:
-    return ConfigResource(ConfigResourceType.BROKER, str(broker_id))
 
 
 TestPromises = Promises.TestCase

@@ -17,6 +17,7 @@ from counterpoise.model.run import RunState
 from counterpoise.web import app as web
 from tests.support.command_line import CommandLine
 from tests.support.pictures import simulated
+from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = {"view": "vera", "propose": "pia", "approve": "alice", "operate": "oscar"}
@@ -77,7 +78,7 @@ class Story:
         ledger = Ledger.open(
             self.shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC)
         )
-        ledger.change_state(ledger.runs()[0].run_id, RunState.RUNNING)
+        change_state(ledger, ledger.runs()[0].run_id, RunState.RUNNING)
         ledger.close()
 
     def paused(self) -> None:

@@ -5,7 +5,9 @@ with pytest.raises(Crash):
     crashing_run(run, Countdown(7))
 """
 
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
 
 from tests.support.runs import SimulatedRun
 
@@ -46,26 +48,74 @@ class Countdown:
         self.left -= 1
 
 
-JOURNAL_WRITES = (
-    "touching",
-    "sending",
+STEP_WRITES: Final = (
     "answer_received",
-    "read_back",
-    "restored",
-    "restore_later",
-    "submitting",
     "answered",
+    "change_state",
+    "clear_unanswered_calls",
     "done",
     "electing",
     "event",
+    "note_late_call",
+    "read_back",
+    "reopen_keys",
+    "restore_later",
+    "restored",
+    "sending",
+    "settled_late_calls",
+    "submitting",
+    "touching",
+    "unanswered",
+    "update_progress",
 )
 
 
+class CrashingStep(CrashingProxy):
+    """Crashes before or after a transaction: what happens inside one is rolled back."""
+
+    def __getattr__(self, name: str) -> Any:
+        if self._target.lock.connection is not None:
+            return getattr(self._target, name)
+        return super().__getattr__(name)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        self._countdown.tick()
+        with self._target.together():
+            yield
+        self._countdown.tick()
+
+    def of_run(self, run_id: str) -> "CrashingStep":
+        return CrashingStep(self._target.of_run(run_id), self._names, self._countdown)
+
+
+class CrashingJournal(CrashingProxy):
+    # Steps of processes that were killed: nothing may run in them any more, also no `finally`.
+    abandoned: ClassVar[list[Any]] = []
+
+    @contextmanager
+    def step(self) -> Iterator[CrashingStep]:
+        """Yield a step whose lock stays held when the process is killed."""
+        held = self._target.step()
+        step = held.__enter__()
+        try:
+            yield CrashingStep(step, STEP_WRITES, self._countdown)
+        except Crash:
+            self.abandoned.append(held)
+            raise
+        except BaseException as error:
+            held.__exit__(type(error), error, error.__traceback__)
+            raise
+        held.__exit__(None, None, None)
+
+
+class CrashingLedger(CrashingProxy):
+    def journal(self, run_id: str) -> CrashingJournal:
+        return CrashingJournal(self._target.journal(run_id), ("note_late_call",), self._countdown)
+
+
 def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
-    """One process that dies when the countdown ends."""
-    ledger = CrashingProxy(run.ledger, ("change_state",), countdown)
-    ledger.journal = lambda run_id: CrashingProxy(
-        run.ledger.journal(run_id), JOURNAL_WRITES, countdown
-    )  # type: ignore[attr-defined]
-    admin = CrashingProxy(run.cluster, MUTATING, countdown)
-    run.go(run.driver(admin, ledger))  # type: ignore[arg-type]
+    """Drive a run in a process that dies when the countdown ends."""
+    admin: Any = CrashingProxy(run.cluster, MUTATING, countdown)
+    ledger: Any = CrashingLedger(run.ledger, (), countdown)
+    run.go(run.driver(admin, ledger))

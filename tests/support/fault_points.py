@@ -2,9 +2,9 @@
 
     Trap(at=("after submitting while moving",), number=signal.SIGSTOP)
 
-A point lies right before or right after a write to the ledger, a check of the step lock, or a call
-that changes the cluster; its name ends with what the process announced last. Reads change nothing
-and have no points of their own.
+A point lies right before or right after a write to the ledger, or a call that changes the cluster;
+its name ends with what the process announced last. Reads change nothing and have no points of their
+own.
 """
 
 import os
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 CLUSTER_CALLS: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
-LEDGER_WRITES: Final = ("change_state", "mark_request_done")
-JOURNAL_WRITES: Final = (
+STEP_WRITES: Final = (
+    "change_state",
     "touching",
     "read_back",
     "restored",
@@ -67,7 +67,7 @@ class Watched:
                 self._points.phase = args[0]
             result = self._points.around(name, lambda: method(*args, **kwargs))
             if name == "change_state":
-                self._points.phase = str(args[1])
+                self._points.phase = str(args[0])
             return result
 
         return told
@@ -75,17 +75,17 @@ class Watched:
 
 class WatchedLedger(Watched):
     def journal(self, run_id: str) -> "WatchedJournal":
-        return WatchedJournal(self._target.journal(run_id), JOURNAL_WRITES, self._points)
+        return WatchedJournal(self._target.journal(run_id), (), self._points)
 
 
 class WatchedJournal(Watched):
     @contextmanager
-    def step_lock(self) -> Iterator[Any]:
+    def step(self) -> Iterator[Any]:
         points: Points = self._points
         points.tell(f"before step while {points.phase}")
-        with self._target.step_lock() as step:
+        with self._target.step() as step:
             points.tell(f"after step while {points.phase}")
-            yield Watched(step, ("check",), points)
+            yield Watched(step, STEP_WRITES, points)
             points.tell(f"before release while {points.phase}")
         points.tell(f"after release while {points.phase}")
 

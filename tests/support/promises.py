@@ -354,14 +354,14 @@ class OurAdmin:
             return CallResults((), dict.fromkeys(targets, "POLICY_VIOLATION: not today"))
         return self._watch.cluster.alter_reassignments(targets, **options)
 
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> Any:
+    def alter_configs(self, changes: Sequence[ConfigChange], **options: Any) -> Any:
         is_late = self._is_late()
         for change in changes:
             if not is_late:
                 self._watch.check_change(change)
             self._watch.note_change(change)
         try:
-            results = self._watch.cluster.alter_configs(changes)
+            results = self._watch.cluster.alter_configs(changes, **options)
         except UnknownOutcomeError:
             self._watch.unanswered |= {(change.resource, change.key) for change in changes}
             raise
@@ -372,10 +372,10 @@ class OurAdmin:
             self._watch.note_late_changes([(c.resource, c.key) for c in changes])
         return results
 
-    def elect_preferred_leaders(self, partitions: Sequence[TopicPartition]) -> Any:
+    def elect_preferred_leaders(self, partitions: Sequence[TopicPartition], **options: Any) -> Any:
         for tp in partitions:
             assert self._watch.moves_of(tp), f"promise 2: {tp} is in no plan"
-        return self._watch.cluster.elect_preferred_leaders(partitions)
+        return self._watch.cluster.elect_preferred_leaders(partitions, **options)
 
     def _is_late(self) -> bool:
         meanwhile, self._meanwhile = self._meanwhile, None

@@ -2,6 +2,8 @@
 tests share.
 """
 
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from counterpoise.execution import Driver, ExecutionOptions
+import sqlalchemy as sa
+
+from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
@@ -20,7 +24,7 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from tests.support.pictures import cluster, simulated
@@ -62,7 +66,7 @@ class SimulatedRun:
             cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,))
         )
         made = cls(simulated(picture, racks=racks), None, plan, limits=limits or MovementPolicy())  # type: ignore[arg-type]
-        made.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", made.clock)
+        made.ledger = open_ledger(folder, made.clock)
         made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
         if approve:
             made.ledger.record_decision(made.approval())
@@ -129,6 +133,13 @@ class SimulatedRun:
         assert run_progress is not None
         return run_progress
 
+    def change_state(self, to: RunState, reason: str = "") -> None:
+        change_state(self.ledger, self.run_id, to, reason)
+
+    def restore_pending(self) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
+        """Restore what the ended run left, as the watch does."""
+        return restore_pending_keys(self.ledger, self.cluster, self.run)
+
     def event_kinds(self) -> list[str]:
         return [event.kind for event in self.ledger.journal(self.run_id).events()]
 
@@ -152,6 +163,50 @@ class SimulatedRun:
             str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves
         }
         return self.placement() | planned
+
+
+def open_ledger(folder: Path, clock: Callable[[], datetime]) -> Ledger:
+    """Open a new ledger that does not wait for the disk."""
+    shutil.copy(_empty_ledger(), folder / "ledger.db")
+    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", clock)
+
+    @sa.event.listens_for(ledger._engine, "connect")
+    def _hurry(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
+    ledger._engine.dispose()
+    return ledger
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _empty_ledger() -> Path:
+    """Return a file that is made once: migrating takes longer than many a step."""
+    if not _FOLDERS:
+        _FOLDERS.append(tempfile.TemporaryDirectory())
+        Ledger.open(f"sqlite:///{_FOLDERS[0].name}/ledger.db", lambda: START).close()
+    return Path(_FOLDERS[0].name) / "ledger.db"
+
+
+def change_state(ledger: Ledger, run_id: str, to: RunState, reason: str = "") -> None:
+    """Change a run's state in a step of its own."""
+    with ledger.journal(run_id).step() as step:
+        step.change_state(to, reason)
+
+
+def restore_pending_keys(
+    ledger: Ledger, admin: ClusterAdmin, run: Run
+) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
+    with ledger.step(run.cluster) as step:
+        return restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
+
+
+def let_step_locks_run_out(ledger: Ledger) -> None:
+    """Free every step lock, as if its 30 s had passed: they go by the database's own clock."""
+    with ledger._transactions.writing() as connection:
+        connection.execute(sa.text("UPDATE step_locks SET until = 0"))
+        connection.execute(sa.text("UPDATE runs SET step_until = 0"))
 
 
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:

@@ -20,6 +20,7 @@ from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import Link, RunProgress
 from tests.support.command_line import CommandLine
 from tests.support.pictures import cluster
+from tests.support.runs import change_state
 
 DOCUMENT = to_document(
     cluster(
@@ -28,6 +29,7 @@ DOCUMENT = to_document(
         name="demo",
     )
 )
+
 APPROVERS = "    policy: {approval: {approvers: [alice], requester_may_approve: yes}}\n"
 WHY = ("--why", "month end")
 
@@ -65,7 +67,7 @@ def in_state(shell: CommandLine, *states: RunState) -> tuple[Path, str]:
     path, run_id = approved(shell)
     with ledger_of(shell) as ledger:
         for state in states:
-            ledger.change_state(run_id, state)
+            change_state(ledger, run_id, state)
     return path, run_id
 
 
@@ -255,22 +257,28 @@ def run_progress_of(copied: int) -> RunProgress:
     )
 
 
+def show_progress(ledger: Ledger, run_id: str, run_progress: RunProgress) -> None:
+    with ledger.journal(run_id).step() as step:
+        step.update_progress(run_progress)
+
+
 def test_following_a_run_prints_a_line_per_change_until_it_ends(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, run_id = in_state(shell, RunState.RUNNING)
     with ledger_of(shell) as ledger:
-        journal = ledger.journal(run_id)
-        journal.update_progress(run_progress_of(150))
+        show_progress(ledger, run_id, run_progress_of(150))
         changes: Iterator[Callable[[], None]] = iter(
             [
                 lambda: None,
                 lambda: None,  # nothing new: no line
-                lambda: journal.update_progress(
-                    replace(run_progress_of(300), back_off_level=1, waits_for="")
+                lambda: show_progress(
+                    ledger,
+                    run_id,
+                    replace(run_progress_of(300), back_off_level=1, waits_for=""),
                 ),
-                lambda: ledger.change_state(run_id, RunState.SETTLING),
-                lambda: ledger.change_state(run_id, RunState.HALTED, "cancel by bob: month end"),
+                lambda: change_state(ledger, run_id, RunState.SETTLING),
+                lambda: change_state(ledger, run_id, RunState.HALTED, "cancel by bob: month end"),
             ]
         )
         monkeypatch.setattr(repeating, "sleep", lambda _: next(changes)())
@@ -298,7 +306,7 @@ def test_a_ledger_that_comes_back_is_waited_for(
 
     def away() -> None:
         with ledger_of(shell) as ledger:
-            ledger.change_state(run_id, RunState.DONE)
+            change_state(ledger, run_id, RunState.DONE)
         rename_table("runs", "away")
 
     def rename_table(old: str, new: str) -> None:

@@ -29,6 +29,7 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
+from tests.support.runs import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
@@ -118,7 +119,7 @@ def test_the_newest_question_of_a_task_counts(ledger: Ledger) -> None:
 def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) -> None:
     run = ledger.propose(PLAN, "p1", requested_by="a")
     ledger.record_decision(approval(run.run_id))
-    ledger.change_state(run.run_id, RunState.RUNNING)
+    change_state(ledger, run.run_id, RunState.RUNNING)
     with pytest.raises(RunConflictError, match="is running"):
         ledger.propose(OTHER_PLAN, "p2", requested_by="b")
     assert (
@@ -127,7 +128,7 @@ def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) 
     )
 
 
-def test_the_database_itself_allows_one_open_run_per_cluster(
+def test_the_database_itself_allows_one_waiting_run_per_cluster(
     ledger: Ledger, ledger_url: str
 ) -> None:
     run = ledger.propose(PLAN, "p1", requested_by="a")
@@ -147,7 +148,7 @@ def test_state_changes_that_the_table_does_not_list_are_refused(ledger: Ledger) 
     run = ledger.propose(PLAN, "p", requested_by="a")
     for target in set(RunState) - TRANSITIONS[RunState.PROPOSED]:
         with pytest.raises(RunConflictError, match=r"cannot become .* approve"):
-            ledger.change_state(run.run_id, target)
+            change_state(ledger, run.run_id, target)
 
 
 def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_noted(
@@ -187,14 +188,14 @@ def test_the_first_earlier_value_of_a_key_stays_while_it_is_ours(ledger: Ledger)
     run = ledger.propose(PLAN, "p", requested_by="a")
     journal = ledger.journal(run.run_id)
     orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
-    journal.touching([TouchedKey(orders, "list", "id", "9:9", written_value="0:1")])
-    journal.touching(
-        [TouchedKey(orders, "list", "id", before_value="9:9,0:1", written_value="1:1")]
-    )
+    with journal.step() as step:
+        step.touching([TouchedKey(orders, "list", "id", "9:9", written_value="0:1")])
+        step.touching([TouchedKey(orders, "list", "id", "9:9,0:1", written_value="1:1")])
     (touched,) = journal.touched()
     assert (touched.before_value, touched.written_value) == ("9:9", "0:1,1:1")
-    journal.restored(touched, "9:9", "as before")
-    journal.touching([TouchedKey(orders, "list", "id", "8:8", written_value="2:2")])
+    with journal.step() as step:
+        step.restored(touched, "9:9", "as before")
+        step.touching([TouchedKey(orders, "list", "id", "8:8", written_value="2:2")])
     (touched,) = journal.touched()
     assert (touched.before_value, touched.written_value, touched.restored_at) == (
         "8:8",

@@ -25,6 +25,7 @@ from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.postgres import Postgres
+from tests.support.runs import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
@@ -79,7 +80,7 @@ class Written:
         )
 
     def end_run(self, run_id: str) -> None:
-        self.ledger.change_state(run_id, RunState.REJECTED, "test")
+        change_state(self.ledger, run_id, RunState.REJECTED, "test")
 
     def verify(self, *heads: str) -> ChainReport:
         return self.ledger.chain().verify(self.now, heads=heads)
@@ -122,7 +123,8 @@ def test_every_kind_of_row_is_chained_when_it_is_written(written: Written) -> No
 def test_a_request_that_is_done_does_not_break_the_chain(written: Written) -> None:
     run_id = written.write("r")
     (request,) = written.ledger.requests("demo", run_id)
-    written.ledger.mark_request_done(request)
+    with written.ledger.journal(run_id).step() as step:
+        step.change_state(RunState.REJECTED, "test", done=request)
     assert written.ledger.requests("demo", run_id)[0].done_at is not None
     assert written.verify().is_intact
 
@@ -196,7 +198,7 @@ def test_a_row_that_waits_for_the_next_writer_is_counted_and_an_old_one_is_named
     assert written.verify().is_intact
     written.now += timedelta(days=2)
     assert named(written.verify()) == {("events", 3)}
-    written.ledger.change_state(run_id, RunState.REJECTED)
+    change_state(written.ledger, run_id, RunState.REJECTED)
     assert written.verify().is_intact
     assert written.verify().states[0].last_sequence == 4
     written.tamper("DELETE FROM events WHERE id = 3")

@@ -15,6 +15,7 @@ from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine
+from tests.support.runs import change_state
 
 EARLY = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FROZEN = Path(__file__).parents[1] / "upgrades" / "data" / "2026-11-23" / "ledger.db"
@@ -40,7 +41,7 @@ def write(shell: CommandLine) -> Write:
         run = ledger.propose(plan, "p", requested_by="alice", account="airflow:2")
         for note in notes:
             ledger.journal(run.run_id).event("note", note)
-        ledger.change_state(run.run_id, RunState.REJECTED, "no")
+        change_state(ledger, run.run_id, RunState.REJECTED, "no")
         ledger.close()
 
     return write_some

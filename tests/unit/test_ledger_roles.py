@@ -16,7 +16,7 @@ from counterpoise.model.approval import Question
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
 from tests.support.postgres import Postgres
-from tests.support.runs import SimulatedRun
+from tests.support.runs import SimulatedRun, change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -68,7 +68,9 @@ def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Pat
     made.ledger.record_request(rate)
     assert made.go() is RunState.DONE
     (request,) = made.ledger.requests(made.plan.cluster, made.run_id)
-    made.ledger.mark_request_done(request)
+    made.change_state(RunState.SETTLING)
+    with made.ledger.journal(made.run_id).step() as step:
+        step.change_state(RunState.DONE, done=request)
     report = made.ledger.chain().verify(made.clock())
     assert report.is_intact
     assert report.states[0].rows_waiting == 0
@@ -126,11 +128,11 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     for forbidden in (
         lambda: reader.journal(run.run_id).event("note", "x"),
         lambda: reader.record_decision(made.approval()),
-        lambda: reader.change_state(run.run_id, RunState.REJECTED),
+        lambda: change_state(reader, run.run_id, RunState.REJECTED),
     ):
         with pytest.raises(LedgerError, match="refused it: permission denied"):
             forbidden()
-    writer.change_state(run.run_id, RunState.REJECTED)
+    change_state(writer, run.run_id, RunState.REJECTED)
     writer.close()
     reader.close()
 

@@ -537,7 +537,7 @@ def test_the_step_lock_of_one_version_keeps_the_other_out(folder: Path, present:
         with pytest.raises(StepLockHeldError):
             present.look(run_id)
         assert old.ask("release") == {}
-        with site.ledger.journal(run_id).step_lock():
+        with site.ledger.journal(run_id).step():
             assert old.ask("look", run_id)["error"] == "StepTakenError"
         assert read_cluster(folder, UNDER_WAY_CLUSTER) == before
         assert "error" not in old.ask("look", run_id)

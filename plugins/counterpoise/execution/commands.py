@@ -3,8 +3,10 @@
 Each command is one change of the cluster at most, and harmless when it is applied late.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
@@ -38,6 +40,13 @@ class Cancel:
 
     moves: tuple[Move, ...]
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelLate:
+    """Cancel reassignments of earlier runs that came after their end; each with its run's id."""
+
+    reassignments: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,7 @@ Command = (
     | Submit
     | Elect
     | Cancel
+    | CancelLate
     | RestoreOrder
     | Restore
     | MarkRestored

@@ -5,7 +5,8 @@
 
 The first of these that there is something to do for is the next command:
 
-    running: halt, cancel what is stuck, set throttles, restore idle throttles, wait, submit, elect
+    running: halt, cancel what earlier runs left or is stuck, set throttles, restore idle throttles,
+        wait, submit, elect
     settling: cancel, set throttles, restore idle throttles, wait, restore order, restore, finish
 
 What is sent is always the difference between the plan and the cluster, so that running it again is
@@ -18,6 +19,7 @@ from typing import Final
 from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
 from counterpoise.execution.commands import (
     Cancel,
+    CancelLate,
     Command,
     Elect,
     Finish,
@@ -63,6 +65,8 @@ def next_command(inputs: DecisionInputs) -> Command:
     """Return the next thing to do for a run that may move."""
     if halt := reason_to_halt(inputs):
         return halt
+    if late := inputs.observation.conditions.late_reassignments:
+        return CancelLate(late)
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
     pause = reason_to_pause(inputs)
@@ -105,7 +109,7 @@ def settle_command(inputs: DecisionInputs) -> Command:
     if moving:
         finish = "finishes" if len(moving) == 1 else "finish"
         return Wait(f"{_are_moving(inputs)} and {finish} under the throttle")
-    if cancelled := inputs.by_state[MoveState.CANCELLED]:
+    if cancelled := _own_cancelled(inputs):
         return RestoreOrder(tuple(cancelled[:MAX_PARTITIONS_PER_CALL]))
     if unknown_outcomes:
         were_sent = pluralize(len(unknown_outcomes), "move was sent", "moves were sent")
@@ -115,6 +119,16 @@ def settle_command(inputs: DecisionInputs) -> Command:
             f"{QUIET_SECONDS:.0f} s have passed and the brokers respond"
         )
     return _restore_all_keys(inputs.observation)
+
+
+def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
+    """Return the cancelled moves whose replica order this run has to restore.
+
+    One that it never submitted was reordered by somebody else.
+    """
+    submissions = inputs.observation.submissions
+    cancelled = inputs.by_state[MoveState.CANCELLED]
+    return [move for move in cancelled if move.topic_partition in submissions]
 
 
 def _restore_all_keys(observation: Observation) -> Command:

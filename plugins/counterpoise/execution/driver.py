@@ -18,6 +18,7 @@ from counterpoise.errors import (
     ClusterError,
     HaltedError,
     RefusedError,
+    RunConflictError,
     StalePlanError,
     WrongClusterError,
 )
@@ -50,13 +51,19 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.run import UNDER_WAY_STATES, RunState, TouchedKey
+from counterpoise.model.run import (
+    UNDER_WAY_STATES,
+    LateCall,
+    Run,
+    RunState,
+    TouchedKey,
+)
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_ids, join_names, pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Ledger, StepLock
+    from counterpoise.ledger import Journal, Ledger, Step
 
 # Their plans are what brings unavailable partitions back.
 _GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
@@ -99,20 +106,30 @@ class Driver:
             admin, self._journal, log, may_resize=plan.goal is Goal.REPLICATION_FACTOR
         )
 
-    def open(self) -> None:
+    def open(self, seen: Run | None = None) -> None:
         """Make the run RUNNING. A run that was opened before goes on.
 
-        Raises StalePlanError on drift, WrongClusterError when another cluster answers, RefusedError
-        when the cluster is in no state to move anything. Nothing has changed then.
+        `seen` is the run as it was when it was checked that it may start. Raises StalePlanError on
+        drift, WrongClusterError when another cluster answers, RefusedError when the cluster is in
+        no state to move anything, RunConflictError when the run has ended since it was seen.
+        Nothing has changed then.
         """
-        state = self._ledger.run(self._options.run_id).state
-        if state in UNDER_WAY_STATES:
-            return
-        observation = self._observe()
-        self._check_drift(state, observation)
-        self._check_health(observation)
-        self._ledger.change_state(self._options.run_id, RunState.RUNNING)
-        self._journal.update_progress(self._inputs(None, observation).run_progress)
+        seen = seen or self._run()
+        with self._journal.step() as step:
+            run = self._run()
+            if run.state in UNDER_WAY_STATES:
+                return
+            if (run.state, run.closed_at) != (seen.state, seen.closed_at):
+                raise RunConflictError(
+                    f"run {run.run_id} became {run.state} while this process was about to start "
+                    f"it ({run.reason}): nothing was changed; execute it again if it should go on"
+                )
+            observation = self._observe()
+            self._check_drift(run.state, observation)
+            self._check_health(observation)
+            with step.together():
+                step.change_state(RunState.RUNNING)
+                step.update_progress(self._inputs(None, observation).run_progress)
 
     def step(self) -> float | None:
         """Observe once, and do what follows; return the seconds to wait.
@@ -120,20 +137,20 @@ class Driver:
         None when everything is moved and elected. Raises HaltedError when the run stops itself; it
         is SETTLING then.
         """
-        if self._ledger.run(self._options.run_id).state is not RunState.RUNNING:
-            return None
-        with self._journal.step_lock() as lock:
-            inputs, command = self._decide(next_command, lock)
+        with self._journal.step() as step:
+            if self._run().state is not RunState.RUNNING:
+                return None
+            inputs, command = self._decide(next_command, step)
             if isinstance(command, Finish):
                 return None
             if isinstance(command, Halt):
-                raise self._halt(command, inputs, lock)
+                raise self._halt(command, inputs, step)
             try:
-                wait_seconds = self._apply(command, inputs, lock)
+                wait_seconds = self._apply(command, inputs, step)
             except ClusterError as error:
                 if error.retryable:
                     raise
-                raise self._halt(Halt(str(error)), inputs, lock) from error
+                raise self._halt(Halt(str(error)), inputs, step) from error
             if ends_soon(inputs.run_progress):
                 return min(wait_seconds, OBSERVE_SOON_SECONDS)
             return wait_seconds
@@ -143,40 +160,47 @@ class Driver:
 
         First nothing of ours is in flight any more, then every throttle key is as it was.
         """
-        run = self._ledger.run(self._options.run_id)
-        if run.state is RunState.RUNNING:
-            self._ledger.change_state(run.run_id, RunState.SETTLING)
-        elif run.state is not RunState.SETTLING:
-            return None
-        with self._journal.step_lock() as lock:
-            inputs, command = self._decide(settle_command, lock)
+        with self._journal.step() as step:
+            state = self._run().state
+            if state is RunState.RUNNING:
+                step.change_state(RunState.SETTLING)
+            elif state is not RunState.SETTLING:
+                return None
+            late_calls = self._journal.late_calls()
+            inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
-                return self._close(inputs.observation, command.pending_restores, lock)
-            return self._apply(command, inputs, lock)
+                return self._close(inputs.observation, command.pending_restores, late_calls, step)
+            return self._apply(command, inputs, step)
 
     def check_cluster(self) -> None:
         """Raise WrongClusterError when another cluster answers than the plan is for."""
         self._observe()
 
+    def _run(self) -> Run:
+        return self._ledger.run(self._options.run_id)
+
     # -- observing and deciding
 
     def _decide(
-        self, decide: Callable[[DecisionInputs], Command], lock: "StepLock"
+        self, decide: Callable[[DecisionInputs], Command], step: "Step"
     ) -> tuple[DecisionInputs, Command]:
         """Observe, keep the progress, and return the command that follows.
 
         Keys that turn out to be as before are recorded as restored on the way.
         """
         previous = self._journal.run_progress()
-        inputs = self._inputs(previous, self._observe())
+        observation = self._observe()
+        with step.together():
+            self._record(observation, step)
+        inputs = self._inputs(previous, observation)
         command = decide(inputs)
-        lock.check()
         while isinstance(command, MarkRestored):
-            self._apply(command, inputs, lock)
+            self._apply(command, inputs, step)
             observation = replace(inputs.observation, touched_keys=self._journal.touched())
             inputs = replace(inputs, observation=observation)
             command = decide(inputs)
-        self._keep_progress(previous, inputs, command)
+        with step.together():
+            self._keep_progress(previous, inputs, command, step)
         return inputs, command
 
     def _inputs(self, previous: RunProgress | None, observation: Observation) -> DecisionInputs:
@@ -207,10 +231,9 @@ class Driver:
                 f"the plan is for cluster id {planned_id}, but {observation.cluster_id} answered: "
                 "nothing changed; check the bootstrap addresses"
             )
-        self._record(observation)
         return observation
 
-    def _record(self, observation: Observation) -> None:
+    def _record(self, observation: Observation, step: "Step") -> None:
         """Record moves that have arrived, and keys that are read back for the first time."""
 
         def has_arrived(move: Move) -> bool:
@@ -221,7 +244,7 @@ class Driver:
 
         arrived = [move.topic_partition for move in self._plan.moves if has_arrived(move)]
         if arrived:
-            self._journal.done(arrived)
+            step.done(arrived)
         configs = observation.configs
         read_back = [
             (touched, dynamic_value(configs, *touched.resource_key))
@@ -231,16 +254,20 @@ class Driver:
             and is_in_force(touched, configs)
         ]
         if read_back:
-            self._journal.read_back(read_back)
+            step.read_back(read_back)
 
     def _keep_progress(
-        self, previous: RunProgress | None, inputs: DecisionInputs, command: Command
+        self,
+        previous: RunProgress | None,
+        inputs: DecisionInputs,
+        command: Command,
+        step: "Step",
     ) -> None:
         """Keep the progress in the ledger, and record a changed back-off and new stalls."""
         run_progress = inputs.run_progress
         reason = command.reason if isinstance(command, (Wait, Halt)) else ""
         cancels = isinstance(command, Halt) and command.cancels
-        self._journal.update_progress(
+        step.update_progress(
             replace(
                 run_progress,
                 waits_for=reason,
@@ -250,7 +277,7 @@ class Driver:
         if previous is None:
             return
         if previous.back_off_level != run_progress.back_off_level:
-            self._executor.record_event("brake", _back_off_text(previous, run_progress))
+            self._executor.record_event("brake", _back_off_text(previous, run_progress), step)
         known = {link.name for link in stalled_links(previous, inputs.limits)}
         stalled = stalled_links(run_progress, inputs.limits)
         new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
@@ -259,19 +286,18 @@ class Driver:
                 "stall",
                 f"{join_names(new)}: check network and disk there, or raise the throttle "
                 "with `counterpoise rate`",
+                step,
             )
 
     # -- acting
 
-    def _apply(self, command: Command, inputs: DecisionInputs, lock: "StepLock") -> float:
+    def _apply(self, command: Command, inputs: DecisionInputs, step: "Step") -> float:
         rate = inputs.run_progress.rate_bytes_per_second
-        return self._executor.apply(command, inputs.observation, rate, lock)
+        return self._executor.apply(command, inputs.observation, rate, step)
 
-    def _halt(self, halt: Halt, inputs: DecisionInputs, lock: "StepLock") -> HaltedError:
-        lock.check()
-        self._ledger.change_state(self._options.run_id, RunState.SETTLING, halt.reason)
-        if cancel := inputs.observation.active_requests.cancelled:
-            self._ledger.mark_request_done(cancel)
+    def _halt(self, halt: Halt, inputs: DecisionInputs, step: "Step") -> HaltedError:
+        cancel = inputs.observation.active_requests.cancelled
+        step.change_state(RunState.SETTLING, halt.reason, done=cancel)
         return HaltedError(f"run {self._options.run_id} halted: {halt.reason}")
 
     def _check_drift(self, state: RunState, observation: Observation) -> None:
@@ -331,7 +357,8 @@ class Driver:
         self,
         observation: Observation,
         pending_restores: tuple[TouchedKey, ...],
-        lock: "StepLock",
+        late_calls: tuple[LateCall, ...],
+        step: "Step",
     ) -> float | None:
         """End the run when every broker that responds reports each key as it was.
 
@@ -346,17 +373,18 @@ class Driver:
             brokers = f"broker {ids} does" if len(stale) == 1 else f"brokers {ids} do"
             self._log(f"waiting: {brokers} not report the restored configs yet")
             return READ_BACK_SECONDS
-        lock.check()
         restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
-        mark_restored(self._journal, restored, configs)
-        if cancel := observation.active_requests.cancelled:  # came while it settled
-            self._ledger.mark_request_done(cancel)
-        for touched in pending_restores:
-            self._journal.restore_later(
-                touched, f"broker {touched.resource.name} is dead: restored when it returns"
-            )
         state, reason = self._end_state(observation, pending_restores)
-        self._ledger.change_state(self._options.run_id, state, reason)
+        with step.together():
+            mark_restored(step, restored, configs)
+            for touched in pending_restores:
+                step.restore_later(
+                    touched, f"broker {touched.resource.name} is dead: restored when it returns"
+                )
+            if late_calls:
+                step.settled_late_calls(late_calls[-1].call_id)
+            # A cancel that came while it settled is done with it.
+            step.change_state(state, reason, done=observation.active_requests.cancelled)
         return None
 
     def _end_state(
@@ -383,7 +411,7 @@ class Driver:
                 else ""
             )
             return RunState.DONE, "; ".join(filter(None, (skipped, pending)))
-        reason = self._ledger.run(self._options.run_id).reason or "interrupted"
+        reason = self._run().reason or "interrupted"
         undone = (
             f"{len(unfinished)} of {pluralize(len(self._plan.moves), 'partition')} not as planned"
         )

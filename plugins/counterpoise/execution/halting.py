@@ -108,8 +108,10 @@ def out_of_sync_names(inputs: DecisionInputs) -> list[str]:
 
 
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
-    foreign = _names(inputs.by_state[MoveState.FOREIGN])
-    foreign += [str(tp) for tp in inputs.observation.conditions.foreign_reassignments]
+    conditions = inputs.observation.conditions
+    in_plan = [move.topic_partition for move in inputs.by_state[MoveState.FOREIGN]]
+    of_others = [tp for tp in in_plan if tp not in conditions.late_reassignments]
+    foreign = [str(tp) for tp in (*of_others, *conditions.foreign_reassignments)]
     if foreign:
         return Halt(
             f"somebody else is reassigning {pluralize(len(foreign), 'partition')}: "

@@ -29,34 +29,40 @@ def is_orphaned(
 
 
 def late_moves(
-    plan: RebalancePlan, reassignments: Mapping[TopicPartition, Reassignment]
+    plan: RebalancePlan,
+    reassignments: Mapping[TopicPartition, Reassignment],
+    submitted: Set[TopicPartition],
 ) -> tuple[Move, ...]:
     """Return the moves of an ended run that are under way although nobody drives it.
 
-    A reassignment with the target replicas of one of our plans is ours.
+    Ours is what the run has submitted, and what goes where its plan wanted it.
     """
 
     def is_under_way(move: Move) -> bool:
         reassignment = reassignments.get(move.topic_partition)
-        return reassignment is not None and reassignment.target in reassignment_targets(move)
+        return (
+            reassignment is not None
+            and move.topic_partition in submitted
+            and reassignment.target in reassignment_targets(move)
+        )
 
     return tuple(move for move in plan.moves if is_under_way(move))
 
 
 def late_moves_by_run(
-    plans: Iterable[tuple[Run, RebalancePlan]],
+    plans: Iterable[tuple[Run, RebalancePlan, Set[TopicPartition]]],
     reassignments: Mapping[TopicPartition, Reassignment],
 ) -> Iterator[tuple[Run, tuple[Move, ...]]]:
     """Yield each ended run that has moves under way, with these moves.
 
-    `plans` begin with the newest run. A partition belongs to the newest run that wanted it where it
-    goes now: when the runs 8 and 9 both moved orders-0 to broker 4, it is late in run 9 alone.
+    `plans` begin with the newest run, each with its plan and what it has submitted. A partition
+    belongs to the newest run that wanted it where it goes now: when the runs 8 and 9 both moved
+    orders-0 to broker 4, it is late in run 9 alone.
     """
     claimed: set[TopicPartition] = set()
-    for run, plan in plans:
-        own_moves = tuple(
-            move for move in late_moves(plan, reassignments) if move.topic_partition not in claimed
-        )
+    for run, plan, submitted in plans:
+        late = late_moves(plan, reassignments, submitted)
+        own_moves = tuple(move for move in late if move.topic_partition not in claimed)
         claimed.update(move.topic_partition for move in own_moves)
         if own_moves:
             yield run, own_moves

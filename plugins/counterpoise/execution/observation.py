@@ -34,11 +34,12 @@ class MoveState(StrEnum):
     DONE = "done"  # has the replicas of the plan
     # The replicas of before, or of a reassignment of the move, in another order: after a cancel.
     CANCELLED = "cancelled"
-    # A replica is both added and removed: Kafka never ends that, only a cancel does.
+    # A replica is both added and removed, by calls of ours: Kafka never ends that, only a cancel
+    # does.
     STUCK = "stuck"
     GONE = "gone"  # the topic was deleted, or deleted and created again
-    FOREIGN = "foreign"  # a reassignment that is none of the move's
-    DRIFTED = "drifted"  # replicas that are none of the move's
+    FOREIGN = "foreign"  # a reassignment that this run has not submitted
+    DRIFTED = "drifted"  # replicas that are none of the move's, or no longer those of the plan
 
 
 MovesByState = Mapping[MoveState, Sequence[Move]]
@@ -56,6 +57,8 @@ class ClusterConditions:
     """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
 
     foreign_reassignments: tuple[TopicPartition, ...] = ()
+    # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
+    late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
     # Partitions that lack a live replica in the ISR: their leader.
     under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
@@ -107,11 +110,14 @@ class Observation:
             return MoveState.GONE
         if move.topic_id and partition.topic_id != move.topic_id:
             return MoveState.GONE
+        submission = self.submissions.get(move.topic_partition)
         if partition.reassignment is not None:
-            return _state_of_reassignment(move, partition.reassignment)
+            return _state_of_reassignment(move, partition.reassignment, submission)
         replicas = partition.description.replicas
         if replicas == move.replicas_after:
             return MoveState.DONE
+        if submission is not None and submission.done_at is not None:
+            return MoveState.DRIFTED  # it had arrived, and somebody moved it again
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
             return MoveState.PENDING
         was_cancelled = changes_replica_set(move) and self.order_to_restore(move) is not None
@@ -218,11 +224,23 @@ class Observation:
         return is_frozen_now or passed_seconds < quiet_seconds
 
 
-def _state_of_reassignment(move: Move, reassignment: Reassignment) -> MoveState:
-    if set(reassignment.adding) & set(reassignment.removing):
-        return MoveState.STUCK
-    is_ours = reassignment.target in reassignment_targets(move)
-    return MoveState.MOVING if is_ours else MoveState.FOREIGN
+def _state_of_reassignment(
+    move: Move, reassignment: Reassignment, submission: Submission | None
+) -> MoveState:
+    """Return whose reassignment it is: ours is only what this run has submitted.
+
+    Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
+    ends, too; it is theirs to cancel.
+    """
+    if submission is None or submission.done_at is not None:
+        return MoveState.FOREIGN
+    targets = reassignment_targets(move)
+    if not set(reassignment.adding) & set(reassignment.removing):
+        return MoveState.MOVING if reassignment.target in targets else MoveState.FOREIGN
+    # Rows of earlier releases do not tell the target.
+    last_targets = (move.replicas_before,) if submission.target is None else (submission.target,)
+    is_ours = reassignment.target in (*targets, *last_targets)
+    return MoveState.STUCK if is_ours else MoveState.FOREIGN
 
 
 def changes_replica_set(move: Move) -> bool:

@@ -37,6 +37,7 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import Submission
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
@@ -78,6 +79,7 @@ def observe(
     without_version = live_broker_ids - versions.keys()
     log_dirs = _read_log_dirs(reader, partitions, versions)
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
+    late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
     return Observation(
         observed_at=now,
         cluster_id=cluster.cluster_id,
@@ -92,7 +94,10 @@ def observe(
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         active_requests=find_active_requests(requests, now),
         conditions=ClusterConditions(
-            foreign_reassignments=partitions.foreign_reassignments(),
+            foreign_reassignments=tuple(
+                tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments
+            ),
+            late_reassignments=late_reassignments,
             unavailable_partitions=_unavailable_partitions(reader, partitions.unhealthy),
             under_replicated=_under_replicated(partitions.unhealthy, live_broker_ids),
             full_log_dirs=_full_log_dirs(log_dirs, scope.disk_limit_percent),
@@ -116,6 +121,27 @@ class _Partitions:
 
     def foreign_reassignments(self) -> tuple[TopicPartition, ...]:
         return tuple(sorted(tp for tp in self.reassignments if tp not in self.planned))
+
+
+def _late_reassignments(
+    ledger: "Ledger",
+    scope: ObservationScope,
+    partitions: _Partitions,
+    submissions: Mapping[TopicPartition, Submission],
+) -> dict[TopicPartition, str]:
+    """Return reassignments that an earlier run of ours submitted, and that came after its end.
+
+    Each with the id of that run.
+    """
+    not_submitted = partitions.reassignments.keys() - submissions.keys()
+    if not not_submitted:
+        return {}
+    submitted = ledger.submitted_by_ended_runs(scope.plan.cluster, not_submitted)
+    return {
+        tp: run_id
+        for tp, (run_id, target) in submitted.items()
+        if partitions.reassignments[tp].target == target
+    }
 
 
 def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:

@@ -1,6 +1,7 @@
 """Restores what runs that have ended could not restore.
 
-    restored, pending = restore_pending(admin, journal)
+    with ledger.step(cluster) as step:
+        restored, pending = restore_pending(admin, journal, step.of_run(journal.run_id))
 
 A dead broker's config can be neither read nor written, so a run may end with keys to restore; and a
 broker that was frozen applies what it was sent long ago when it wakes.
@@ -15,11 +16,11 @@ from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.run import TouchedKey
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal
+    from counterpoise.ledger import Journal, Step
 
 
 def restore_pending(
-    admin: ClusterAdmin, journal: "Journal"
+    admin: ClusterAdmin, journal: "Journal", step: "Step"
 ) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
     """Restore what an ended run left; return the keys restored now, and those still pending.
 
@@ -33,7 +34,8 @@ def restore_pending(
     configs = _read_keys(admin, keys)
     changes = [change for touched in keys if (change := restoring_change(touched, configs))]
     if changes:
-        admin.alter_configs(changes)
+        step.check()
+        admin.alter_configs(changes, deadline=step.deadline)
         configs = _read_keys(admin, keys)
     changed = {change.resource_key for change in changes}
     restored, pending = [], []
@@ -41,9 +43,9 @@ def restore_pending(
         is_unread = touched.resource not in configs
         is_topic_gone = touched.resource.is_topic and is_unread
         if is_topic_gone:
-            journal.restored(touched, None, "its topic is gone")
+            step.restored(touched, None, "its topic is gone")
         elif not is_unread and restoring_change(touched, configs) is None:
-            mark_restored(journal, [touched], configs)
+            mark_restored(step, [touched], configs)
         else:
             if touched.restored_at is None:
                 pending.append(touched)
@@ -52,7 +54,7 @@ def restore_pending(
             restored.append(touched)
     registered = {broker.broker_id for broker in admin.describe_cluster().brokers}
     if registered == admin.describe_versions().keys():
-        journal.clear_unanswered_calls(touched for touched in keys if touched not in pending)
+        step.clear_unanswered_calls(touched for touched in keys if touched not in pending)
     return tuple(restored), tuple(pending)
 
 

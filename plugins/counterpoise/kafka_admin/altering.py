@@ -14,6 +14,7 @@ Limits: one request per call; callers make the batches. Nothing is sent after WR
 reads before it (with older brokers, or ZooKeeper) can make a failing call last longer.
 """
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -46,7 +47,11 @@ _MIN_GUARDED_VERSION: Final = 1
 
 
 def alter_reassignments(
-    broker_client: BrokerClient, targets: Targets, *, may_change_replication_factor: bool = False
+    broker_client: BrokerClient,
+    targets: Targets,
+    *,
+    may_change_replication_factor: bool = False,
+    deadline: float = math.inf,
 ) -> CallResults[TopicPartition]:
     """See `ClusterAdmin.alter_reassignments`.
 
@@ -58,7 +63,7 @@ def alter_reassignments(
     remaining = _without(targets, refused)
     if not remaining:
         return CallResults((), refused)
-    deadline = write_deadline()
+    deadline = write_deadline(deadline)
     broker_id = broker_client.forwarding_broker_id()
     version = broker_client.highest_version(AlterPartitionReassignmentsRequest, broker_id)
     if version < _MIN_GUARDED_VERSION and not may_change_replication_factor:
@@ -130,7 +135,7 @@ def _replication_factors(
 
 
 def elect_preferred_leaders(
-    broker_client: BrokerClient, partitions: Sequence[TopicPartition]
+    broker_client: BrokerClient, partitions: Sequence[TopicPartition], deadline: float = math.inf
 ) -> CallResults[TopicPartition]:
     """See `ClusterAdmin.elect_preferred_leaders`.
 
@@ -138,7 +143,7 @@ def elect_preferred_leaders(
     """
     if not partitions:
         return CallResults((), {})
-    deadline = write_deadline()
+    deadline = write_deadline(deadline)
     request = election_request(broker_client, partitions)
     broker_id = broker_client.forwarding_broker_id()
     broker_id, response = _write(broker_client, request, "elections", broker_id, deadline)

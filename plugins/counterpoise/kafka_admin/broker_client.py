@@ -385,9 +385,12 @@ class BrokerClient:
         return min(request.seconds, self.request_timeout_seconds)
 
 
-def write_deadline() -> float:
-    """Return when a call that changes something, and begins now, must end (`time.monotonic`)."""
-    return time.monotonic() + WRITE_SECONDS
+def write_deadline(latest: float = math.inf) -> float:
+    """Return when a call that changes something, and begins now, must end (`time.monotonic`).
+
+    That is not after `latest`, the caller's own deadline.
+    """
+    return min(time.monotonic() + WRITE_SECONDS, latest)
 
 
 def _milliseconds_until(ends_at: float) -> float:

@@ -11,6 +11,7 @@ partition, or to know whether a lost request was sent.
 Limits: Kafka 2.8 and later.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from counterpoise.kafka_admin import (
@@ -108,25 +109,29 @@ class KafkaClusterAdmin(ClusterAdmin):
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         return configs.describe_configs(self._broker_client, resources, keys, via_broker)
 
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
-        return configs.alter_configs(self._broker_client, changes)
+    def alter_configs(
+        self, changes: Sequence[ConfigChange], *, deadline: float = math.inf
+    ) -> CallResults[ConfigResource]:
+        return configs.alter_configs(self._broker_client, changes, deadline)
 
     def alter_reassignments(
         self,
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         *,
         may_change_replication_factor: bool = False,
+        deadline: float = math.inf,
     ) -> CallResults[TopicPartition]:
         return altering.alter_reassignments(
             self._broker_client,
             targets,
             may_change_replication_factor=may_change_replication_factor,
+            deadline=deadline,
         )
 
     def elect_preferred_leaders(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Sequence[TopicPartition], *, deadline: float = math.inf
     ) -> CallResults[TopicPartition]:
-        return altering.elect_preferred_leaders(self._broker_client, partitions)
+        return altering.elect_preferred_leaders(self._broker_client, partitions, deadline)
 
     def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
         return permissions.refused_operations(self._broker_client, broker_id, topic)

@@ -13,6 +13,7 @@ Limits: the cluster-wide default of brokers cannot be written; its values appear
 broker's configs.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -170,14 +171,14 @@ def _values_by_resource(
 
 
 def alter_configs(
-    broker_client: BrokerClient, changes: Sequence[ConfigChange]
+    broker_client: BrokerClient, changes: Sequence[ConfigChange], deadline: float = math.inf
 ) -> CallResults[ConfigResource]:
     """See `ClusterAdmin.alter_configs`.
 
     One request has all topics and one each broker, in parallel. Raises UnknownOutcomeError, naming
     the topics, when the response about these was lost; the requests to brokers have ended by then.
     """
-    deadline = write_deadline()
+    deadline = write_deadline(deadline)
     changes_by_resource: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
         changes_by_resource.setdefault(change.resource, []).append(change)

@@ -8,9 +8,11 @@ cluster. Every method raises ClusterUnreachableError when no broker responds, an
 a response has an error about the call as a whole. The changing methods raise UnknownOutcomeError,
 with the id of the broker, when the response was lost, and BrokerUnresponsiveError when nothing was
 sent. They send to a broker that has just responded to a probe (a frozen one counts as live until
-its session has ended), and end within 25 s.
+its session has ended), and end within 25 s, and by their `deadline` (`time.monotonic()`): nothing
+is sent after it, and BrokerUnresponsiveError says so.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -120,7 +122,9 @@ class ClusterReader(Protocol):
 
 
 class ClusterAdmin(ClusterReader, Protocol):
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
+    def alter_configs(
+        self, changes: Sequence[ConfigChange], *, deadline: float = math.inf
+    ) -> CallResults[ConfigResource]:
         """Apply incremental changes (KIP-339), those of one resource in one request.
 
         Requests to several brokers are parallel. A broker that does not respond is among the errors
@@ -135,6 +139,7 @@ class ClusterAdmin(ClusterReader, Protocol):
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         *,
         may_change_replication_factor: bool = False,
+        deadline: float = math.inf,
     ) -> CallResults[TopicPartition]:
         """Start reassignments; a target of None cancels (KIP-455).
 
@@ -144,7 +149,7 @@ class ClusterAdmin(ClusterReader, Protocol):
         ...
 
     def elect_preferred_leaders(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Sequence[TopicPartition], *, deadline: float = math.inf
     ) -> CallResults[TopicPartition]:
         """Elect preferred leaders (KIP-460); "not needed" counts as accepted."""
         ...

@@ -10,6 +10,8 @@ This module has the calls and network faults; the cluster itself is in `simulate
 Limits: records are 1000 bytes; requests take no time.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -229,7 +231,10 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     # -- ClusterAdmin
 
     @_call
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> CallResults[ConfigResource]:
+    def alter_configs(
+        self, changes: Sequence[ConfigChange], *, deadline: float = math.inf
+    ) -> CallResults[ConfigResource]:
+        _check_deadline("configs", deadline)
         self._configs_before = {
             resource: dict(values) for resource, values in self.configs.dynamic.items()
         }
@@ -274,7 +279,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         *,
         may_change_replication_factor: bool = False,
+        deadline: float = math.inf,
     ) -> CallResults[TopicPartition]:
+        _check_deadline("reassignments", deadline)
         wanted = dict(targets)
 
         def reassign_all() -> CallResults[TopicPartition]:
@@ -297,8 +304,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     @_call
     def elect_preferred_leaders(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Sequence[TopicPartition], *, deadline: float = math.inf
     ) -> CallResults[TopicPartition]:
+        _check_deadline("elections", deadline)
         wanted = list(partitions)
         return self._send("elections", lambda: _results({key: self._elect(key) for key in wanted}))
 
@@ -333,6 +341,11 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if resource.is_topic:
             return resource.name in self.topic_ids
         return resource == EVERY_BROKER or self.is_responding(int(resource.name))
+
+
+def _check_deadline(what: str, deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise BrokerUnresponsiveError(f"{what}: nothing was sent: no time was left to send it")
 
 
 def _results(refusals: Mapping[S, str]) -> CallResults[S]:

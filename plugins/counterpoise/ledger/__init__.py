@@ -1,6 +1,7 @@
 """Intent, permission and progress, in a database of its own: what must survive every crash."""
 
-from counterpoise.ledger.journal import Journal, StepLock
+from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.ledger import Ledger
+from counterpoise.ledger.step import Step
 
-__all__ = ["Journal", "Ledger", "StepLock"]
+__all__ = ["Journal", "Ledger", "Step"]

@@ -3,13 +3,15 @@
     ledger = Ledger.open("sqlite:///var/ledger.db", clock)
     run = ledger.propose(plan, "plans/abc.json", requested_by="alice")
     ledger.record_decision(Approval(run.run_id, plan.fingerprint, Decision.GRANTED, ...))
-    ledger.change_state(run.run_id, RunState.RUNNING)
+    with ledger.journal(run.run_id).step() as step:
+        step.change_state(RunState.RUNNING)
 
 Every method is one transaction. Raises LedgerError when the database cannot be reached.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -21,22 +23,31 @@ from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
+from counterpoise.ledger.run_states import add_event, set_state
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
-    events,
+    moves,
     plans,
     pulses,
     questions,
     requests,
     runs,
 )
+from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import (
+    ENDED_STATES,
+    OPEN_STATES,
+    UNDER_WAY_STATES,
+    Run,
+    RunState,
+)
 
 
 class Ledger:
@@ -127,7 +138,7 @@ class Ledger:
                 if row.state == RunState.APPROVED and not may_supersede_approved:
                     raise RefusedError(_not_superseded(plan.cluster, row, requester))
                 reason = f"superseded by {plan.fingerprint}"
-                self._set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
+                set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             _record_plan(connection, plan, plan_uri, now)
             run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
             connection.execute(
@@ -145,7 +156,7 @@ class Ledger:
                 )
             )
             text = f"{plan.fingerprint} by {requester.shown}"
-            self._add_event(connection, run_id, "proposed", text, now)
+            add_event(connection, run_id, "proposed", text, now)
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
@@ -220,14 +231,6 @@ class Ledger:
             row = connection.execute(query).first()
         return read_question(row) if row else None
 
-    def change_state(self, run_id: str, to: RunState, reason: str = "") -> None:
-        """Change a run's state and record the reason.
-
-        Raises RunConflictError when its present state does not lead there, or another run is open.
-        """
-        with self._transactions.chaining_run(run_id) as connection:
-            self._set_state(connection, run_id, to, reason, self._clock())
-
     def record_decision(self, approval: Approval) -> None:
         """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
         granted = approval.decision is Decision.GRANTED
@@ -240,7 +243,7 @@ class Ledger:
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:
                 target = RunState.APPROVED if granted else RunState.REJECTED
-                self._set_state(
+                set_state(
                     connection,
                     approval.run_id,
                     target,
@@ -248,7 +251,7 @@ class Ledger:
                     approval.at,
                 )
             text = f"{approval.decision} by {approval.person.shown}: {approval.reason}"
-            self._add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
+            add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
         """Return every decision on a run, oldest first."""
@@ -274,7 +277,7 @@ class Ledger:
             )
             # A role that may only insert requests leaves the rest to the run.
             if request.run_id is not None and self._transactions.may_chain(connection):
-                self._add_event(
+                add_event(
                     connection, request.run_id, f"{request.control} asked", str(request), request.at
                 )
 
@@ -289,14 +292,6 @@ class Ledger:
         with self._transactions.reading() as connection:
             return tuple(read_request(row) for row in connection.execute(query))
 
-    def mark_request_done(self, request: ControlRequest) -> None:
-        with self._transactions.writing() as connection:
-            connection.execute(
-                requests.update()
-                .where(requests.c.id == request.request_id)
-                .values(obeyed_at=self._clock())
-            )
-
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
         """Return the sum over all other runs under way, at their last observations."""
         query = (
@@ -307,8 +302,44 @@ class Ledger:
         with self._transactions.reading() as connection:
             return int(connection.scalar(query) or 0)
 
+    def submitted_by_ended_runs(
+        self, cluster: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[str, tuple[int, ...]]]:
+        """Return the id of the run that submitted each partition last, and the target replicas.
+
+        Without partitions that no ended run has submitted, or that had arrived there.
+        """
+        wanted = set(partitions)
+        query = (
+            sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
+            .join(runs, runs.c.run_id == moves.c.run_id)
+            .where(
+                runs.c.cluster == cluster,
+                runs.c.state.in_(ENDED_STATES),
+                moves.c.topic.in_({tp.topic for tp in wanted}),
+                moves.c.target.is_not(None),
+                moves.c.done_at.is_(None),
+            )
+            .order_by(moves.c.submitted_at)
+        )
+        with self._transactions.reading() as connection:
+            rows = list(connection.execute(query))
+        found = {}
+        for row in rows:
+            tp = TopicPartition(row.topic, row.partition)
+            if tp in wanted and row.target:
+                found[tp] = (row.run_id, tuple(map(int, row.target.split(","))))
+        return found
+
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions, self._clock)
+
+    def step(self, cluster: str) -> AbstractContextManager[Step]:
+        """Hold the steps of a cluster, for what ended runs have left there.
+
+        Raises StepLockHeldError when another process works on a run of it.
+        """
+        return held_step(self._transactions, self._clock, cluster, None)
 
     def chain(self) -> Chain:
         return Chain(self._transactions)
@@ -322,33 +353,6 @@ class Ledger:
     def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
         query = self._select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
         return list(connection.execute(query))
-
-    def _set_state(
-        self, connection: sa.Connection, run_id: str, to: RunState, reason: str, now: datetime
-    ) -> None:
-        allowed_from = [state for state, targets in TRANSITIONS.items() if to in targets]
-        try:
-            changed = connection.execute(
-                runs.update()
-                .where(runs.c.run_id == run_id, runs.c.state.in_(allowed_from))
-                .values(state=to, reason=reason, closed_at=None if to in OPEN_STATES else now)
-            ).rowcount
-        except sa.exc.IntegrityError:
-            raise RunConflictError(
-                f"run {run_id} cannot become {to}: another run is open on this cluster; "
-                "`counterpoise status` names it: wait for its end, or end it with `counterpoise "
-                "settle`"
-            ) from None
-        if not changed:
-            state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
-            raise RunConflictError(_not_from_here(run_id, state, to))
-        self._add_event(connection, run_id, str(to), reason, now)
-
-    @staticmethod
-    def _add_event(
-        connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime
-    ) -> None:
-        connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
 
 
 def _one_run_at_a_time(cluster: str, run: sa.Row[Any]) -> str:
@@ -364,21 +368,6 @@ def _not_superseded(cluster: str, run: sa.Row[Any], requester: Person) -> str:
         "here, so a new plan of theirs cannot supersede it. Wait for its end, or somebody who may "
         "operate ends it first (`counterpoise reject`)"
     )
-
-
-def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
-    """Say why a run does not become `to`, and how to go on."""
-    if state is None:
-        return f"run {run_id} is not in the ledger; `counterpoise status` lists the runs"
-    how = {
-        RunState.RUNNING: f"end it first with `counterpoise settle {run_id}`",
-        RunState.SETTLING: f"end it first with `counterpoise settle {run_id}`",
-        RunState.PROPOSED: "it has to be approved first, with `counterpoise approve`",
-        RunState.HALTED: "it has ended; `counterpoise execute` goes on with it",
-        RunState.APPROVED: "it has changed nothing yet; `counterpoise execute` starts it",
-    }
-    go_on = how.get(RunState(state), "it has ended; make a new plan")
-    return f"run {run_id} is {state} and cannot become {to}: {go_on}"
 
 
 def _record_plan(

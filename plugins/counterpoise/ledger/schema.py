@@ -4,12 +4,12 @@ The migrations in `migrations/versions` create them; a test checks that both agr
 """
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
-from counterpoise.model.run import OPEN_STATES
+from counterpoise.model.run import UNDER_WAY_STATES, WAITING_STATES, RunState
 
 metadata = sa.MetaData(
     naming_convention={"pk": "pk_%(table_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s"}
@@ -29,9 +29,12 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value else None
 
 
-OPEN_STATES_SQL: Final = "state IN ({})".format(
-    ", ".join(f"'{state}'" for state in sorted(OPEN_STATES))
-)
+def _one_per_cluster(name: str, states: frozenset[RunState]) -> sa.Index:
+    """Return the index that allows one run of a cluster in any of these states."""
+    quoted = ", ".join(f"'{state}'" for state in sorted(states))
+    where = sa.text(f"state IN ({quoted})")
+    return sa.Index(name, "cluster", unique=True, sqlite_where=where, postgresql_where=where)
+
 
 clusters = sa.Table(
     "clusters",
@@ -69,13 +72,30 @@ runs = sa.Table(
     sa.Column("dag_run_id", sa.Text),
     sa.Column("requester_account", sa.Text),
     sa.Index("ix_runs_dag_run", "dag_id", "dag_run_id"),
-    sa.Index(
-        "one_open_run_per_cluster",
-        "cluster",
-        unique=True,
-        sqlite_where=sa.text(OPEN_STATES_SQL),
-        postgresql_where=sa.text(OPEN_STATES_SQL),
-    ),
+    # A late move is settled also while a newer plan waits for its approval.
+    _one_per_cluster("one_waiting_run_per_cluster", WAITING_STATES),
+    _one_per_cluster("one_run_under_way_per_cluster", UNDER_WAY_STATES),
+)
+
+# Who works on the runs of a cluster. Workers before 0004 know `runs.step_holder` alone.
+step_locks = sa.Table(
+    "step_locks",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text),
+    sa.Column("until", sa.BigInteger, nullable=False),  # by the database's clock, as `step_until`
+)
+
+# Calls of a process whose step had gone to another one meanwhile: rows are only added, and settled.
+late_calls = sa.Table(
+    "late_calls",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("call", sa.Text, nullable=False),
+    sa.Column("settled_at", UtcDateTime),
+    sa.Index("ix_late_calls_run_id", "run_id"),
 )
 
 approvals = sa.Table(
@@ -136,6 +156,8 @@ moves = sa.Table(
     sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
     sa.Column("done_at", UtcDateTime),  # first observed in the cluster
     sa.Column("asked_broker_id", sa.Integer),  # of a call without answer: may still apply it
+    # Submitted last, like "4,2,3"; "" for a cancel, null in rows from before 0004.
+    sa.Column("target", sa.Text),
 )
 
 elections = sa.Table(

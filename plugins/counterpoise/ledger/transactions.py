@@ -56,12 +56,16 @@ class Transactions:
     @contextmanager
     def chaining_run(self, run_id: str) -> Iterator[sa.Connection]:
         """Yield a connection, and chain what was written for the cluster of a run."""
+        with self.chaining(self.cluster_of(run_id)) as connection:
+            yield connection
+
+    def cluster_of(self, run_id: str) -> str:
+        """Return the cluster of a run; "" for a run that is not in the ledger."""
         if run_id not in self._cluster_by_run:
             query = sa.select(runs.c.cluster).where(runs.c.run_id == run_id)
             with self.reading() as connection:
                 self._cluster_by_run[run_id] = connection.scalar(query) or ""
-        with self.chaining(self._cluster_by_run[run_id]) as connection:
-            yield connection
+        return self._cluster_by_run[run_id]
 
     def may_chain(self, connection: sa.Connection) -> bool:
         """Return whether this role may add to the chain; one that may only insert requests leaves

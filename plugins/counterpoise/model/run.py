@@ -2,7 +2,8 @@
 
     RunState.RUNNING in TRANSITIONS[RunState.APPROVED]
 
-At most one run per cluster is open; a newer plan supersedes one that nobody has started.
+At most one run per cluster waits, and at most one is under way; a newer plan supersedes one that
+nobody has started.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,8 @@ class RunState(StrEnum):
 UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})
 # Was under way; config keys of dead brokers may still wait to be restored.
 ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})
-OPEN_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED}) | UNDER_WAY_STATES
+WAITING_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED})
+OPEN_STATES: Final = WAITING_STATES | UNDER_WAY_STATES
 
 # A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left
 # behind. One that has ended settles once more when a move of its own comes late.
@@ -129,6 +131,17 @@ class Submission:
     answered_at: datetime | None
     done_at: datetime | None
     asked_broker_id: int | None = None  # of a call without an answer
+    # Submitted last; () for a cancel, None in rows of earlier releases.
+    target: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LateCall:
+    """A call that a copy of the run made after its step had gone to another one."""
+
+    call_id: int
+    at: datetime
+    call: str
 
 
 @dataclass(frozen=True, slots=True)

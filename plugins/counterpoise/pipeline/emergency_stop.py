@@ -46,7 +46,12 @@ def stop_from_plan(
             driver.check_cluster()
             resources = wanted_throttles(plan.moves, rate_bytes_per_second=0).resources
             configs = read_throttle_keys(admin, resources)
-            ledger.journal(run_id).touching(keys_to_restore(plan, configs))
+            with ledger.journal(run_id).step() as step:
+                # Without the ledger nobody knows what was submitted: each move and its way back
+                # may have been.
+                step.submitting({move.topic_partition: move.replicas_before for move in plan.moves})
+                step.answered([move.topic_partition for move in plan.moves])
+                step.touching(keys_to_restore(plan, configs))
             while (wait_seconds := driver.settle_step()) is not None:
                 time.sleep(wait_seconds)
             return ledger.journal(run_id).touched()
@@ -69,6 +74,7 @@ def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
         expires_at=now + timedelta(hours=1),
     )
     ledger.record_decision(approval)
-    ledger.change_state(run_id, RunState.RUNNING)
-    ledger.change_state(run_id, RunState.SETTLING, "stopped by hand")
+    with ledger.journal(run_id).step() as step:
+        step.change_state(RunState.RUNNING)
+        step.change_state(RunState.SETTLING, "stopped by hand")
     return run_id

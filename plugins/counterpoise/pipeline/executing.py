@@ -4,7 +4,7 @@ open_run(installation, run_id, fingerprint)
 execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from counterpoise import access
@@ -53,7 +53,7 @@ def opened_run(
         check_plan_rules(installation, plan)
     _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
-        driver.open()
+        driver.open(seen=run)
         yield driver
 
 
@@ -72,10 +72,10 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
 
 def _restore_pending(installation: Installation, cluster: str) -> None:
     """Restore config keys of earlier runs, which this run would otherwise note as its "before"."""
-    runs = [run for run in installation.ledger.runs(cluster=cluster) if run.state in ENDED_STATES]
-    if any(_has_pending_restores(installation, run) for run in runs):
+    runs = installation.ledger.runs(cluster=cluster)
+    if any(_has_pending_restores(installation, run) for run in runs if run.state in ENDED_STATES):
         with installation.operator(cluster) as admin:
-            restore_pending_of(installation, admin, runs)
+            restore_pending_of(installation, admin, cluster)
 
 
 def _has_pending_restores(installation: Installation, run: Run) -> bool:
@@ -83,21 +83,29 @@ def _has_pending_restores(installation: Installation, run: Run) -> bool:
 
 
 def restore_pending_of(
-    installation: Installation, admin: ClusterAdmin, runs: Sequence[Run]
+    installation: Installation, admin: ClusterAdmin, cluster: str
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
     """Restore the config keys of ended runs; return those restored now, and those still pending.
 
-    `runs` come newest first: what an older one wrote may be what a newer one found before it.
+    Nothing is restored while a run is under way: its moves may need the same keys. Newest first:
+    what an older run wrote may be what a newer one found before it. Raises StepLockHeldError while
+    another process works on the cluster.
     """
     restored: list[TouchedKey] = []
     pending: list[TouchedKey] = []
-    for run in runs:
-        if run.state in ENDED_STATES:
-            now_restored, still_pending = restore_pending(
-                admin, installation.ledger.journal(run.run_id)
-            )
-            restored += now_restored
-            pending += still_pending
+    ledger = installation.ledger
+    with ledger.step(cluster) as step:
+        runs = ledger.runs(cluster=cluster)
+        if any(run.state in UNDER_WAY_STATES for run in runs):
+            return restored, pending
+        for run in runs:
+            if run.state in ENDED_STATES:
+                journal = ledger.journal(run.run_id)
+                now_restored, still_pending = restore_pending(
+                    admin, journal, step.of_run(run.run_id)
+                )
+                restored += now_restored
+                pending += still_pending
     return restored, pending
 
 

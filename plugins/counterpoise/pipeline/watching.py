@@ -12,13 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from counterpoise.errors import StepLockHeldError
+from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.execution.leftovers import foreign_throttles, is_orphaned, late_moves_by_run
 from counterpoise.execution.throttles import broker_resource, topic_resource
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
+from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader, read_throttle_keys
 from counterpoise.model.plan import Move
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.run import (
+    ENDED_STATES,
+    UNDER_WAY_STATES,
+    LateCall,
+    Run,
+    RunState,
+    TouchedKey,
+)
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.executing import restore_pending_of, settle_step
 
@@ -26,7 +33,15 @@ from counterpoise.pipeline.executing import restore_pending_of, settle_step
 _MAX_SETTLE_SECONDS: Final = 300.0
 
 Log = Callable[[str], None]
-LateRun = tuple[Run, tuple[Move, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LateRun:
+    """An ended run, its moves that are under way, and the calls that a copy of it made late."""
+
+    run: Run
+    moves: tuple[Move, ...]
+    calls: tuple[LateCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +117,17 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         return WatchReport(settled_runs=tuple(settled), foreign_throttles=foreign)
     with installation.operator(cluster) as admin:
         late_runs = _late_runs(installation, admin, runs)
-        restored, pending = restore_pending_of(installation, admin, runs)
-    for run, moves in late_runs:
-        for move in moves:
-            log(
-                f"{move.topic_partition} is being reassigned by run {run.run_id}, which has ended: "
-                "the run is settled again"
-            )
-    for run, _ in late_runs:
-        settled.append(_settle_late(installation, run, is_newest=run == runs[0], log=log))
+        for late in late_runs:
+            settled.append(_settle_late(installation, late, is_newest=late.run == runs[0], log=log))
+        restored, pending = _restore_pending(installation, admin, cluster, log)
     return WatchReport(
         settled_runs=tuple(settled),
         restored_keys=tuple(map(_in_words, restored)),
         pending_keys=tuple(map(_in_words, pending)),
         late_moves=tuple(
-            f"{move.topic_partition} (run {run.run_id})"
-            for run, moves in late_runs
-            for move in moves
+            f"{move.topic_partition} (run {late.run.run_id})"
+            for late in late_runs
+            for move in late.moves
         ),
         foreign_throttles=_foreign_throttles(installation, cluster, runs),
     )
@@ -153,24 +162,60 @@ def _settle(installation: Installation, run: Run, log: Log) -> str:
 def _late_runs(
     installation: Installation, reader: ClusterReader, runs: Sequence[Run]
 ) -> list[LateRun]:
-    reassignments = reader.list_reassignments()
-    if not reassignments:
-        return []
-    plans = ((run, installation.plan_of(run)) for run in runs)
-    return list(late_moves_by_run(plans, reassignments))
+    """Return the ended runs of which a move is under way, or a call was made late, newest first."""
+    journals = {run.run_id: installation.ledger.journal(run.run_id) for run in runs}
+    moves_by_run: dict[str, tuple[Move, ...]] = {}
+    if reassignments := reader.list_reassignments():
+        plans = (
+            (run, installation.plan_of(run), journals[run.run_id].submissions().keys())
+            for run in runs
+        )
+        found = late_moves_by_run(plans, reassignments)
+        moves_by_run = {run.run_id: moves for run, moves in found}
+    late_runs = [
+        LateRun(run, moves_by_run.get(run.run_id, ()), journals[run.run_id].late_calls())
+        for run in runs
+    ]
+    return [late for late in late_runs if late.moves or late.calls]
 
 
-def _settle_late(installation: Installation, run: Run, *, is_newest: bool, log: Log) -> str:
-    """Settle an ended run with a late move.
+def _settle_late(installation: Installation, late: LateRun, *, is_newest: bool, log: Log) -> str:
+    """Settle an ended run once more.
 
     A late move of the newest run ends as the policy says; one of an older run is cancelled, since
     newer plans were made without it.
     """
-    installation.ledger.change_state(run.run_id, RunState.SETTLING, "a move came late")
-    journal = installation.ledger.journal(run.run_id)
-    if run_progress := journal.run_progress():
-        journal.update_progress(replace(run_progress, is_cancelling=not is_newest))
-    return _settle(installation, run, log)
+    run_id = late.run.run_id
+    for move in late.moves:
+        log(
+            f"{move.topic_partition} is being reassigned by run {run_id}, which has ended: the run "
+            "is settled again"
+        )
+    for call in late.calls:
+        log(f"a {call.call} of run {run_id} was made late: the run is settled again")
+    reason = "a move came late" if late.moves else "a call was made late"
+    journal = installation.ledger.journal(run_id)
+    try:
+        with journal.step() as step:
+            # Before the state: a crash in between leaves an ended run as it was.
+            if run_progress := journal.run_progress():
+                step.update_progress(replace(run_progress, is_cancelling=not is_newest))
+            if late.calls:
+                step.reopen_keys()
+            step.change_state(RunState.SETTLING, reason)
+    except RunConflictError as error:
+        return f"{run_id}: {error}"
+    return _settle(installation, late.run, log)
+
+
+def _restore_pending(
+    installation: Installation, admin: ClusterAdmin, cluster: str, log: Log
+) -> tuple[list[TouchedKey], list[TouchedKey]]:
+    try:
+        return restore_pending_of(installation, admin, cluster)
+    except StepLockHeldError as error:
+        log(f"{error}; what is pending is restored by the next watch")
+        return [], []
 
 
 def _foreign_throttles(

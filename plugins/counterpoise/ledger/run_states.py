@@ -1,0 +1,61 @@
+"""Changes the state of a run, within a transaction of the caller.
+
+    with transactions.chaining_run(run_id) as connection:
+        set_state(connection, run_id, RunState.SETTLING, "cancelled by bob", now)
+
+Which states lead where is in one table, `model.run.TRANSITIONS`.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import sqlalchemy as sa
+
+from counterpoise.errors import RunConflictError
+from counterpoise.ledger.schema import events, runs
+from counterpoise.model.run import OPEN_STATES, TRANSITIONS, RunState
+
+_HOW_TO_GO_ON: Final = {
+    RunState.RUNNING: "end it first with `counterpoise settle {run_id}`",
+    RunState.SETTLING: "end it first with `counterpoise settle {run_id}`",
+    RunState.PROPOSED: "it has to be approved first, with `counterpoise approve`",
+    RunState.HALTED: "it has ended; `counterpoise execute` goes on with it",
+    RunState.APPROVED: "it has changed nothing yet; `counterpoise execute` starts it",
+}
+
+
+def set_state(
+    connection: sa.Connection, run_id: str, to: RunState, reason: str, now: datetime
+) -> None:
+    """Change a run's state and record the reason.
+
+    Raises RunConflictError when its present state does not lead there, or another run is open.
+    """
+    allowed_from = [state for state, targets in TRANSITIONS.items() if to in targets]
+    try:
+        changed = connection.execute(
+            runs.update()
+            .where(runs.c.run_id == run_id, runs.c.state.in_(allowed_from))
+            .values(state=to, reason=reason, closed_at=None if to in OPEN_STATES else now)
+        ).rowcount
+    except sa.exc.IntegrityError:
+        raise RunConflictError(
+            f"run {run_id} cannot become {to}: another run is open on this cluster; "
+            "`counterpoise status` names it: wait for its end, or end it with `counterpoise settle`"
+        ) from None
+    if not changed:
+        state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
+        raise RunConflictError(_not_from_here(run_id, state, to))
+    add_event(connection, run_id, str(to), reason, now)
+
+
+def add_event(connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime) -> None:
+    connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
+
+
+def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
+    """Say why a run does not become `to`, and how to go on."""
+    if state is None:
+        return f"run {run_id} is not in the ledger; `counterpoise status` lists the runs"
+    go_on = _HOW_TO_GO_ON.get(RunState(state), "it has ended; make a new plan")
+    return f"run {run_id} is {state} and cannot become {to}: {go_on.format(run_id=run_id)}"

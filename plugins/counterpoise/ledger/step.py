@@ -1,0 +1,401 @@
+"""A step of a run: the only way to write what a run intends, was answered and has observed.
+
+    with ledger.step(cluster, run_id) as step:        # nobody else works on this cluster meanwhile
+        step.submitting(targets)                      # the intent, written before the call
+        admin.alter_reassignments(targets, deadline=step.deadline)
+        step.answered(targets)
+
+Each method, or all of them inside `step.together()`, is one transaction, and in it the step is
+still ours, or nothing is written: a copy of the run that was frozen and wakes late gets
+RunConflictError. The lock is short and goes by the database's clock, since no process can vouch for
+the clock of another one.
+
+Limits: a process that freezes in the moment between its last look at `deadline` and the call itself
+may still make that call when it wakes. It notes the call then (`Journal.note_late_call`), and
+whoever watches the throttles settles the run once more.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import sqlalchemy as sa
+
+from counterpoise.errors import RunConflictError, StepLockHeldError
+from counterpoise.ledger.run_states import add_event, set_state
+from counterpoise.ledger.schema import (
+    elections,
+    late_calls,
+    moves,
+    pulses,
+    requests,
+    runs,
+    step_locks,
+    touched_keys,
+)
+from counterpoise.ledger.touched import joined_entries, read_touched_keys
+from counterpoise.ledger.transactions import Transactions
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import ControlRequest
+from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.run import STEP_LOCK_SECONDS, RunState, TouchedKey
+from counterpoise.model.run_progress import RunProgress
+
+# A call of ours has ended this long before the lock can go to somebody else.
+_SPARE_SECONDS: Final = 1.0
+
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+@dataclass
+class StepLock:
+    """The lock of a cluster's steps, while we hold it."""
+
+    transactions: Transactions
+    cluster: str
+    run_id: str | None  # whose lock of earlier releases is held as well
+    holder: str
+    deadline: float = 0.0  # `time.monotonic()`
+    connection: sa.Connection | None = None  # of the transaction that is open
+
+    def take(self) -> None:
+        """Take the lock. Raises StepLockHeldError when somebody else holds it."""
+        taken_at = time.monotonic()
+        with self.transactions.writing() as connection:
+            now = database_seconds(connection)
+            _make_sure_of_row(connection, self.cluster)
+            until = now + STEP_LOCK_SECONDS
+            is_taken = connection.execute(
+                step_locks.update()
+                .where(step_locks.c.cluster == self.cluster, step_locks.c.until <= now)
+                .values(holder=self.holder, until=until)
+            ).rowcount
+            if is_taken and self.run_id is not None:
+                is_taken = connection.execute(
+                    runs.update()
+                    .where(runs.c.run_id == self.run_id, runs.c.step_until <= now)
+                    .values(step_holder=self.holder, step_until=until)
+                ).rowcount
+            if not is_taken:
+                raise StepLockHeldError(
+                    f"{self._subject}: another process is at work on it; if that one died, try "
+                    f"again in {STEP_LOCK_SECONDS} s"
+                )
+        self._extend_deadline(taken_at)
+
+    def extend(self, connection: sa.Connection) -> None:
+        """Hold the lock for longer, within a transaction.
+
+        Raises RunConflictError when it has gone to somebody else.
+        """
+        extended_at = time.monotonic()
+        until = database_seconds(connection) + STEP_LOCK_SECONDS
+        is_held = connection.execute(
+            step_locks.update().where(*self._is_ours).values(until=until)
+        ).rowcount
+        if is_held and self.run_id is not None:
+            is_held = connection.execute(
+                runs.update().where(*self._is_ours_in_runs).values(step_until=until)
+            ).rowcount
+        if not is_held:
+            raise RunConflictError(
+                f"{self._subject}: another copy of this task has taken over; this one stops"
+            )
+        self._extend_deadline(extended_at)
+
+    def release(self) -> None:
+        with self.transactions.writing() as connection:
+            connection.execute(
+                step_locks.update().where(*self._is_ours).values(holder=None, until=0)
+            )
+            connection.execute(
+                runs.update().where(*self._is_ours_in_runs).values(step_holder=None, step_until=0)
+            )
+
+    def _extend_deadline(self, held_from: float) -> None:
+        self.deadline = held_from + STEP_LOCK_SECONDS - _SPARE_SECONDS
+
+    @property
+    def _subject(self) -> str:
+        return f"cluster {self.cluster}" if self.run_id is None else f"run {self.run_id}"
+
+    @property
+    def _is_ours(self) -> tuple[sa.ColumnElement[bool], ...]:
+        return step_locks.c.cluster == self.cluster, step_locks.c.holder == self.holder
+
+    @property
+    def _is_ours_in_runs(self) -> tuple[sa.ColumnElement[bool], ...]:
+        return runs.c.run_id == self.run_id, runs.c.step_holder == self.holder
+
+
+def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
+    known = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == cluster)
+    if connection.scalar(known) is None:
+        connection.execute(step_locks.insert().values(cluster=cluster, until=0))
+
+
+def database_seconds(connection: sa.Connection) -> int:
+    """Return the seconds since 1970 by the database's clock."""
+    if connection.dialect.name == "sqlite":
+        return int(connection.execute(sa.text("SELECT strftime('%s', 'now')")).scalar_one())
+    return int(
+        connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+    )
+
+
+@contextmanager
+def held_step(
+    transactions: Transactions, clock: Callable[[], datetime], cluster: str, run_id: str | None
+) -> Iterator["Step"]:
+    """Yield a step. Raises StepLockHeldError when another process is at work on the cluster."""
+    lock = StepLock(transactions, cluster, run_id, uuid.uuid4().hex)
+    lock.take()
+    try:
+        yield Step(lock, clock, run_id or "")
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What may be written of a run while its step is ours."""
+
+    lock: StepLock
+    clock: Callable[[], datetime]
+    run_id: str
+
+    @property
+    def deadline(self) -> float:
+        """Return until when (`time.monotonic()`) calls that change the cluster must have ended."""
+        return self.lock.deadline
+
+    def of_run(self, run_id: str) -> "Step":
+        """Return the same step for another run of the cluster."""
+        return replace(self, run_id=run_id)
+
+    def check(self) -> None:
+        """Raise RunConflictError when another copy has taken over."""
+        with self._writing():
+            pass
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of all that is written inside."""
+        with self._writing():
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        lock = self.lock
+        if lock.connection is not None:
+            yield lock.connection
+            return
+        with lock.transactions.chaining(lock.cluster) as lock.connection:
+            try:
+                lock.extend(lock.connection)
+                yield lock.connection
+            finally:
+                lock.connection = None
+
+    # -- the run
+
+    def change_state(
+        self, to: RunState, reason: str = "", *, done: ControlRequest | None = None
+    ) -> None:
+        """Change the run's state, and mark the request that wanted it as done.
+
+        Raises RunConflictError when its present state does not lead there, or another run is open.
+        """
+        now = self.clock()
+        with self._writing() as connection:
+            set_state(connection, self.run_id, to, reason, now)
+            if done is not None:
+                connection.execute(
+                    requests.update().where(requests.c.id == done.request_id).values(obeyed_at=now)
+                )
+
+    def event(self, kind: str, text: str) -> None:
+        with self._writing() as connection:
+            add_event(connection, self.run_id, kind, text, self.clock())
+
+    def update_progress(self, run_progress: RunProgress) -> None:
+        values = {
+            "at": run_progress.observed_at,
+            "moves_in_flight": run_progress.progress.moves_in_flight,
+            "body": run_progress.to_json(),
+        }
+        with self._writing() as connection:
+            update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
+            if not connection.execute(update).rowcount:
+                connection.execute(pulses.insert().values(run_id=self.run_id, **values))
+
+    # -- config keys
+
+    def touching(self, keys: Iterable[TouchedKey]) -> None:
+        """Record the intent to change keys, with their earlier values.
+
+        While a key is ours its first earlier value stays, and new entries, or another rate, are
+        added to what is ours. A key that was restored since (the run halted and was started again)
+        begins anew.
+        """
+        with self._writing() as connection:
+            known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
+            for touched in keys:
+                earlier = known.get(touched.resource_key)
+                if earlier is None:
+                    values = self._key(touched) | self._intent(touched)
+                    connection.execute(touched_keys.insert().values(**values))
+                elif earlier.restored_at is not None:
+                    anew = {"during_value": None, "after_value": None, "restored_at": None}
+                    self._update_key(connection, touched, **anew, **self._intent(touched))
+                else:
+                    ours = joined_entries(earlier.written_value, touched.written_value)
+                    self._update_key(connection, touched, ours=ours, during_value=None)
+
+    def sending(self, keys: Iterable[TouchedKey]) -> str:
+        """Record that a change of these keys is sent now; return the name of the call.
+
+        Until `answer_received`, the change may be applied at any time. An earlier call that nobody
+        answered stays on record: an answer to a later one says nothing about it.
+        """
+        call = uuid.uuid4().hex
+        with self._writing() as connection:
+            for touched in keys:
+                values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
+                self._update_key(connection, touched, **values)
+        return call
+
+    def answer_received(self, call: str, *, except_for: Iterable[ConfigResource] = ()) -> None:
+        """Record that a call was answered, except for some resources."""
+        key = touched_keys.c
+        unanswered = [
+            sa.and_(key.resource_type == str(r.type), key.resource_name == r.name)
+            for r in except_for
+        ]
+        was_answered = sa.not_(sa.or_(sa.false(), *unanswered))
+        is_of_call = (key.run_id == self.run_id, key.unanswered_call == call)
+        with self._writing() as connection:
+            connection.execute(
+                touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
+            )
+
+    def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
+        """Record that every change that was sent of these keys was applied, or never will be."""
+        with self._writing() as connection:
+            for touched in keys:
+                self._update_key(connection, touched, unanswered_call=None)
+
+    def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
+        """Record what the cluster reports after the change."""
+        with self._writing() as connection:
+            for touched, value in keys:
+                self._update_key(connection, touched, during_value=value)
+
+    def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
+        values = {"after_value": after_value, "restored_at": self.clock(), "outcome": outcome}
+        with self._writing() as connection:
+            self._update_key(connection, touched, **values)
+
+    def restore_later(self, touched: TouchedKey, outcome: str) -> None:
+        """Record why a key cannot be restored now; its restore stays pending."""
+        with self._writing() as connection:
+            self._update_key(connection, touched, outcome=outcome)
+
+    def reopen_keys(self) -> None:
+        """Record that keys which were restored have to be looked at again: a call came late."""
+        with self._writing() as connection:
+            connection.execute(
+                touched_keys.update()
+                .where(touched_keys.c.run_id == self.run_id)
+                .values(restored_at=None, after_value=None, outcome="")
+            )
+
+    def note_late_call(self, call: str) -> None:
+        """Note a call of this run that came after its end, so that it is settled once more."""
+        row = {"run_id": self.run_id, "at": self.clock(), "call": call}
+        with self._writing() as connection:
+            connection.execute(late_calls.insert().values(**row))
+
+    def settled_late_calls(self, up_to_id: int) -> None:
+        """Record that nothing is left of the late calls up to this one."""
+        with self._writing() as connection:
+            connection.execute(
+                late_calls.update()
+                .where(late_calls.c.run_id == self.run_id, late_calls.c.id <= up_to_id)
+                .values(settled_at=sa.func.coalesce(late_calls.c.settled_at, self.clock()))
+            )
+
+    # -- moves
+
+    def submitting(self, targets: Targets) -> None:
+        """Record the intent to reassign or cancel; until `answered`, the outcome is not known."""
+        now = self.clock()
+        with self._writing() as connection:
+            for tp, target in targets.items():
+                values = {"submitted_at": now, "target": ",".join(map(str, target or ()))}
+                anew = {"answered_at": None, "asked_broker_id": None}
+                update = moves.update().where(*self._move(tp)).values(**values, **anew)
+                if not connection.execute(update).rowcount:
+                    key = {"run_id": self.run_id, "topic": tp.topic, "partition": tp.partition}
+                    connection.execute(moves.insert().values(**key, **values))
+
+    def answered(self, partitions: Iterable[TopicPartition]) -> None:
+        self._mark_moves(partitions, {"answered_at": self.clock()})
+
+    def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
+        """Record which broker was sent the call, and may still apply it."""
+        self._mark_moves(partitions, {"asked_broker_id": asked_broker_id})
+
+    def done(self, partitions: Iterable[TopicPartition]) -> None:
+        now = self.clock()
+        answered_at = sa.func.coalesce(moves.c.answered_at, now)
+        self._mark_moves(partitions, {"done_at": now, "answered_at": answered_at})
+
+    def electing(self, partitions: Iterable[TopicPartition]) -> None:
+        """Count an attempt to elect the preferred leader of each."""
+        with self._writing() as connection:
+            for tp in partitions:
+                key = {"run_id": self.run_id, "topic": tp.topic, "partition": tp.partition}
+                where = [elections.c[name] == value for name, value in key.items()]
+                update = elections.update().where(*where).values(attempts=elections.c.attempts + 1)
+                if not connection.execute(update).rowcount:
+                    connection.execute(elections.insert().values(**key, attempts=1))
+
+    # -- rows
+
+    def _key(self, touched: TouchedKey) -> dict[str, object]:
+        return {
+            "run_id": self.run_id,
+            "resource_type": str(touched.resource.type),
+            "resource_name": touched.resource.name,
+            "key": touched.key,
+        }
+
+    def _intent(self, touched: TouchedKey) -> dict[str, object]:
+        return {
+            "topic_id": touched.topic_id,
+            "before_value": touched.before_value,
+            "ours": touched.written_value,
+            "touched_at": self.clock(),
+            "outcome": "",
+        }
+
+    def _update_key(self, connection: sa.Connection, touched: TouchedKey, **values: object) -> None:
+        where = [touched_keys.c[name] == value for name, value in self._key(touched).items()]
+        connection.execute(touched_keys.update().where(*where).values(**values))
+
+    def _move(self, tp: TopicPartition) -> tuple[sa.ColumnElement[bool], ...]:
+        return (
+            moves.c.run_id == self.run_id,
+            moves.c.topic == tp.topic,
+            moves.c.partition == tp.partition,
+        )
+
+    def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
+        with self._writing() as connection:
+            for tp in partitions:
+                connection.execute(moves.update().where(*self._move(tp)).values(**values))

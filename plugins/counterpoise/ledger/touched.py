@@ -1,0 +1,38 @@
+"""Rows of the config keys that a run has touched, within a transaction of the caller."""
+
+import sqlalchemy as sa
+
+from counterpoise.ledger.schema import touched_keys
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.run import TouchedKey
+
+
+def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKey, ...]:
+    """Return the keys of one run, by resource and key."""
+    key = touched_keys.c
+    query = (
+        sa.select(touched_keys)
+        .where(key.run_id == run_id)
+        .order_by(key.resource_type, key.resource_name, key.key)
+    )
+    return tuple(
+        TouchedKey(
+            resource=ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
+            key=row.key,
+            topic_id=row.topic_id,
+            before_value=row.before_value,
+            written_value=row.ours,
+            during_value=row.during_value,
+            after_value=row.after_value,
+            restored_at=row.restored_at,
+            outcome=row.outcome,
+            has_unanswered_call=row.unanswered_call is not None,
+        )
+        for row in connection.execute(query)
+    )
+
+
+def joined_entries(earlier: str, added: str) -> str:
+    """Return the entries of both comma-separated lists, each once, in their order."""
+    entries = (*earlier.split(","), *added.split(","))
+    return ",".join(dict.fromkeys(entry for entry in entries if entry))

@@ -1,0 +1,91 @@
+"""A run that goes on beside what an earlier run of the same cluster left to restore."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from counterpoise import controls, pipeline
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from tests.support.installations import installation_over
+from tests.support.pictures import simulated
+from tests.support.runs import own_configs
+
+PICTURE = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
+
+
+@pytest.fixture
+def kafka() -> SimulatedCluster:
+    return simulated(PICTURE, racks="1=a 2=b 3=c")
+
+
+@pytest.fixture
+def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
+    with installation_over(tmp_path, lambda _: kafka) as installation:
+        yield installation
+
+
+def approved(installation: Installation) -> pipeline.PlannedRun:
+    pipeline.snapshot(installation, "demo", installation.clock())
+    alice = Person("alice")
+    request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    run = pipeline.plan(installation, "demo", request, requested_by=alice)
+    assert run is not None
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by=alice,
+        reason="test",
+        rate="1MB/s",
+    )
+    return run
+
+
+def until_moving(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+) -> None:
+    while not kafka.list_reassignments():
+        kafka.advance(pipeline.execute_step(installation, *run_of(run), print) or 0)
+
+
+def run_of(run: pipeline.PlannedRun) -> tuple[str, str]:
+    return run["run_id"], run["fingerprint"]
+
+
+def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_restore(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    earlier = approved(installation)
+    pipeline.open_run(installation, *run_of(earlier))
+    until_moving(installation, kafka, earlier)
+    kafka.kill_broker(3)
+    kafka.advance(10)  # its session has ended
+    while (wait := pipeline.settle_step(installation, earlier["run_id"], print)) is not None:
+        kafka.advance(wait)
+    assert installation.ledger.run(earlier["run_id"]).state is RunState.HALTED
+    kafka.restart_broker(3)
+    kafka.advance(30)
+    assert own_configs(kafka), "broker 3 still has the rate of the earlier run"
+    later = approved(installation)
+    with installation.ledger.journal(later["run_id"]).step() as step:
+        step.change_state(RunState.RUNNING)  # by a process that died before it restored anything
+    until_moving(installation, kafka, later)
+    pipeline.open_run(installation, *run_of(later))
+    rates = {key for values in own_configs(kafka).values() for key in values}
+    assert {LEADER_RATE, FOLLOWER_RATE} <= rates, "what is in flight keeps its throttle"
+    while (wait := pipeline.execute_step(installation, *run_of(later), print)) is not None:
+        kafka.advance(wait)
+    while (wait := pipeline.settle_step(installation, later["run_id"], print)) is not None:
+        kafka.advance(wait)
+    assert installation.ledger.run(later["run_id"]).state is RunState.DONE
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}

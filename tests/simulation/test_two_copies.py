@@ -1,0 +1,184 @@
+"""Two copies of one run: whoever was frozen and wakes late changes neither the cluster nor what the
+ledger says of it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.errors import (
+    BrokerUnresponsiveError,
+    HaltedError,
+    RunConflictError,
+    StepLockHeldError,
+)
+from counterpoise.model.control import Control
+from counterpoise.model.run import RunState
+from tests.support.runs import SimulatedRun, let_step_locks_run_out, own_configs, times_submitted
+
+
+class FrozenIn:
+    """The cluster for a process that stops within its n-th call of a name, until `meanwhile` is
+    over. The call itself begins before the stop or after it.
+    """
+
+    def __init__(
+        self, run: SimulatedRun, name: str, meanwhile: Callable[[], None], *, call: int = 1
+    ) -> None:
+        self._run, self._name, self._meanwhile, self._calls_left = run, name, meanwhile, call
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._run.cluster, name)
+        if name != self._name:
+            return method
+
+        def frozen(*args: Any, **kwargs: Any) -> Any:
+            self._calls_left -= 1
+            if self._calls_left == 0:
+                let_step_locks_run_out(self._run.ledger)
+                self._meanwhile()
+            return method(*args, **kwargs)
+
+        return frozen
+
+
+def frozen_copy(run: SimulatedRun, name: str, meanwhile: Callable[[], None]) -> Any:
+    return run.driver(FrozenIn(run, name, meanwhile))  # type: ignore[arg-type]
+
+
+def cancel_and_settle(run: SimulatedRun) -> None:
+    """Let another copy do what a person asks for: cancel, and settle to the end."""
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError, match="cancel"):
+        run.driver().step()
+    assert run.end(run.driver()) is RunState.HALTED
+
+
+@pytest.mark.parametrize("call", ["describe_cluster", "list_reassignments", "describe_topics"])
+def test_a_copy_that_was_frozen_while_it_observed_leaves_a_cancelled_run_as_it_is(
+    tmp_path: Path, call: str
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = own_configs(run.cluster)
+    run.driver().open()
+    late = frozen_copy(run, call, lambda: cancel_and_settle(run))
+    with pytest.raises(RunConflictError, match="taken over"):
+        late.step()
+    assert run.run.state is RunState.HALTED
+    assert own_configs(run.cluster) == before
+    assert not times_submitted(run.cluster)
+
+
+def test_a_copy_that_settles_late_leaves_a_run_that_goes_on_as_it_is(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+
+    def execute_again() -> None:
+        run.end(run.driver())
+        run.driver().open()
+        run.cluster.advance(run.driver().step() or 0)
+
+    with pytest.raises(RunConflictError, match="taken over"):
+        frozen_copy(run, "describe_cluster", execute_again).settle_step()
+    assert run.run.state is RunState.RUNNING
+
+
+def test_a_copy_that_was_about_to_start_a_run_does_not_revive_it_after_a_cancel(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    seen = run.run
+    run.until_moving(run.driver())
+    cancel_and_settle(run)
+    with pytest.raises(RunConflictError, match=r"became halted .* execute it again"):
+        run.driver().open(seen)
+    assert run.run.state is RunState.HALTED
+    run.driver().open(run.run)
+    assert run.run.state is RunState.RUNNING, "executed again by somebody who saw the end"
+
+
+def test_two_copies_do_not_start_a_run_at_once(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+
+    def start() -> None:
+        run.until_moving(run.driver())
+
+    with pytest.raises(RunConflictError, match="taken over"):
+        frozen_copy(run, "describe_versions", start).open()
+    assert run.run.state is RunState.RUNNING
+
+
+def test_a_late_copy_never_changes_what_the_ledger_says_was_there_before(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+
+    def move_and_settle() -> None:
+        run.until_moving(run.driver())
+        cancel_and_settle(run)
+
+    with pytest.raises(RunConflictError, match="taken over"):
+        frozen_copy(run, "describe_configs", move_and_settle).step()
+    keys = run.ledger.journal(run.run_id).touched()
+    assert keys
+    assert {(key.before_value, key.outcome) for key in keys} == {(None, "as before")}
+    assert own_configs(run.cluster) == {}
+
+
+@pytest.mark.parametrize("name", ["alter_configs", "alter_reassignments"])
+def test_a_call_after_the_deadline_of_its_step_is_not_sent(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+    if name == "alter_reassignments":
+        run.cluster.advance(run.driver().step() or 0)
+    before, real = own_configs(run.cluster), time.monotonic
+
+    def an_hour_passes() -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: real() + 3600)
+
+    with pytest.raises((BrokerUnresponsiveError, RunConflictError)):
+        frozen_copy(run, name, an_hour_passes).step()
+    assert own_configs(run.cluster) == before
+    assert not run.cluster.list_reassignments()
+
+
+def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+    journal = run.ledger.journal(run.run_id)
+    with pytest.raises(RunConflictError, match="taken over"):
+        frozen_copy(run, "alter_configs", lambda: cancel_and_settle(run)).step()
+    assert run.run.state is RunState.HALTED
+    assert own_configs(run.cluster), "within the call itself nobody can hold it back"
+    assert [late.call for late in journal.late_calls()] == ["config change"]
+    with journal.step() as step:
+        step.reopen_keys()
+        step.change_state(RunState.SETTLING, "a call was made late")
+    assert run.end(run.driver()) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+    assert journal.late_calls() == ()
+
+
+def test_a_step_keeps_every_other_process_off_the_cluster(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    with run.ledger.step(run.plan.cluster), pytest.raises(StepLockHeldError):
+        run.driver().open()
+    with run.ledger.journal(run.run_id).step(), pytest.raises(StepLockHeldError):
+        run.restore_pending()
+    assert run.run.state is RunState.APPROVED
+
+
+def test_a_late_move_is_settled_while_a_newer_plan_waits_for_its_approval(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+    cancel_and_settle(run)
+    newer = replace(run.plan, snapshot_id="newer")
+    proposed = run.ledger.propose(newer, "plans/y.json", requested_by="alice")
+    run.change_state(RunState.SETTLING, "a move came late")
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.ledger.run(proposed.run_id).state is RunState.PROPOSED

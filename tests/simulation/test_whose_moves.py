@@ -1,0 +1,135 @@
+"""Whose a reassignment is: this run's, that of an earlier run of ours, or somebody else's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.model.control import Control
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
+
+PICTURE = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=3000000\nother-0: 1 2 3 size=3000000"
+FIRST, SECOND, OTHER = (
+    move("orders-0", "1 2 3", "4 2 3", size=3_000_000),
+    move("orders-1", "1 2 3", "4 2 3", size=3_000_000),
+    move("other-0", "1 2 3", "4 2 3", size=3_000_000),
+)
+
+
+SNAPSHOT = cluster(PICTURE, racks=FOUR_BROKERS)
+
+
+def plan_of(*moves: Move) -> RebalancePlan:
+    return plan_by_hand(SNAPSHOT, Goal.REBALANCE, *moves)
+
+
+def a_run(folder: Path, *moves: Move) -> SimulatedRun:
+    return SimulatedRun.make(folder, PICTURE, plan=plan_of(*moves))
+
+
+def cancelled(run: SimulatedRun) -> None:
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError, match="cancel"):
+        run.driver().step()
+    assert run.end(run.driver()) is RunState.HALTED
+
+
+def test_a_move_that_arrived_and_is_moved_back_by_somebody_is_not_done_again(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    run.limits = replace(run.limits, max_moves_in_flight=1)
+    run.until_moving(run.driver())
+    first = FIRST.topic_partition
+    while first not in {
+        tp for tp, s in run.ledger.journal(run.run_id).submissions().items() if s.done_at
+    }:
+        run.cluster.advance(run.driver().step() or 0)
+    run.cluster.partitions[first].replicas = FIRST.replicas_before
+    run.cluster.partitions[first].isr = set(FIRST.replicas_before)
+    with pytest.raises(HaltedError, match="somebody else moved 1 partition"):
+        run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert times_submitted(run.cluster)[first, FIRST.replicas_after] == 1
+    with pytest.raises(StalePlanError, match="orders-0"):
+        run.driver().open()
+
+
+def test_a_reassignment_that_somebody_turned_around_is_theirs_and_not_cancelled(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST)
+    run.until_moving(run.driver())
+    first = FIRST.topic_partition
+    run.cluster.alter_reassignments({first: FIRST.replicas_before})
+    theirs = run.cluster.list_reassignments()[first]
+    assert theirs.adding == theirs.removing == (4,), "Kafka never ends this one"
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-0"):
+        run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.list_reassignments()[first] == theirs
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_reassignment_of_a_partition_that_the_run_never_submitted_is_somebody_elses(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    run.limits = replace(run.limits, max_moves_in_flight=1)
+    run.until_moving(run.driver())
+    (ours,) = run.cluster.list_reassignments()
+    (theirs,) = {FIRST.topic_partition, SECOND.topic_partition} - {ours}
+    run.cluster.alter_reassignments({theirs: (4, 2, 3)})
+    with pytest.raises(HaltedError, match=f"somebody else is reassigning 1 partition: {theirs}"):
+        run.repeat(run.driver().step)
+    run.ask(Control.CANCEL)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert not [
+        call
+        for call in run.cluster.calls
+        if call.name == "alter_reassignments" and call.argument.get(theirs, ()) is None  # type: ignore[attr-defined]
+    ]
+
+
+@pytest.mark.parametrize("late", [OTHER, FIRST], ids=["outside the plan", "in the plan"])
+def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
+    tmp_path: Path, late: Move
+) -> None:
+    run = a_run(tmp_path, late)
+    run.until_moving(run.driver())
+    earlier, before = run.run_id, run.placement()
+    cancelled(run)
+    with run.ledger.journal(earlier).step() as step:
+        step.submitting({late.topic_partition: late.replicas_after})  # no answer came
+    run.plan = plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND)
+    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+    run.driver().open()
+    run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
+    run.repeat(run.driver().step)
+    run.repeat(run.driver().settle_step)
+    assert run.run.state is RunState.DONE
+    assert run.ledger.journal(earlier).late_calls(), "it is settled once more, by the watch"
+    assert run.placement()["other-0"][0] in ((1, 2, 3), (2, 3, 1))
+    assert before.keys() == run.placement().keys()
+    assert own_configs(run.cluster) == {}
+
+
+def test_an_order_that_somebody_changed_is_not_restored_by_a_run_that_never_moved_the_partition(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, FIRST, SECOND)
+    run.limits = replace(run.limits, max_moves_in_flight=1)
+    run.until_moving(run.driver())
+    (ours,) = run.cluster.list_reassignments()
+    (theirs,) = {FIRST.topic_partition, SECOND.topic_partition} - {ours}
+    run.cluster.alter_reassignments({theirs: (3, 2, 1)})
+    cancelled(run)
+    assert run.cluster.partitions[theirs].replicas == (3, 2, 1)
+    assert run.cluster.partitions[ours].replicas == (1, 2, 3)
