@@ -8,7 +8,7 @@ Before each call the step lock is checked, and after it again before the result 
 that was frozen and wakes late neither calls nor writes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, RunConflictError, UnknownOutcomeError
@@ -24,14 +24,9 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.observation import Observation
-from counterpoise.execution.throttle_read_back import brokers_in_force, throttled_brokers
-from counterpoise.execution.throttles import (
-    Configs,
-    dynamic_value,
-    keys_touched_by,
-    removed_by_others,
-    wanted_throttles,
-)
+from counterpoise.execution.throttling.pending_restores import mark_restored
+from counterpoise.execution.throttling.read_back import throttled_moves
+from counterpoise.execution.throttling.targets import keys_touched_by, removed_by_others
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -146,7 +141,7 @@ class CommandExecutor:
     def _submit(
         self, moves: tuple[Move, ...], observation: Observation, rate: int, lock: "StepLock"
     ) -> float:
-        ready = self._throttled(moves, observation, rate)
+        ready = throttled_moves(self._admin, moves, observation, rate)
         if not ready:
             self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
@@ -155,29 +150,6 @@ class CommandExecutor:
         wait_seconds = self._reassign(targets, lock)
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
-
-    def _throttled(
-        self, moves: Sequence[Move], observation: Observation, rate: int
-    ) -> tuple[Move, ...]:
-        """Return the moves whose live brokers all report the throttle, and those that copy nothing.
-
-        A dead broker that a move only leads away from neither responds nor copies.
-        """
-        live_broker_ids = observation.live_broker_ids
-        copying_moves = [move for move in moves if observation.adding_replicas(move)]
-        in_force = brokers_in_force(
-            self._admin,
-            wanted_throttles(copying_moves, rate),
-            observation.touched_keys,
-            throttled_brokers(*copying_moves) & live_broker_ids,
-        )
-
-        def is_throttled(move: Move) -> bool:
-            live_brokers = throttled_brokers(move) & live_broker_ids
-            return live_brokers <= in_force
-
-        unthrottled = {move.topic_partition for move in copying_moves if not is_throttled(move)}
-        return tuple(move for move in moves if move.topic_partition not in unthrottled)
 
     def _reassign(self, targets: Targets, lock: "StepLock") -> float:
         """Submit or cancel reassignments in one call; return the seconds to wait.
@@ -262,15 +234,6 @@ class CommandExecutor:
                 f"{what}: the cluster refused {all_of_them}{_name(subject)}: {reason}; correct the "
                 "cause, then execute the plan again"
             )
-
-
-def mark_restored(journal: "Journal", keys: Iterable[TouchedKey], configs: Configs) -> None:
-    """Record the values that these keys have now; nothing of ours is in them any more."""
-    for touched in keys:
-        value = dynamic_value(configs, *touched.resource_key)
-        is_as_before = value == touched.before_value
-        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
-        journal.restored(touched, value, outcome)
 
 
 def _name(subject: object) -> str:

@@ -11,7 +11,11 @@ from typing import Final
 
 from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
-from counterpoise.execution.throttles import WantedThrottles, missing_changes, wanted_throttles
+from counterpoise.execution.throttling.targets import (
+    WantedThrottles,
+    missing_changes,
+    wanted_throttles,
+)
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import RunProgress

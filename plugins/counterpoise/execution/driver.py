@@ -25,7 +25,6 @@ from counterpoise.execution.command_executor import (
     OBSERVE_SOON_SECONDS,
     READ_BACK_SECONDS,
     CommandExecutor,
-    mark_restored,
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, settle_command
@@ -44,8 +43,13 @@ from counterpoise.execution.progress_update import (
     stalled_links,
     update_progress,
 )
-from counterpoise.execution.throttle_read_back import brokers_that_disagree, throttled_brokers
-from counterpoise.execution.throttles import dynamic_value, is_in_force, wanted_throttles
+from counterpoise.execution.throttling.pending_restores import mark_restored
+from counterpoise.execution.throttling.read_back import (
+    brokers_that_disagree,
+    keys_in_force,
+    throttled_brokers,
+)
+from counterpoise.execution.throttling.targets import wanted_throttles
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
@@ -222,15 +226,7 @@ class Driver:
         arrived = [move.topic_partition for move in self._plan.moves if has_arrived(move)]
         if arrived:
             self._journal.done(arrived)
-        configs = observation.configs
-        read_back = [
-            (touched, dynamic_value(configs, *touched.resource_key))
-            for touched in observation.touched_keys
-            if touched.during_value is None
-            and touched.restored_at is None
-            and is_in_force(touched, configs)
-        ]
-        if read_back:
+        if read_back := keys_in_force(observation):
             self._journal.read_back(read_back)
 
     def _keep_progress(

@@ -19,7 +19,7 @@ from counterpoise.execution.observation import (
     ObservedPartition,
     is_between_targets,
 )
-from counterpoise.execution.throttles import Configs, broker_resource
+from counterpoise.execution.throttling.targets import Configs, broker_resource
 from counterpoise.kafka_admin.port import (
     ClusterReader,
     read_throttle_keys,

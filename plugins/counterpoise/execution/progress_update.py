@@ -20,7 +20,7 @@ from counterpoise.execution.observation import (
     Observation,
     changes_replica_set,
 )
-from counterpoise.execution.throttles import (
+from counterpoise.execution.throttling.targets import (
     missing_changes,
     removed_by_others,
     wanted_throttles,

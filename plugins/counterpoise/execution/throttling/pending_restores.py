@@ -6,11 +6,11 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from counterpoise.execution.command_executor import mark_restored
-from counterpoise.execution.throttles import Configs, restoring_change
+from counterpoise.execution.throttling.restore import restoring_change
+from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.run import TouchedKey
 
@@ -54,6 +54,15 @@ def restore_pending(
     if registered == admin.describe_versions().keys():
         journal.clear_unanswered_calls(touched for touched in keys if touched not in pending)
     return tuple(restored), tuple(pending)
+
+
+def mark_restored(journal: "Journal", keys: Iterable[TouchedKey], configs: Configs) -> None:
+    """Record the values that these keys have now; nothing of ours is in them any more."""
+    for touched in keys:
+        value = dynamic_value(configs, *touched.resource_key)
+        is_as_before = value == touched.before_value
+        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
+        journal.restored(touched, value, outcome)
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:
