@@ -8,7 +8,7 @@ Before each call the step lock is checked, and after it again before the result 
 that was frozen and wakes late neither calls nor writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, RunConflictError, UnknownOutcomeError
@@ -26,7 +26,7 @@ from counterpoise.execution.commands import (
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
-from counterpoise.execution.throttling.targets import keys_touched_by, removed_by_others
+from counterpoise.execution.throttling.targets import keys_touched_by, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -78,8 +78,8 @@ class CommandExecutor:
             case Wait(reason, is_brief):
                 self._log(reason)
                 return READ_BACK_SECONDS if is_brief else OBSERVE_AGAIN_SECONDS
-            case Throttle(changes):
-                return self._throttle(changes, observation, rate, lock)
+            case Throttle():
+                return self._throttle(command, observation, rate, lock)
             case Submit(moves):
                 return self._submit(moves, observation, rate, lock)
             case Elect(moves, is_last):
@@ -106,37 +106,54 @@ class CommandExecutor:
         self._log(f"{kind}: {text}")
 
     def _throttle(
-        self,
-        changes: tuple[ConfigChange, ...],
-        observation: Observation,
-        rate: int,
-        lock: "StepLock",
+        self, command: Throttle, observation: Observation, rate: int, lock: "StepLock"
     ) -> float:
-        configs = observation.configs
         topic_ids = {
             tp.topic: partition.topic_id for tp, partition in observation.partitions.items()
         }
-        if removed := removed_by_others(changes, observation.touched_keys, configs):
+        if removed := command.removed_by_others:
             they_are = "it is" if len(removed) == 1 else "they are"
             self._journal.event(
                 "throttle gap",
                 f"somebody else changed {pluralize(len(removed), 'throttle key')} of this run; "
                 f"{they_are} set again once: find out who does it, or the run halts the next time",
             )
-        touched_keys = keys_touched_by(changes, configs, topic_ids)
-        self._journal.touching(touched_keys)
-        self.record_event(
-            "throttling",
-            f"{pluralize(len(changes), 'config key')}, {format_rate(rate)} per broker",
+        touched_keys = keys_touched_by(command.changes, observation.configs, topic_ids)
+        if command.changes:
+            self._journal.touching(touched_keys)
+        self._record_throttle(command, rate)
+        taken_back = [*command.taken_back, *command.restored]
+        accepted = self._alter_configs(
+            [*command.changes, *(change for _, change in taken_back)],
+            [*touched_keys, *(touched for touched, _ in taken_back)],
+            lock,
         )
-        self._alter_configs(changes, touched_keys, lock)
         try:
             lock.check()
         except RunConflictError:
             # This copy was frozen before the call: another one may have restored the keys already.
             self._journal.touching(touched_keys)
             raise
+        self._journal.taken_back(
+            (touched, change.value)
+            for touched, change in command.taken_back
+            if touched.resource in accepted and not touched.has_unanswered_call
+        )
         return READ_BACK_SECONDS
+
+    def _record_throttle(self, command: Throttle, rate: int) -> None:
+        """Record what is about to be set and taken back."""
+        texts = []
+        if command.changes:
+            config_keys = pluralize(len(command.changes), "config key")
+            texts.append(f"{config_keys}, {format_rate(rate)} per broker")
+        if command.taken_back:
+            entries = sum(len(list_entries(change.value)) for _, change in command.taken_back)
+            are = "entry that nothing needs any more", "entries that nothing needs any more"
+            texts.append(f"{pluralize(entries, *are)} taken back")
+        if command.restored:
+            texts.append(f"{pluralize(len(command.restored), 'config key')} restored")
+        self.record_event("throttling" if command.changes else "restoring", "; ".join(texts))
 
     def _submit(
         self, moves: tuple[Move, ...], observation: Observation, rate: int, lock: "StepLock"
@@ -192,11 +209,12 @@ class CommandExecutor:
 
     def _alter_configs(
         self, changes: Sequence[ConfigChange], keys: Sequence[TouchedKey], lock: "StepLock"
-    ) -> None:
+    ) -> Set[ConfigResource]:
         """Change configs in one call; the call stays on record until each broker has answered it.
 
-        No answer is harmless: the next observation reads every key, and what a broker that does not
-        respond may apply later, when it wakes, is looked for then.
+        Returns the resources that were certainly changed. No answer is harmless: the next
+        observation reads every key, and what a broker that does not respond may apply later, when
+        it wakes, is looked for then.
         """
         call = self._journal.sending(keys)
         lock.check()
@@ -206,10 +224,11 @@ class CommandExecutor:
             unanswered = {change.resource for change in changes if change.resource.is_topic}
             self._journal.answer_received(call, except_for=unanswered)
             self.record_event("no answer", str(error))
-            return
+            return frozenset()
         unanswered = {r for r, reason in results.errors.items() if reason.startswith(NO_RESPONSE)}
         self._journal.answer_received(call, except_for=unanswered)
         self._record_errors("config change", results, harmless=(NO_RESPONSE, *_OVERTAKEN))
+        return frozenset(results.accepted)
 
     def _record_errors(
         self,

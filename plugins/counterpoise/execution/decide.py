@@ -5,14 +5,15 @@
 
 The first of these that there is something to do for is the next command:
 
-    running: halt, cancel what is stuck, set throttles, restore idle throttles, wait, submit, elect
-    settling: cancel, set throttles, restore idle throttles, wait, restore order, restore, finish
+    running: halt, cancel what is stuck, set and take back throttles, wait, submit, elect
+    settling: cancel, set and take back throttles, wait, restore order, restore, finish
 
 What is sent is always the difference between the plan and the cluster, so that running it again is
 harmless.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
@@ -37,7 +38,8 @@ from counterpoise.execution.halting import (
 )
 from counterpoise.execution.observation import MoveState
 from counterpoise.execution.progress_update import stalled_links
-from counterpoise.execution.throttling.restore import restore_all_keys, restore_idle_keys
+from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
+from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
 from counterpoise.model.words import join_ids, join_names, pluralize
@@ -59,15 +61,27 @@ def next_command(inputs: DecisionInputs) -> Command:
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
     pause = reason_to_pause(inputs)
-    may_start = inputs.unknown_outcomes if pause else inputs.pending
-    throttles = inputs.throttles_for([*inputs.moving, *may_start])
-    if command := inputs.missing_changes(throttles) or restore_idle_keys(inputs, throttles):
+    hold = pause or reason_to_hold(inputs)
+    batch = () if hold else _next_batch(inputs)
+    remaining = inputs.unknown_outcomes if pause else inputs.pending
+    in_flight = [*inputs.moving, *filter(partial(_keeps_entries, inputs), remaining)]
+    if command := throttle_command(inputs, in_flight, batch, remaining):
         return command
-    if hold := pause or reason_to_hold(inputs):
+    if hold:
         return Wait(f"{_are_moving(inputs)}; {hold}" if inputs.moving else hold)
-    if batch := next_batch(_may_be_submitted(inputs), inputs):
+    if batch:
         return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
+
+
+def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
+    return with_listed_first(inputs, next_batch(_may_be_submitted(inputs), inputs))
+
+
+def _keeps_entries(inputs: DecisionInputs, move: Move) -> bool:
+    """Return whether a pending move stays listed: a call may still start it, or a step is done."""
+    is_between_steps = inputs.observation.is_between_steps(move)
+    return is_between_steps or inputs.has_unknown_outcome(move)
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
@@ -90,10 +104,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
-    throttles = inputs.throttles_for([*moving, *unknown_outcomes])
-    if moving and (throttle := inputs.missing_changes(throttles)):
-        return throttle
-    if (moving or unknown_outcomes) and (command := restore_idle_keys(inputs, throttles)):
+    in_flight = [*moving, *unknown_outcomes]
+    if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
         finish = "finishes" if len(moving) == 1 else "finish"

@@ -150,6 +150,12 @@ class Observation:
 
         return next((target for target in remaining if can_end(target)), remaining[-1])
 
+    def is_between_steps(self, move: Move) -> bool:
+        """Return whether a reassignment of the move has ended, and the next one has not begun."""
+        if self.state_of(move) is not MoveState.PENDING:
+            return False
+        return self.partitions[move.topic_partition].description.replicas != move.replicas_before
+
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""
         partition = self.partitions.get(move.topic_partition)

@@ -28,7 +28,7 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE
+from counterpoise.kafka_admin.port import NO_RESPONSE, without_repeated_keys
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,
@@ -178,6 +178,18 @@ def alter_configs(
     the topics, when the response about these was lost; the requests to brokers have ended by then.
     """
     deadline = write_deadline()
+    errors: dict[ConfigResource, str] = {}
+    for part in without_repeated_keys(changes):
+        remaining = [change for change in part if change.resource not in errors]
+        errors |= _alter_at_once(broker_client, remaining, deadline)
+    resources = dict.fromkeys(change.resource for change in changes)
+    return CallResults(tuple(r for r in resources if r not in errors), errors)
+
+
+def _alter_at_once(
+    broker_client: BrokerClient, changes: Sequence[ConfigChange], deadline: float
+) -> dict[ConfigResource, str]:
+    """Apply changes of different keys; return the resources that were not changed, with reasons."""
     changes_by_resource: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
         changes_by_resource.setdefault(change.resource, []).append(change)
@@ -191,15 +203,13 @@ def alter_configs(
         for batch in batches
     ]
     results = broker_client.write_each(requests, deadline)
-    accepted: list[ConfigResource] = []
     errors: dict[ConfigResource, str] = {}
     for batch, result in zip(batches, results, strict=True):
         refused, unknown = _refused_and_unknown(result, batch.resources, broker_client)
         if unknown and batch.resources[0].is_topic:
             raise UnknownOutcomeError(_unknown_outcome(unknown), broker_id=batch.broker_id)
-        accepted += [r for r in batch.resources if r not in refused and r not in unknown]
         errors |= refused | {r: f"{NO_RESPONSE}: {reason}" for r, reason in unknown.items()}
-    return CallResults(tuple(accepted), errors)
+    return errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin, without_repeated_keys
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
@@ -233,6 +233,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         self._configs_before = {
             resource: dict(values) for resource, values in self.configs.dynamic.items()
         }
+        refusals: dict[ConfigResource, str] = {}
+        for part in without_repeated_keys(changes):
+            remaining = [c for c in part if not refusals.get(c.resource)]
+            refusals |= self._alter_at_once(remaining)
+        return _results(refusals)
+
+    def _alter_at_once(self, changes: Sequence[ConfigChange]) -> dict[ConfigResource, str]:
         grouped: dict[ConfigResource, list[ConfigChange]] = {}
         for change in changes:
             grouped.setdefault(change.resource, []).append(change)
@@ -244,7 +251,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         }
         if of_topics:
             refusals |= self._send("topic configs", lambda: self._alter_topics(of_topics))
-        return _results({resource: refusals[resource] for resource in grouped})
+        return {resource: refusals[resource] for resource in grouped}
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         broker_id = int(resource.name)

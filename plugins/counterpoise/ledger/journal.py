@@ -160,6 +160,17 @@ class Journal:
                 touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
             )
 
+    def taken_back(self, keys: Iterable[tuple[TouchedKey, str]]) -> None:
+        """Record which entries of a list are no longer ours: a change that removes them was
+        answered.
+        """
+        with self._transactions.writing() as connection:
+            for touched, removed in keys:
+                where = [touched_keys.c[name] == v for name, v in self._key(touched).items()]
+                earlier = connection.scalar(sa.select(touched_keys.c.ours).where(*where))
+                ours = _without(earlier or "", removed)
+                self._update_key(connection, touched, ours=ours)
+
     def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
         """Record that every change that was sent of these keys was applied, or never will be."""
         with self._transactions.writing() as connection:
@@ -351,3 +362,7 @@ def _joined(earlier: str, added: str) -> str:
     return ",".join(
         dict.fromkeys(entry for entry in (*earlier.split(","), *added.split(",")) if entry)
     )
+
+
+def _without(earlier: str, removed: str) -> str:
+    return ",".join(entry for entry in earlier.split(",") if entry not in removed.split(","))

@@ -1,17 +1,17 @@
 """Brings throttle keys back to what they were: which keys, when, and by which change. Pure.
 
-    restore_idle_keys(inputs, throttles)    # those that nothing in flight, or to come, needs
-    restore_all_keys(observation)           # all of them, at the end of a run
-    restoring_change(touched, configs)      # None: nothing of ours is in this key
-    keys_to_restore(plan, configs)          # what the plan may have set; without the ledger
+    unneeded_entries(throttles, observation)    # of lists that are still needed
+    idle_keys(throttles, observation)           # those that nothing in flight, or to come, needs
+    restore_all_keys(observation)               # all of them, at the end of a run
+    restoring_change(touched, configs)          # None: nothing of ours is in this key
+    keys_to_restore(plan, configs)              # what the plan may have set; without the ledger
 
 A key goes back only while it has what we wrote: compare, then set. What others changed stays.
 """
 
 from collections.abc import Iterable
 
-from counterpoise.execution.commands import Command, Finish, MarkRestored, Restore, Wait
-from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
     Configs,
@@ -20,28 +20,56 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
     wanted_throttles,
 )
-from counterpoise.model.kafka import RATE_KEYS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigChange, ConfigOperation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import TouchedKey
 
 
-def restore_idle_keys(inputs: DecisionInputs, throttles: WantedThrottles) -> Command | None:
-    """Return what restores the keys that nothing in flight, or to come, needs any more.
+def idle_keys(
+    throttles: WantedThrottles, observation: Observation
+) -> tuple[tuple[KeyChange, ...], tuple[TouchedKey, ...]]:
+    """Return the keys that nothing in flight, or to come, needs any more.
 
-    They go back at once, broker by broker and topic by topic.
+    They go back at once, broker by broker and topic by topic: first come those that still hold
+    something of ours, with the change that restores them, then the others.
     """
-    observation = inputs.observation
-    needed = {*throttles.rates, *throttles.lists}
     idle = [
         touched
         for touched in observation.touched_keys
         if touched.restored_at is None
-        and touched.resource_key not in needed
+        and touched.resource_key not in throttles.keys
         and touched.resource in observation.configs
     ]
-    if keys := _with_restoring_change(idle, observation):
-        return Restore(keys)
-    return MarkRestored(tuple(idle)) if idle else None
+    changes = _with_restoring_change(idle, observation)
+    still_ours = {touched.resource_key for touched, _ in changes}
+    return changes, tuple(t for t in idle if t.resource_key not in still_ours)
+
+
+def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tuple[KeyChange, ...]:
+    """Return what takes entries of ours back from lists that are still needed.
+
+    Entries that the list does not show are taken back with the others, since the broker that was
+    read from may not know them yet: what is ours is exact once that was answered.
+    """
+    changes = []
+    for touched in observation.touched_keys:
+        is_needed_list = touched.key in LIST_KEYS and touched.resource_key in throttles.keys
+        if not is_needed_list or touched.restored_at is not None:
+            continue
+        needed_entries = set(throttles.lists.get(touched.resource_key, ()))
+        value = dynamic_value(observation.configs, *touched.resource_key)
+        present_entries = list_entries(value)
+        may_be_there = value is not None and not touched.has_unanswered_call
+        unneeded = [
+            entry
+            for entry in list_entries(touched.written_value)
+            if entry not in needed_entries and (may_be_there or entry in present_entries)
+        ]
+        if unneeded:
+            operation, entries = ConfigOperation.SUBTRACT, ",".join(unneeded)
+            change = ConfigChange(touched.resource, touched.key, operation, entries)
+            changes.append((touched, change))
+    return tuple(changes)
 
 
 def restore_all_keys(observation: Observation) -> Command:
@@ -70,7 +98,7 @@ def restore_all_keys(observation: Observation) -> Command:
 
 def _with_restoring_change(
     keys: Iterable[TouchedKey], observation: Observation
-) -> tuple[tuple[TouchedKey, ConfigChange], ...]:
+) -> tuple[KeyChange, ...]:
     """Return the keys that still hold something of ours, each with the change that restores it."""
     changes = ((touched, restoring_change(touched, observation.configs)) for touched in keys)
     return tuple((touched, change) for touched, change in changes if change is not None)

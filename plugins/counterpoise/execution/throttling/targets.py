@@ -50,6 +50,12 @@ class WantedThrottles:
     rate_bytes_per_second: int
     rates: frozenset[ResourceKey]
     lists: Mapping[ResourceKey, tuple[str, ...]]
+    later_lists: frozenset[ResourceKey] = frozenset()  # of moves that are still to come
+
+    @property
+    def keys(self) -> frozenset[ResourceKey]:
+        """Return every key that is needed now, or later."""
+        return self.rates | self.lists.keys() | self.later_lists
 
     @property
     def resources(self) -> tuple[ConfigResource, ...]:
@@ -64,24 +70,40 @@ def topic_resource(name: str) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, name)
 
 
-def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> WantedThrottles:
-    """Return the throttles under which these moves may be submitted; copying nothing needs none."""
+def wanted_throttles(
+    moves: Iterable[Move], rate_bytes_per_second: int, remaining: Iterable[Move] = ()
+) -> WantedThrottles:
+    """Return the throttles under which these moves may be submitted; copying nothing needs none.
+
+    Brokers have their rates also for the `remaining` moves, which no list names yet.
+    """
     rates: set[ResourceKey] = set()
     lists: dict[ResourceKey, list[str]] = {}
+    later_lists: set[ResourceKey] = set()
     for move in moves:
-        if not move.adding:
-            continue
-        for list_key, rate_key, broker_ids in (
-            (LEADER_REPLICAS, LEADER_RATE, _possible_leaders(move)),
-            (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
-        ):
+        for list_key, rate_key, broker_ids in _throttled_replicas(move):
             entries = lists.setdefault((topic_resource(move.topic), list_key), [])
             entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
+            rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
+    for move in remaining:
+        for list_key, rate_key, broker_ids in _throttled_replicas(move):
+            later_lists.add((topic_resource(move.topic), list_key))
             rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
     return WantedThrottles(
         rate_bytes_per_second,
         frozenset(rates),
         {key: tuple(entries) for key, entries in sorted(lists.items())},
+        frozenset(later_lists),
+    )
+
+
+def _throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """Return list, rate and brokers of both sides of a move; () where it copies nothing."""
+    if not move.adding:
+        return ()
+    return (
+        (LEADER_REPLICAS, LEADER_RATE, _possible_leaders(move)),
+        (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
     )
 
 
