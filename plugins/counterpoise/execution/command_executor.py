@@ -26,7 +26,7 @@ from counterpoise.execution.commands import (
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
-from counterpoise.execution.throttling.targets import keys_touched_by, list_entries
+from counterpoise.execution.throttling.targets import default_rate, keys_touched_by, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -96,7 +96,7 @@ class CommandExecutor:
                 return self._restore(keys, lock)
             case MarkRestored(keys):
                 lock.check()
-                mark_restored(self._journal, keys, observation.configs)
+                mark_restored(self._journal, keys, observation.configs, observation.topic_ids)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
 
@@ -105,12 +105,15 @@ class CommandExecutor:
         self._journal.event(kind, text)
         self._log(f"{kind}: {text}")
 
+    def record_once(self, kind: str, text: str) -> None:
+        """Record an event unless this run has recorded the same before."""
+        events = self._journal.events()
+        if not any(event.kind == kind and event.text == text for event in events):
+            self.record_event(kind, text)
+
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, lock: "StepLock"
     ) -> float:
-        topic_ids = {
-            tp.topic: partition.topic_id for tp, partition in observation.partitions.items()
-        }
         if removed := command.removed_by_others:
             they_are = "it is" if len(removed) == 1 else "they are"
             self._journal.event(
@@ -118,10 +121,10 @@ class CommandExecutor:
                 f"somebody else changed {pluralize(len(removed), 'throttle key')} of this run; "
                 f"{they_are} set again once: find out who does it, or the run halts the next time",
             )
-        touched_keys = keys_touched_by(command.changes, observation.configs, topic_ids)
+        touched_keys = keys_touched_by(command.changes, observation.configs, observation.topic_ids)
         if command.changes:
             self._journal.touching(touched_keys)
-        self._record_throttle(command, rate)
+        self._record_throttle(command, rate, default_rate(observation.configs))
         taken_back = [*command.taken_back, *command.restored]
         accepted = self._alter_configs(
             [*command.changes, *(change for _, change in taken_back)],
@@ -141,12 +144,14 @@ class CommandExecutor:
         )
         return READ_BACK_SECONDS
 
-    def _record_throttle(self, command: Throttle, rate: int) -> None:
+    def _record_throttle(self, command: Throttle, rate: int, default: int | None) -> None:
         """Record what is about to be set and taken back."""
         texts = []
         if command.changes:
             config_keys = pluralize(len(command.changes), "config key")
-            texts.append(f"{config_keys}, {format_rate(rate)} per broker")
+            is_limited = default is not None and default <= rate
+            why = ", the default of all brokers, which is kept" if is_limited else ""
+            texts.append(f"{config_keys}, {format_rate(rate)} per broker{why}")
         if command.taken_back:
             entries = sum(len(list_entries(change.value)) for _, change in command.taken_back)
             are = "entry that nothing needs any more", "entries that nothing needs any more"

@@ -29,7 +29,7 @@ from counterpoise.execution.command_executor import (
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, settle_command
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.halting import different_versions, stall_text
+from counterpoise.execution.halting import different_versions, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
@@ -228,6 +228,8 @@ class Driver:
             self._journal.done(arrived)
         if read_back := keys_in_force(observation):
             self._journal.read_back(read_back)
+        if unknown := unreadable_text(observation):
+            self._executor.record_once("not readable", unknown)
 
     def _keep_progress(
         self, previous: RunProgress | None, inputs: DecisionInputs, command: Command
@@ -337,14 +339,14 @@ class Driver:
         responding = observation.live_broker_ids - observation.unresponsive_broker_ids
         concerned = throttled_brokers(*self._plan.moves) & responding
         touched_keys, configs = observation.touched_keys, observation.configs
-        if stale := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
+        if stale := brokers_that_disagree(self._admin, observation, concerned):
             ids = join_ids(stale)
             brokers = f"broker {ids} does" if len(stale) == 1 else f"brokers {ids} do"
             self._log(f"waiting: {brokers} not report the restored configs yet")
             return READ_BACK_SECONDS
         lock.check()
         restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
-        mark_restored(self._journal, restored, configs)
+        mark_restored(self._journal, restored, configs, observation.topic_ids)
         if cancel := observation.active_requests.cancelled:  # came while it settled
             self._ledger.mark_request_done(cancel)
         for touched in pending_restores:

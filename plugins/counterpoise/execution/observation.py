@@ -57,6 +57,8 @@ class ClusterConditions:
 
     foreign_reassignments: tuple[TopicPartition, ...] = ()
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
+    # Topics with under-replicated partitions whose min.insync.replicas may not be read.
+    unreadable_topics: tuple[str, ...] = ()
     # Partitions that lack a live replica in the ISR: their leader.
     under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
     # Brokers with a log dir that is past its limit: which one, in words.
@@ -84,6 +86,8 @@ class Observation:
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
     # Of topics that lose replicas.
     min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)
+    # The present ids of the plan's topics, as far as these exist.
+    topic_ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     active_requests: ActiveRequests = field(default_factory=ActiveRequests)
     conditions: ClusterConditions = field(default_factory=ClusterConditions)
 

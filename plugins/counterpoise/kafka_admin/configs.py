@@ -26,7 +26,7 @@ from counterpoise.kafka_admin.broker_client import (
     Failure,
     write_deadline,
 )
-from counterpoise.kafka_admin.error_codes import describe_error_code
+from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.kafka_admin.port import NO_RESPONSE, without_repeated_keys
 from counterpoise.model.acl import (
@@ -75,6 +75,8 @@ def describe_configs(
     resources: Iterable[ConfigResource],
     keys: Sequence[str] | None,
     via_broker: int | None,
+    *,
+    skip_refused: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """See `ClusterReader.describe_configs`. All brokers are asked in parallel."""
     wanted = list(dict.fromkeys(resources))
@@ -84,7 +86,7 @@ def describe_configs(
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
     for index, result in enumerate(broker_client.read_each(requests)):
         if not isinstance(result, Failure):
-            found |= _values_by_resource(result, broker_client)
+            found |= _values_by_resource(result, broker_client, skip_refused)
             continue
         is_of_broker = index < len(of_brokers)
         if is_of_broker and result.is_unresponsive:
@@ -143,9 +145,9 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
 
 
 def _values_by_resource(
-    response: Any, broker_client: BrokerClient
+    response: Any, broker_client: BrokerClient, skip_refused: bool
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
-    """Return the values in a response; unknown topics are left out.
+    """Return the values in a response; unknown topics are left out, refused ones where wanted.
 
     Raises ClusterError for any other error.
     """
@@ -153,6 +155,8 @@ def _values_by_resource(
     for result in response.results:
         resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
         if resource.is_topic and result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+            continue
+        if skip_refused and resource.is_topic and is_refusal(result.error_code):
             continue
         if result.error_code:
             acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS

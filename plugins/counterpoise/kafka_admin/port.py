@@ -108,6 +108,7 @@ class ClusterReader(Protocol):
         keys: Sequence[str] | None,
         *,
         via_broker: int | None = None,
+        skip_refused: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         """Return the named keys of each resource; None means every key, secrets have no value.
 
@@ -115,6 +116,8 @@ class ClusterReader(Protocol):
         respond, since its configs are read from itself. EVERY_BROKER is the dynamic default of all
         brokers. `via_broker` reads topic configs from the broker that acts on them, since another
         one's metadata may be older; BrokerUnresponsiveError is raised when it does not respond.
+        `skip_refused` also leaves out the topics whose configs this principal may not read, which
+        is a ClusterError otherwise.
         """
         ...
 

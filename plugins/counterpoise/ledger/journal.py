@@ -108,7 +108,7 @@ class Journal:
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
         added to what is ours. A key that was restored since (the run halted and was started again)
-        begins anew.
+        begins anew, and so does that of a topic made again under the same name.
         """
         with self._transactions.writing() as connection:
             known = {(t.resource, t.key): t for t in self._touched(connection)}
@@ -118,7 +118,7 @@ class Journal:
                     connection.execute(
                         touched_keys.insert().values(**self._key(touched), **self._intent(touched))
                     )
-                elif earlier.restored_at is not None:
+                elif earlier.restored_at is not None or earlier.topic_id != touched.topic_id:
                     anew = {"during_value": None, "after_value": None, "restored_at": None}
                     self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:

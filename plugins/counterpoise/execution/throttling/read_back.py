@@ -1,7 +1,7 @@
 """Reads throttle keys back from the brokers that act on them: another one's metadata may be older.
 
-    throttled_moves(admin, moves, observation, rate)    # those that may be submitted
-    brokers_that_disagree(admin, keys, configs, broker_ids)    # without the restored keys yet
+    throttled_moves(admin, moves, observation, rate)         # those that may be submitted
+    brokers_that_disagree(admin, observation, broker_ids)    # without the restored keys yet
 
 Tried on Kafka 4.3.1: one of thirty reads right after a change was stale, some 0.2 s long.
 """
@@ -13,11 +13,11 @@ from typing import Final
 from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
-    Configs,
     WantedThrottles,
     broker_resource,
     dynamic_value,
     is_in_force,
+    is_topic_gone,
     missing_changes,
     wanted_throttles,
 )
@@ -40,6 +40,7 @@ def keys_in_force(observation: Observation) -> list[tuple[TouchedKey, str | None
         for touched in observation.touched_keys
         if touched.during_value is None
         and touched.restored_at is None
+        and not is_topic_gone(touched, observation.topic_ids)
         and is_in_force(touched, configs)
     ]
 
@@ -104,10 +105,18 @@ def brokers_in_force(
 
 
 def brokers_that_disagree(
-    reader: ClusterReader, keys: Sequence[TouchedKey], configs: Configs, broker_ids: Iterable[int]
+    reader: ClusterReader, observation: Observation, broker_ids: Iterable[int]
 ) -> tuple[int, ...]:
-    """Return the brokers that report other values of these topic keys than `configs`, or none."""
-    topic_keys = [touched for touched in keys if touched.resource.is_topic]
+    """Return the brokers that report other values of our topic keys than were observed, or none.
+
+    Keys of topics that are gone are left out.
+    """
+    configs = observation.configs
+    topic_keys = [
+        touched
+        for touched in observation.touched_keys
+        if touched.resource.is_topic and not is_topic_gone(touched, observation.topic_ids)
+    ]
     if not topic_keys:
         return ()
     topics = sorted({touched.resource for touched in topic_keys})

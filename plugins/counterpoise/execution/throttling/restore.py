@@ -17,6 +17,7 @@ from counterpoise.execution.throttling.targets import (
     Configs,
     WantedThrottles,
     dynamic_value,
+    is_topic_gone,
     list_entries,
     wanted_throttles,
 )
@@ -31,18 +32,20 @@ def idle_keys(
     """Return the keys that nothing in flight, or to come, needs any more.
 
     They go back at once, broker by broker and topic by topic: first come those that still hold
-    something of ours, with the change that restores them, then the others.
+    something of ours, with the change that restores them, then the others. What is set at a topic
+    that was made again under the same name is none of ours.
     """
+    unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
+    gone = [t for t in unrestored if is_topic_gone(t, observation.topic_ids)]
     idle = [
         touched
-        for touched in observation.touched_keys
-        if touched.restored_at is None
-        and touched.resource_key not in throttles.keys
-        and touched.resource in observation.configs
+        for touched in unrestored
+        if touched.resource_key not in throttles.keys and touched.resource in observation.configs
     ]
     changes = _with_restoring_change(idle, observation)
     still_ours = {touched.resource_key for touched, _ in changes}
-    return changes, tuple(t for t in idle if t.resource_key not in still_ours)
+    nothing_left = [t for t in idle if t not in gone and t.resource_key not in still_ours]
+    return changes, (*gone, *nothing_left)
 
 
 def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tuple[KeyChange, ...]:
@@ -100,7 +103,11 @@ def _with_restoring_change(
     keys: Iterable[TouchedKey], observation: Observation
 ) -> tuple[KeyChange, ...]:
     """Return the keys that still hold something of ours, each with the change that restores it."""
-    changes = ((touched, restoring_change(touched, observation.configs)) for touched in keys)
+    changes = (
+        (touched, restoring_change(touched, observation.configs))
+        for touched in keys
+        if not is_topic_gone(touched, observation.topic_ids)
+    )
     return tuple((touched, change) for touched, change in changes if change is not None)
 
 

@@ -5,8 +5,9 @@
 
 Kafka's own split is followed: the leader list names the replicas before the move, the follower list
 only those being added. Lists are merged, never replaced; `*` is left alone; somebody else's rate
-below ours stays, and is never raised. Only the dynamic value of the broker itself throttles:
-cluster defaults have no effect on these keys (KAFKA-10190).
+below ours stays, and is never raised. So does the dynamic default of all brokers: it is in force
+where a broker has no rate of its own (KAFKA-10190; older brokers show it and ignore it), so a run
+sets its rate at each broker, and never one above the default.
 
 Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the leader's rate and
 orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -122,6 +124,29 @@ def dynamic_value(configs: Configs, resource: ConfigResource, key: str) -> str |
     if value is None or value.source is not _DYNAMIC_SOURCE[resource.type]:
         return None
     return value.value
+
+
+def default_rate(configs: Configs) -> int | None:
+    """Return the bytes per second of the dynamic default of all brokers; None where none is set.
+
+    It is the lower one of both sides: a copy goes through the leader's limit and the follower's.
+    """
+    values = [configs.get(EVERY_BROKER, {}).get(key) for key in RATE_KEYS]
+    rates = [value.value for value in values if value is not None]
+    return min((int(rate) for rate in rates if rate and rate.isdecimal()), default=None)
+
+
+def is_topic_gone(touched: TouchedKey, topic_ids: Mapping[str, str]) -> bool:
+    """Return whether a key's topic was deleted; one of the same name made since is another topic.
+
+    `topic_ids` has the present ids of the topics that exist; "" is an id that is not known.
+    """
+    if not touched.resource.is_topic:
+        return False
+    present_id = topic_ids.get(touched.resource.name)
+    if present_id is None:
+        return True
+    return bool(touched.topic_id and present_id) and touched.topic_id != present_id
 
 
 def missing_changes(
