@@ -26,6 +26,7 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.disks import disk_over
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     LIST_KEYS,
     RATE_KEYS,
     BrokerDescription,
@@ -132,20 +133,25 @@ def _read_topic_configs(reader: ClusterReader, topics: Sequence[TopicDescription
 def _read_broker_rates(reader: ClusterReader, description: ClusterDescription) -> Configs:
     live_ids = sorted(description.live_broker_ids)
     resources = [ConfigResource(ConfigResourceType.BROKER, str(b)) for b in live_ids]
-    return reader.describe_configs(resources, RATE_KEYS)
+    return reader.describe_configs([*resources, EVERY_BROKER], RATE_KEYS)
 
 
 def _throttles(configs: Configs) -> pa.Table:
-    """Return the throttle keys that are set at a topic or a broker itself.
-
-    A cluster-wide default of rates has no effect (KAFKA-10190).
+    """Return the throttle keys that are set at a topic, at a broker itself, or as the dynamic
+    default of all brokers, whose name is "".
     """
+
+    def is_set_here(resource: ConfigResource, value: ConfigValue) -> bool:
+        if resource == EVERY_BROKER:
+            return value.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return value.source in _SET_AT_RESOURCE
+
     rows = sorted(
         (str(resource.type), resource.name, key, value.value)
         for resource, values in configs.items()
         for key, value in values.items()
         if key in (*LIST_KEYS, *RATE_KEYS)
-        and value.source in _SET_AT_RESOURCE
+        and is_set_here(resource, value)
         and value.value is not None
     )
     columns = [[row[index] for row in rows] for index in range(len(THROTTLES))]

@@ -27,7 +27,7 @@ PURE = (
     "reporting",
     "history",
 )
-PURE_OF_EXECUTION = ("decide", "observation", "throttles")
+PURE_OF_EXECUTION = ("decide", "observation", "throttling/targets", "throttling/restore")
 CLOCKS = {
     ("datetime", "now"),
     ("datetime", "utcnow"),

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from counterpoise.execution.throttles import broker_resource, topic_resource
+from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,

@@ -361,7 +361,21 @@ def config_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
     wait(0.3)
     seen.append({resource: text.partition(":")[0] for resource, text in results.errors.items()})
     seen.append(config_of(admin, broker(1), LEADER_RATE))
-    return seen
+    return [*seen, *both_ways_story(admin, wait)]
+
+
+def both_ways_story(admin: ClusterAdmin, wait: Wait) -> list[object]:
+    """Return what becomes of a list that gains and loses entries in one call."""
+    change(admin, topic("orders"), LEADER_LIST, SET, "0:1,0:2")
+    wait(0.3)
+    gain = ConfigChange(topic("orders"), LEADER_LIST, APPEND, "0:3")
+    loss = ConfigChange(topic("orders"), LEADER_LIST, SUBTRACT, "0:1")
+    results = admin.alter_configs([gain, loss, ConfigChange(broker(1), LEADER_RATE, DELETE)])
+    wait(0.3)
+    value = config_of(admin, topic("orders"), LEADER_LIST)
+    change(admin, topic("orders"), LEADER_LIST, DELETE, "")
+    wait(0.3)
+    return [set(results.accepted), dict(results.errors), value]
 
 
 LIST_STEPS = [
@@ -495,6 +509,52 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
             TopicPartition("ghost", 0)
         ]
     )
+
+
+def test_a_default_rate_of_all_brokers_is_in_force_where_a_broker_has_none(
+    kafka: LocalKafka, admin: KafkaClusterAdmin
+) -> None:
+    key = TopicPartition("moves", 0)
+    default = f"{LEADER_RATE}={2 * MB},{FOLLOWER_RATE}={2 * MB}"
+
+    def alter_default(*what: str) -> None:
+        entity = ("--alter", "--entity-type", "brokers", "--entity-default")
+        kafka.tool(ConfigTool, "--bootstrap-server", kafka.bootstrap_string, *entity, *what)
+
+    alter_default("--add-config", default)
+    wait_until(
+        lambda: all(config_of(admin, broker(n), FOLLOWER_RATE) for n in (1, 2, 3, 4)),
+        "the default at each broker",
+        SECONDS,
+    )
+    assert config_of(admin, broker(1), LEADER_RATE) == ConfigValue(
+        str(2 * MB), ConfigSource.DYNAMIC_DEFAULT_BROKER
+    )
+    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
+    rows = [tuple(row.values()) for row in snapshot.throttles.to_pylist()]
+    assert rows == [("broker", "", rate, str(2 * MB)) for rate in (FOLLOWER_RATE, LEADER_RATE)]
+    lists = [
+        ConfigChange(topic("moves"), LEADER_LIST, SET, "*"),
+        ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "*"),
+    ]
+    assert not admin.alter_configs(lists).errors
+    wait_until(
+        lambda: all(
+            admin.describe_configs([topic("moves")], [FOLLOWER_LIST], via_broker=n)[
+                topic("moves")
+            ].get(FOLLOWER_LIST)
+            == ConfigValue("*", ConfigSource.DYNAMIC_TOPIC)
+            for n in (1, 2, 3, 4)
+        ),
+        "the lists at each broker",
+        SECONDS,
+    )
+    began = time.monotonic()
+    assert admin.alter_reassignments({key: (1, 2, 3)}).accepted == (key,)
+    wait_until(lambda: not admin.list_reassignments(), "the move", 60.0)
+    assert time.monotonic() - began > 2.0, "12 MB at 2 MB/s"
+    alter_default("--delete-config", f"{LEADER_RATE},{FOLLOWER_RATE}")
+    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in lists])
 
 
 # -- brokers in trouble; last, since it takes the fourth one away

@@ -192,6 +192,22 @@ def test_what_the_operator_may_not_do_is_learnt_before_the_yes(
     assert shell.type("approve", path, *YES, "--no-preflight").code == 0
 
 
+def test_topics_outside_the_plan_that_may_not_be_read_are_named_before_the_yes(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = planned(shell)
+    kafka.topic_ids["other"] = "id-of-other"
+    kafka.unreadable_topics = {"other"}
+    allowed = shell.type("preflight", path)
+    assert allowed.code == 0
+    shown = " ".join(allowed.out.split())
+    assert "warning: 1 topic outside the plan" in shown
+    assert "kafka-acls.sh" in shown and "--operation DescribeConfigs" in shown
+    assert "all that the plan needs is allowed" in shown
+    typed = shell.type("approve", path, *YES)
+    assert typed.code == 0 and "1 topic outside the plan" in " ".join(typed.out.split())
+
+
 def test_throttles_of_others_are_reported_and_left_alone(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

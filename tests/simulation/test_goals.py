@@ -23,7 +23,13 @@ from counterpoise.model.run import RunState
 from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SimulatedRun,
+    let_step_locks_run_out,
+    own_configs,
+    times_submitted,
+)
 
 ORDERS = TopicPartition("orders", 0)
 HEALTHY = "orders-0: 1 2 3 size=3000000\norders-1: 2 3 1 size=3000000\npayments-0: 3 size=2000000"
@@ -138,6 +144,7 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
             crashing_run(run, Countdown(crashes))
             crashed = False
         except Crash:
+            let_step_locks_run_out(run.ledger)
             assert run.run.state is RunState.DONE or run.go() is RunState.DONE
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == {}, f"crash {crashes}"
@@ -252,9 +259,9 @@ def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(
     driver = run.driver()
     driver.open()
     run.cluster.kill_broker(2)
-    late = {
-        m.topic_partition: m.replicas_after for m in LOWERS[:1]
-    }  # as a call that came late would
+    late = {m.topic_partition: m.replicas_after for m in LOWERS[:1]}
+    with run.ledger.journal(run.run_id).step() as step:
+        step.submitting(late)  # without an answer: the call came late
     run.cluster.alter_reassignments(late, may_change_replication_factor=True)
     with pytest.raises(HaltedError, match="dead: 2"):
         run.repeat(driver.step)

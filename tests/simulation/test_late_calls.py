@@ -22,6 +22,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
+from tests.support.promises import Watch
 from tests.support.runs import (
     SimulatedRun,
     at_broker,
@@ -172,13 +173,17 @@ def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_restor
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
+
+    def freeze() -> None:
+        run.cluster.addressed_broker = 3
+        run.cluster.freeze_broker(3)
+
+    driver = run.driver(Watch(run.cluster).ours(meanwhile=freeze))
     driver.open()
-    run.cluster.addressed_broker = 3
-    run.cluster.freeze_broker(3)
     run.cluster.advance(driver.step() or 0)
     run.cluster.addressed_broker = None
     run.cluster.advance(20)
+    driver = run.driver()
     with pytest.raises(HaltedError, match="dead: 3"):
         while True:
             run.cluster.advance(driver.step() or 0)

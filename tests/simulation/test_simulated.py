@@ -273,7 +273,7 @@ def test_config_levels_and_operations() -> None:
     assert told(TOPIC, LEADER_LIST) == ConfigValue("", ConfigSource.DEFAULT)
     cluster.configs.broker_defaults[LEADER_RATE] = "5"
     assert told(broker(1), LEADER_RATE) == ConfigValue("5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
-    assert cluster.configs.rate(1, LEADER_RATE) is None  # KAFKA-10190: shown, without effect
+    assert cluster.configs.rate(1, LEADER_RATE) == 5
     change(cluster, TOPIC, LEADER_LIST, APPEND, "0:1,0:2")
     change(cluster, TOPIC, LEADER_LIST, APPEND, "0:2,0:3")
     assert told(TOPIC, LEADER_LIST) == ConfigValue("0:1,0:2,0:3", ConfigSource.DYNAMIC_TOPIC)

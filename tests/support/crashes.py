@@ -64,6 +64,7 @@ STEP_WRITES: Final = (
     "sending",
     "settled_late_calls",
     "submitting",
+    "taken_back",
     "touching",
     "unanswered",
     "update_progress",

@@ -10,7 +10,7 @@ import pytest
 
 from counterpoise.errors import LedgerError
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.database import open_database
+from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Question
 from counterpoise.model.control import Control, ControlRequest
@@ -147,5 +147,6 @@ def test_an_older_schema_is_refused_with_the_command_that_brings_it_up_to_date(
             with pytest.raises(LedgerError, match="run `counterpoise ledger migrate`"):
                 Ledger.open(with_roles.url(DATABASE, user), lambda: NOW, migrate=migrate)
     finally:
-        with_roles.execute("UPDATE alembic_version SET version_num = '0003'", DATABASE, MIGRATE)
+        present = f"UPDATE alembic_version SET version_num = '{newest_revision()}'"
+        with_roles.execute(present, DATABASE, MIGRATE)
     open_database(newest).dispose()

@@ -215,6 +215,7 @@ def test_throttle_keys_count_where_they_are_set_at_the_resource_itself() -> None
     snapshot = snapshot_of(reader)
     columns = snapshot.throttles.column_names
     assert rows(snapshot.throttles, *columns) == [
+        ("broker", "", LEADER_RATE, "7"),  # the default of all brokers
         ("broker", "2", FOLLOWER_RATE, "5"),
         ("topic", "orders", LEADER_REPLICAS, ""),
     ]

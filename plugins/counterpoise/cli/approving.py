@@ -57,8 +57,10 @@ def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     with installation:
         refused = pipeline.preflight(installation, plan)
+        warnings = pipeline.preflight_warnings(installation, plan)
+    plans.print_warnings(console, warnings)
     if not refused:
-        console.print("all allowed")
+        console.print("all allowed" if not warnings else "all that the plan needs is allowed")
         return 0
     _print_refused(console, refused)
     return 1
@@ -188,6 +190,7 @@ def _check_permissions(installation: Installation, plan: RebalancePlan, console:
     """Raise RefusedError when the cluster would refuse the plan; warn when it does not respond."""
     try:
         refused = pipeline.preflight(installation, plan)
+        plans.print_warnings(console, pipeline.preflight_warnings(installation, plan))
     except ClusterError as error:
         if not error.retryable:
             raise

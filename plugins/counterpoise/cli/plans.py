@@ -17,7 +17,7 @@ from rich.text import Text
 
 from counterpoise import queries
 from counterpoise.cli.tables import table
-from counterpoise.model.movement import busiest_inflow
+from counterpoise.model.movement import busiest_inflow, effective_rate
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.plan_view import (
     MOVE_REASON_TEXTS,
@@ -77,10 +77,17 @@ def plan_summary(view: PlanView) -> dict[str, Any]:
     if asked_rate is not None:
         summary |= {
             "rate_bytes_per_second": asked_rate,
-            "expected_seconds": view.busiest_link_bytes / asked_rate,
+            "expected_seconds": _expected_seconds(view),
             "rate_warning": view.rate_warning or None,
+            "limit_warning": view.limit_warning or None,
         }
     return summary
+
+
+def _expected_seconds(view: PlanView) -> float | None:
+    """Return how long the busiest link copies; None where a limit of 0 lets nothing through."""
+    rate = effective_rate(view.plan, view.rate_bytes_per_second)
+    return view.busiest_link_bytes / rate if rate else None
 
 
 def print_plan(console: Console, view: PlanView, *, written_to: Path | None = None) -> None:
@@ -233,13 +240,19 @@ def _print_time(console: Console, view: PlanView) -> None:
             f"busiest link: {busiest} into or out of one broker; --rate 50MB/s shows how long that "
             "takes"
         )
+        _print_warning(console, view.limit_warning)
         return
     console.print(
         f"takes about {view.expected_time} at {view.rate}: {busiest} into or out of the busiest "
         "broker"
     )
-    if view.rate_warning:
-        print_warnings(console, [view.rate_warning])
+    _print_warning(console, view.rate_warning)
+    _print_warning(console, view.limit_warning)
+
+
+def _print_warning(console: Console, warning: str) -> None:
+    if warning:
+        print_warnings(console, [warning])
 
 
 def _print_moves(console: Console, plan: RebalancePlan) -> None:

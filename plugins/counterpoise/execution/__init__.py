@@ -1,14 +1,14 @@
 """Carries out an approved plan: observe, decide, record the intent, change one thing, and again.
 
-`decide` and what it uses (`progress_update`, `halting`, `batching`, `throttles`) are pure;
+`decide` and what it uses (`progress_update`, `halting`, `batching`, `throttling`) are pure;
 `observe` reads, `command_executor` changes one thing, `driver` holds them together. Restarting is
 the same as going on.
 """
 
 from counterpoise.execution.driver import Driver, ExecutionOptions
 from counterpoise.execution.leftovers import late_moves
-from counterpoise.execution.pending_restores import is_pending_restore, restore_pending
-from counterpoise.execution.throttles import keys_to_restore
+from counterpoise.execution.throttling.pending_restores import is_pending_restore, restore_pending
+from counterpoise.execution.throttling.restore import keys_to_restore
 
 __all__ = [
     "Driver",

@@ -9,7 +9,7 @@ step's deadline: a copy that was frozen and wakes late neither calls nor writes.
 the call itself, it notes that the call was late, and the run is settled once more.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -27,14 +27,9 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.observation import Observation
-from counterpoise.execution.throttle_read_back import brokers_in_force, throttled_brokers
-from counterpoise.execution.throttles import (
-    Configs,
-    dynamic_value,
-    keys_touched_by,
-    removed_by_others,
-    wanted_throttles,
-)
+from counterpoise.execution.throttling.pending_restores import mark_restored
+from counterpoise.execution.throttling.read_back import throttled_moves
+from counterpoise.execution.throttling.targets import default_rate, keys_touched_by, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
@@ -86,8 +81,8 @@ class CommandExecutor:
             case Wait(reason, is_brief):
                 self._log(reason)
                 return READ_BACK_SECONDS if is_brief else OBSERVE_AGAIN_SECONDS
-            case Throttle(changes):
-                return self._throttle(changes, observation, rate, step)
+            case Throttle():
+                return self._throttle(command, observation, rate, step)
             case Submit(moves):
                 return self._submit(moves, observation, rate, step)
             case Elect(moves, is_last):
@@ -105,7 +100,7 @@ class CommandExecutor:
             case Restore(keys):
                 return self._restore(keys, step)
             case MarkRestored(keys):
-                mark_restored(step, keys, observation.configs)
+                mark_restored(step, keys, observation.configs, observation.topic_ids)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
 
@@ -114,20 +109,19 @@ class CommandExecutor:
         step.event(kind, text)
         self._log(f"{kind}: {text}")
 
+    def record_once(self, kind: str, text: str, step: "Step") -> None:
+        """Record an event unless this run has recorded the same before."""
+        events = self._journal.events()
+        if not any(event.kind == kind and event.text == text for event in events):
+            self.record_event(kind, text, step)
+
     def _throttle(
-        self,
-        changes: tuple[ConfigChange, ...],
-        observation: Observation,
-        rate: int,
-        step: "Step",
+        self, command: Throttle, observation: Observation, rate: int, step: "Step"
     ) -> float:
-        configs = observation.configs
-        topic_ids = {
-            tp.topic: partition.topic_id for tp, partition in observation.partitions.items()
-        }
-        touched_keys = keys_touched_by(changes, configs, topic_ids)
+        touched_keys = keys_touched_by(command.changes, observation.configs, observation.topic_ids)
+        taken_back = [*command.taken_back, *command.restored]
         with step.together():
-            if removed := removed_by_others(changes, observation.touched_keys, configs):
+            if removed := command.removed_by_others:
                 they_are = "it is" if len(removed) == 1 else "they are"
                 step.event(
                     "throttle gap",
@@ -135,17 +129,42 @@ class CommandExecutor:
                     f"{they_are} set again once: find out who does it, or the run halts the next "
                     "time",
                 )
-            step.touching(touched_keys)
-            keys = pluralize(len(changes), "config key")
-            self.record_event("throttling", f"{keys}, {format_rate(rate)} per broker", step)
-            call = step.sending(touched_keys)
-        self._alter_configs(changes, call, step)
+            if command.changes:
+                step.touching(touched_keys)
+            self._record_throttle(command, rate, default_rate(observation.configs), step)
+            call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
+        changes = [*command.changes, *(change for _, change in taken_back)]
+        accepted = self._alter_configs(changes, call, step)
+        step.taken_back(
+            (touched, change.value)
+            for touched, change in command.taken_back
+            if touched.resource in accepted and not touched.has_unanswered_call
+        )
         return READ_BACK_SECONDS
+
+    def _record_throttle(
+        self, command: Throttle, rate: int, default: int | None, step: "Step"
+    ) -> None:
+        """Record what is about to be set and taken back."""
+        texts = []
+        if command.changes:
+            config_keys = pluralize(len(command.changes), "config key")
+            is_limited = default is not None and default <= rate
+            why = ", the default of all brokers, which is kept" if is_limited else ""
+            texts.append(f"{config_keys}, {format_rate(rate)} per broker{why}")
+        if command.taken_back:
+            entries = sum(len(list_entries(change.value)) for _, change in command.taken_back)
+            are = "entry that nothing needs any more", "entries that nothing needs any more"
+            texts.append(f"{pluralize(entries, *are)} taken back")
+        if command.restored:
+            texts.append(f"{pluralize(len(command.restored), 'config key')} restored")
+        kind = "throttling" if command.changes else "restoring"
+        self.record_event(kind, "; ".join(texts), step)
 
     def _submit(
         self, moves: tuple[Move, ...], observation: Observation, rate: int, step: "Step"
     ) -> float:
-        ready = self._throttled(moves, observation, rate)
+        ready = throttled_moves(self._admin, moves, observation, rate)
         if not ready:
             self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
@@ -153,29 +172,6 @@ class CommandExecutor:
         wait_seconds = self._reassign("moving", _count(ready), targets, step)
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
-
-    def _throttled(
-        self, moves: Sequence[Move], observation: Observation, rate: int
-    ) -> tuple[Move, ...]:
-        """Return the moves whose live brokers all report the throttle, and those that copy nothing.
-
-        A dead broker that a move only leads away from neither responds nor copies.
-        """
-        live_broker_ids = observation.live_broker_ids
-        copying_moves = [move for move in moves if observation.adding_replicas(move)]
-        in_force = brokers_in_force(
-            self._admin,
-            wanted_throttles(copying_moves, rate),
-            observation.touched_keys,
-            throttled_brokers(*copying_moves) & live_broker_ids,
-        )
-
-        def is_throttled(move: Move) -> bool:
-            live_brokers = throttled_brokers(move) & live_broker_ids
-            return live_brokers <= in_force
-
-        unthrottled = {move.topic_partition for move in copying_moves if not is_throttled(move)}
-        return tuple(move for move in moves if move.topic_partition not in unthrottled)
 
     def _reassign(self, kind: str, text: str, targets: Targets, step: "Step") -> float:
         """Submit or cancel reassignments in one call; return the seconds to wait.
@@ -202,13 +198,13 @@ class CommandExecutor:
 
     def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
         """Cancel what earlier runs left; after this run the watch settles them once more."""
-        for run_id, partitions in grouped((r, tp) for tp, r in reassignments.items()).items():
-            text = (
-                f"{pluralize(len(partitions), 'reassignment')} of run {run_id} came after its end"
-            )
-            self.record_event("cancelling", text, step)
-            step.of_run(run_id).submitting(dict.fromkeys(partitions))
-            step.of_run(run_id).note_late_call("reassignment")
+        partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
+        with step.together():
+            for run_id, partitions in partitions_by_run.items():
+                late = pluralize(len(partitions), "reassignment")
+                self.record_event("cancelling", f"{late} of run {run_id} came after its end", step)
+                step.of_run(run_id).submitting(dict.fromkeys(partitions))
+                step.of_run(run_id).note_late_call("reassignment")
         try:
             results = self._admin.alter_reassignments(
                 dict.fromkeys(reassignments), deadline=step.deadline
@@ -241,11 +237,14 @@ class CommandExecutor:
         self._alter_configs([change for _, change in keys], call, step)
         return READ_BACK_SECONDS
 
-    def _alter_configs(self, changes: Sequence[ConfigChange], call: str, step: "Step") -> None:
+    def _alter_configs(
+        self, changes: Sequence[ConfigChange], call: str, step: "Step"
+    ) -> Set[ConfigResource]:
         """Change configs in one call; the call stays on record until each broker has answered it.
 
-        No answer is harmless: the next observation reads every key, and what a broker that does not
-        respond may apply later, when it wakes, is looked for then.
+        Returns the resources that were certainly changed. No answer is harmless: the next
+        observation reads every key, and what a broker that does not respond may apply later, when
+        it wakes, is looked for then.
         """
         try:
             results = self._admin.alter_configs(changes, deadline=step.deadline)
@@ -254,12 +253,13 @@ class CommandExecutor:
             with self._noting_a_late_call("config change"), step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
-            return
+            return frozenset()
         unanswered = {r for r, reason in results.errors.items() if reason.startswith(NO_RESPONSE)}
         with self._noting_a_late_call("config change"), step.together():
             step.answer_received(call, except_for=unanswered)
             self._record_errors("config change", results, step)
         _raise_if_refused("config change", results, harmless=(NO_RESPONSE, *_OVERTAKEN))
+        return frozenset(results.accepted)
 
     @contextmanager
     def _noting_a_late_call(self, call: str) -> Iterator[None]:
@@ -292,15 +292,6 @@ def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ..
             f"{what}: the cluster refused {all_of_them}{_name(subject)}: {reason}; correct the "
             "cause, then execute the plan again"
         )
-
-
-def mark_restored(step: "Step", keys: Iterable[TouchedKey], configs: Configs) -> None:
-    """Record the values that these keys have now; nothing of ours is in them any more."""
-    for touched in keys:
-        value = dynamic_value(configs, *touched.resource_key)
-        is_as_before = value == touched.before_value
-        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
-        step.restored(touched, value, outcome)
 
 
 def _name(subject: object) -> str:

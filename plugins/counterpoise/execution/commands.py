@@ -11,12 +11,21 @@ from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
 
+KeyChange = tuple[TouchedKey, ConfigChange]  # a key of ours, and a change that takes back
+
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Set these throttle keys; nothing is submitted before they have been read back."""
+    """Set throttle keys, and take back in the same call what nothing needs any more.
+
+    Nothing is submitted before what is set has been read back.
+    """
 
     changes: tuple[ConfigChange, ...]
+    taken_back: tuple[KeyChange, ...] = ()  # entries, of lists that are still needed
+    restored: tuple[KeyChange, ...] = ()  # keys that nothing needs any more
+    # Those of the changes that somebody else made necessary, while moves in flight need them.
+    removed_by_others: tuple[ConfigChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class RestoreOrder:
 class Restore:
     """Change config keys back to what they were."""
 
-    keys: tuple[tuple[TouchedKey, ConfigChange], ...]
+    keys: tuple[KeyChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

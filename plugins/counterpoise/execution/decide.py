@@ -5,15 +5,16 @@
 
 The first of these that there is something to do for is the next command:
 
-    running: halt, cancel what earlier runs left or is stuck, set throttles, restore idle throttles,
-        wait, submit, elect
-    settling: cancel, set throttles, restore idle throttles, wait, restore order, restore, finish
+    running: halt, cancel what earlier runs left or is stuck, set and take back throttles, wait,
+        submit, elect
+    settling: cancel, set and take back throttles, wait, restore order, restore, finish
 
 What is sent is always the difference between the plan and the cluster, so that running it again is
 harmless.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
@@ -24,8 +25,6 @@ from counterpoise.execution.commands import (
     Elect,
     Finish,
     Halt,
-    MarkRestored,
-    Restore,
     RestoreOrder,
     Submit,
     Wait,
@@ -39,16 +38,12 @@ from counterpoise.execution.halting import (
     reason_to_hold,
     reason_to_pause,
 )
-from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.observation import MoveState
 from counterpoise.execution.progress_update import stalled_links
-from counterpoise.execution.throttles import (
-    WantedThrottles,
-    restoring_change,
-)
-from counterpoise.model.kafka import ConfigChange
+from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
+from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
-from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import join_ids, join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
@@ -70,15 +65,27 @@ def next_command(inputs: DecisionInputs) -> Command:
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
     pause = reason_to_pause(inputs)
-    may_start = inputs.unknown_outcomes if pause else inputs.pending
-    throttles = inputs.throttles_for([*inputs.moving, *may_start])
-    if command := inputs.missing_changes(throttles) or _restore_idle_keys(inputs, throttles):
+    hold = pause or reason_to_hold(inputs)
+    batch = () if hold else _next_batch(inputs)
+    remaining = inputs.unknown_outcomes if pause else inputs.pending
+    in_flight = [*inputs.moving, *filter(partial(_keeps_entries, inputs), remaining)]
+    if command := throttle_command(inputs, in_flight, batch, remaining):
         return command
-    if hold := pause or reason_to_hold(inputs):
+    if hold:
         return Wait(f"{_are_moving(inputs)}; {hold}" if inputs.moving else hold)
-    if batch := next_batch(_may_be_submitted(inputs), inputs):
+    if batch:
         return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
+
+
+def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
+    return with_listed_first(inputs, next_batch(_may_be_submitted(inputs), inputs))
+
+
+def _keeps_entries(inputs: DecisionInputs, move: Move) -> bool:
+    """Return whether a pending move stays listed: a call may still start it, or a step is done."""
+    is_between_steps = inputs.observation.is_between_steps(move)
+    return is_between_steps or inputs.has_unknown_outcome(move)
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
@@ -101,10 +108,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
-    throttles = inputs.throttles_for([*moving, *unknown_outcomes])
-    if moving and (throttle := inputs.missing_changes(throttles)):
-        return throttle
-    if (moving or unknown_outcomes) and (command := _restore_idle_keys(inputs, throttles)):
+    in_flight = [*moving, *unknown_outcomes]
+    if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
         finish = "finishes" if len(moving) == 1 else "finish"
@@ -118,7 +123,7 @@ def settle_command(inputs: DecisionInputs) -> Command:
             f"{were_sent}, no answer came, and {they} may still be applied: waiting until "
             f"{QUIET_SECONDS:.0f} s have passed and the brokers respond"
         )
-    return _restore_all_keys(inputs.observation)
+    return restore_all_keys(inputs.observation)
 
 
 def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
@@ -129,63 +134,6 @@ def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
     submissions = inputs.observation.submissions
     cancelled = inputs.by_state[MoveState.CANCELLED]
     return [move for move in cancelled if move.topic_partition in submissions]
-
-
-def _restore_all_keys(observation: Observation) -> Command:
-    """Return what restores each key of a run whose broker is live; Finish when none is left."""
-    unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
-    of_dead_brokers = tuple(t for t in unrestored if _is_of_dead_broker(t, observation))
-    restorable = [touched for touched in unrestored if touched not in of_dead_brokers]
-    if keys := _with_restoring_change(restorable, observation):
-        return Restore(keys)
-    unresponsive = {
-        touched.resource.name
-        for touched in restorable
-        if touched.resource.is_broker and touched.resource not in observation.configs
-    }
-    if unresponsive:
-        names = ", ".join(sorted(unresponsive))
-        reason = (
-            f"broker {names} does not respond: its throttle keys are restored as soon as it does"
-            if len(unresponsive) == 1
-            else f"brokers {names} do not respond: their throttle keys are restored as soon as "
-            "they do"
-        )
-        return Wait(reason, is_brief=True)
-    return Finish(of_dead_brokers)
-
-
-def _restore_idle_keys(inputs: DecisionInputs, throttles: WantedThrottles) -> Command | None:
-    """Return what restores the keys that nothing in flight, or to come, needs any more.
-
-    They go back at once, broker by broker and topic by topic.
-    """
-    observation = inputs.observation
-    needed = {*throttles.rates, *throttles.lists}
-    idle = [
-        touched
-        for touched in observation.touched_keys
-        if touched.restored_at is None
-        and touched.resource_key not in needed
-        and touched.resource in observation.configs
-    ]
-    if keys := _with_restoring_change(idle, observation):
-        return Restore(keys)
-    return MarkRestored(tuple(idle)) if idle else None
-
-
-def _with_restoring_change(
-    keys: Iterable[TouchedKey], observation: Observation
-) -> tuple[tuple[TouchedKey, ConfigChange], ...]:
-    """Return the keys that still hold something of ours, each with the change that restores it."""
-    changes = ((touched, restoring_change(touched, observation.configs)) for touched in keys)
-    return tuple((touched, change) for touched, change in changes if change is not None)
-
-
-def _is_of_dead_broker(touched: TouchedKey, observation: Observation) -> bool:
-    """Return whether a key cannot be reached: nobody can read or write a dead broker's config."""
-    resource = touched.resource
-    return resource.is_broker and int(resource.name) not in observation.live_broker_ids
 
 
 def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:

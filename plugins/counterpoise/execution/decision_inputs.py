@@ -1,7 +1,7 @@
 """All that a decision depends on: the plan, one observation, the progress, the policy. Pure.
 
 inputs.pending, inputs.moving        # the plan's moves, by their state in the observation
-inputs.missing_changes(throttles)    # None: these throttles are in force
+inputs.missing_changes(throttles)    # (): these throttles are in force
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
-from counterpoise.execution.throttles import WantedThrottles, missing_changes, wanted_throttles
+from counterpoise.execution.throttling.targets import (
+    WantedThrottles,
+    missing_changes,
+    wanted_throttles,
+)
+from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import RunProgress
@@ -53,11 +57,12 @@ class DecisionInputs:
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
 
-    def throttles_for(self, moves: Iterable[Move]) -> WantedThrottles:
-        return wanted_throttles(moves, self.run_progress.rate_bytes_per_second)
+    def throttles_for(
+        self, moves: Iterable[Move], remaining: Iterable[Move] = ()
+    ) -> WantedThrottles:
+        return wanted_throttles(moves, self.run_progress.rate_bytes_per_second, remaining)
 
-    def missing_changes(self, throttles: WantedThrottles) -> Throttle | None:
-        """Return the command that puts these throttles in force; None when they are."""
+    def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
+        """Return the changes after which these throttles are in force; () when they are."""
         observation = self.observation
-        changes = missing_changes(throttles, observation.configs, observation.touched_keys)
-        return Throttle(changes) if changes else None
+        return missing_changes(throttles, observation.configs, observation.touched_keys)

@@ -26,12 +26,11 @@ from counterpoise.execution.command_executor import (
     OBSERVE_SOON_SECONDS,
     READ_BACK_SECONDS,
     CommandExecutor,
-    mark_restored,
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, settle_command
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.halting import different_versions, stall_text
+from counterpoise.execution.halting import different_versions, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
@@ -45,8 +44,13 @@ from counterpoise.execution.progress_update import (
     stalled_links,
     update_progress,
 )
-from counterpoise.execution.throttle_read_back import brokers_that_disagree, throttled_brokers
-from counterpoise.execution.throttles import dynamic_value, is_in_force, wanted_throttles
+from counterpoise.execution.throttling.pending_restores import mark_restored
+from counterpoise.execution.throttling.read_back import (
+    brokers_that_disagree,
+    keys_in_force,
+    throttled_brokers,
+)
+from counterpoise.execution.throttling.targets import wanted_throttles
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
@@ -245,16 +249,10 @@ class Driver:
         arrived = [move.topic_partition for move in self._plan.moves if has_arrived(move)]
         if arrived:
             step.done(arrived)
-        configs = observation.configs
-        read_back = [
-            (touched, dynamic_value(configs, *touched.resource_key))
-            for touched in observation.touched_keys
-            if touched.during_value is None
-            and touched.restored_at is None
-            and is_in_force(touched, configs)
-        ]
-        if read_back:
+        if read_back := keys_in_force(observation):
             step.read_back(read_back)
+        if unknown := unreadable_text(observation):
+            self._executor.record_once("not readable", unknown, step)
 
     def _keep_progress(
         self,
@@ -368,7 +366,7 @@ class Driver:
         responding = observation.live_broker_ids - observation.unresponsive_broker_ids
         concerned = throttled_brokers(*self._plan.moves) & responding
         touched_keys, configs = observation.touched_keys, observation.configs
-        if stale := brokers_that_disagree(self._admin, touched_keys, configs, concerned):
+        if stale := brokers_that_disagree(self._admin, observation, concerned):
             ids = join_ids(stale)
             brokers = f"broker {ids} does" if len(stale) == 1 else f"brokers {ids} do"
             self._log(f"waiting: {brokers} not report the restored configs yet")
@@ -376,7 +374,7 @@ class Driver:
         restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
         state, reason = self._end_state(observation, pending_restores)
         with step.together():
-            mark_restored(step, restored, configs)
+            mark_restored(step, restored, configs, observation.topic_ids)
             for touched in pending_restores:
                 step.restore_later(
                     touched, f"broker {touched.resource.name} is dead: restored when it returns"

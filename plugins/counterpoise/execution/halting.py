@@ -20,6 +20,7 @@ from counterpoise.execution.progress_update import (
     dead_brokers,
     stalled_links,
 )
+from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move
@@ -80,6 +81,18 @@ def different_versions(observation: Observation) -> str:
     return (
         f"a rolling upgrade seems to be under way: {groups} speak different versions; "
         "nothing new is submitted until it is over"
+    )
+
+
+def unreadable_text(observation: Observation) -> str:
+    """Return what of the cluster outside the plan may not be read; "" when nothing is missed."""
+    topics = observation.conditions.unreadable_topics
+    if not topics:
+        return ""
+    return (
+        f"min.insync.replicas of {join_names(topics)}, outside the plan: whether under-replicated "
+        "partitions there take writes is not known, and this run does not halt for them; "
+        "`counterpoise preflight PLAN` names the permission that is missing"
     )
 
 
@@ -187,6 +200,13 @@ def _stalled_links(inputs: DecisionInputs) -> Halt | None:
     if not links:
         return None
     names = "; ".join(stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
+    default = default_rate(inputs.observation.configs)
+    if default is not None and default <= run_progress.rate_bytes_per_second:
+        return Halt(
+            f"{names}: the cluster's default of the throttle rates is {format_rate(default)}, and "
+            "no copy is faster: raise or delete it (`kafka-configs --entity-type brokers "
+            f"--entity-default`), then {EXECUTE_AGAIN}; or check network and disk of these brokers"
+        )
     return Halt(
         f"{names}: check network and disk of these brokers. Or producers write faster than "
         f"{format_rate(run_progress.rate_bytes_per_second)} lets through: approve a higher rate "

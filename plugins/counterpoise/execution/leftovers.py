@@ -8,7 +8,7 @@ foreign_throttles(configs, known_keys)         # throttle keys that no run of ou
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
 
-from counterpoise.execution.throttles import Configs, dynamic_value
+from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import Reassignment, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan

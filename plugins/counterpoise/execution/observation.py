@@ -60,6 +60,8 @@ class ClusterConditions:
     # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
     late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
+    # Topics with under-replicated partitions whose min.insync.replicas may not be read.
+    unreadable_topics: tuple[str, ...] = ()
     # Partitions that lack a live replica in the ISR: their leader.
     under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
     # Brokers with a log dir that is past its limit: which one, in words.
@@ -87,6 +89,8 @@ class Observation:
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
     # Of topics that lose replicas.
     min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)
+    # The present ids of the plan's topics, as far as these exist.
+    topic_ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     active_requests: ActiveRequests = field(default_factory=ActiveRequests)
     conditions: ClusterConditions = field(default_factory=ClusterConditions)
 
@@ -155,6 +159,12 @@ class Observation:
             return kept_for_now <= self.live_broker_ids
 
         return next((target for target in remaining if can_end(target)), remaining[-1])
+
+    def is_between_steps(self, move: Move) -> bool:
+        """Return whether a reassignment of the move has ended, and the next one has not begun."""
+        if self.state_of(move) is not MoveState.PENDING:
+            return False
+        return self.partitions[move.topic_partition].description.replicas != move.replicas_before
 
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""

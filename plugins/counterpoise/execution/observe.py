@@ -7,7 +7,7 @@ for little else than calls.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ from counterpoise.execution.observation import (
     ObservedPartition,
     is_between_targets,
 )
-from counterpoise.execution.throttles import Configs, broker_resource
+from counterpoise.execution.throttling.targets import Configs, broker_resource
 from counterpoise.kafka_admin.port import (
     ClusterReader,
     read_throttle_keys,
@@ -28,6 +28,7 @@ from counterpoise.kafka_admin.port import (
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     BrokerVersion,
     ConfigResource,
     ConfigResourceType,
@@ -69,7 +70,7 @@ def observe(
     asked_broker_ids = {submission.asked_broker_id for submission in submissions.values()}
     asked_brokers = {broker_resource(b) for b in asked_broker_ids if b is not None}
     touched_resources = {touched.resource for touched in touched_keys}
-    resources = {*scope.resources, *asked_brokers, *touched_resources}
+    resources = {*scope.resources, *asked_brokers, *touched_resources, EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids)
@@ -78,6 +79,8 @@ def observe(
     without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
     without_version = live_broker_ids - versions.keys()
     log_dirs = _read_log_dirs(reader, partitions, versions)
+    topics_with_leader = _topics_with_leader(partitions.unhealthy)
+    min_isr = _min_insync_replicas(reader, topics_with_leader, skip_refused=True)
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
     late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
     return Observation(
@@ -92,13 +95,15 @@ def observe(
         replica_bytes=_replica_bytes(log_dirs, partitions),
         unresponsive_broker_ids=frozenset(without_configs | without_version),
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
+        topic_ids=partitions.topic_ids,
         active_requests=find_active_requests(requests, now),
         conditions=ClusterConditions(
             foreign_reassignments=tuple(
                 tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments
             ),
             late_reassignments=late_reassignments,
-            unavailable_partitions=_unavailable_partitions(reader, partitions.unhealthy),
+            unavailable_partitions=_unavailable_partitions(partitions.unhealthy, min_isr),
+            unreadable_topics=tuple(sorted(topics_with_leader - min_isr.keys())),
             under_replicated=_under_replicated(partitions.unhealthy, live_broker_ids),
             full_log_dirs=_full_log_dirs(log_dirs, scope.disk_limit_percent),
             broker_versions=versions,
@@ -112,6 +117,7 @@ class _Partitions:
     planned: Mapping[TopicPartition, tuple[str, PartitionDescription]]  # with the topic's id
     unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
     reassignments: Mapping[TopicPartition, Reassignment]
+    topic_ids: Mapping[str, str]  # of the plan's topics
 
     def observed(self) -> dict[TopicPartition, ObservedPartition]:
         return {
@@ -163,12 +169,14 @@ def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:
             for move in at_rest
         )
 
+    planned_topics = {move.topic for move in plan.moves}
     for _ in range(_MAX_STALE_READS):
         reassignments_before = reader.list_reassignments()
-        topics = read_topics_and_named(reader, {move.topic for move in plan.moves})
+        topics = read_topics_and_named(reader, planned_topics)
         planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
-        partitions = _Partitions(planned, unhealthy, reassignments)
+        topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}
+        partitions = _Partitions(planned, unhealthy, reassignments, topic_ids)
         if not is_stale(partitions):
             break
         time.sleep(_STALE_READ_SECONDS)
@@ -207,7 +215,11 @@ def _read_settings(
 
     Side by side: a broker that does not respond costs its deadline once and not three times.
     """
-    readable = [r for r in resources if r.is_topic or int(r.name) in live_broker_ids]
+    readable = [
+        resource
+        for resource in resources
+        if resource.is_topic or resource == EVERY_BROKER or int(resource.name) in live_broker_ids
+    ]
     with ThreadPoolExecutor(1) as pool:
         versions = pool.submit(reader.describe_versions, sorted(live_broker_ids))
         return read_throttle_keys(reader, readable), versions.result()
@@ -223,11 +235,13 @@ def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:
     }
 
 
-def _min_insync_replicas(reader: ClusterReader, topics: set[str]) -> dict[str, int]:
+def _min_insync_replicas(
+    reader: ClusterReader, topics: Set[str], *, skip_refused: bool = False
+) -> dict[str, int]:
     if not topics:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(topics)]
-    configs = reader.describe_configs(resources, [_MIN_ISR])
+    configs = reader.describe_configs(resources, [_MIN_ISR], skip_refused=skip_refused)
     values = {resource.name: config.get(_MIN_ISR) for resource, config in configs.items()}
     return {
         topic: int(value.value)
@@ -236,14 +250,17 @@ def _min_insync_replicas(reader: ClusterReader, topics: set[str]) -> dict[str, i
     }
 
 
+def _topics_with_leader(unhealthy: Mapping[TopicPartition, PartitionDescription]) -> set[str]:
+    return {tp.topic for tp, description in unhealthy.items() if description.leader is not None}
+
+
 def _unavailable_partitions(
-    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
+    unhealthy: Mapping[TopicPartition, PartitionDescription], min_isr: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return partitions that take no writes with acks=all: offline, or under min ISR."""
-    with_leader = {
-        tp.topic for tp, description in unhealthy.items() if description.leader is not None
-    }
-    min_isr = _min_insync_replicas(reader, with_leader)
+    """Return partitions that take no writes with acks=all: offline, or under min ISR.
+
+    One with a leader whose min.insync.replicas may not be read is not known to be one of them.
+    """
 
     def is_unavailable(tp: TopicPartition) -> bool:
         description = unhealthy[tp]

@@ -20,7 +20,8 @@ from counterpoise.execution.observation import (
     Observation,
     changes_replica_set,
 )
-from counterpoise.execution.throttles import (
+from counterpoise.execution.throttling.targets import (
+    default_rate,
     missing_changes,
     removed_by_others,
     wanted_throttles,
@@ -96,10 +97,13 @@ def rate_in_force(
     """Return bytes per second: what was requested last, else approved, lowered where it has to be.
 
     The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
-    rate: 20 MB/s at level 2 is 5 MB/s.
+    rate: 20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it
+    is lower, it holds.
     """
     rate = observation.active_requests.rate_bytes_per_second or approved_rate
     rate = min(rate, rate_at(limits, observation.observed_at) or rate)
+    default = default_rate(observation.configs)
+    rate = rate if default is None else min(rate, default)
     lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
     return max(lowest_rate, rate >> back_off_level)
 

@@ -106,8 +106,11 @@ class KafkaClusterAdmin(ClusterAdmin):
         keys: Sequence[str] | None,
         *,
         via_broker: int | None = None,
+        skip_refused: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        return configs.describe_configs(self._broker_client, resources, keys, via_broker)
+        return configs.describe_configs(
+            self._broker_client, resources, keys, via_broker, skip_refused=skip_refused
+        )
 
     def alter_configs(
         self, changes: Sequence[ConfigChange], *, deadline: float = math.inf

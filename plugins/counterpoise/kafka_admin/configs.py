@@ -27,9 +27,9 @@ from counterpoise.kafka_admin.broker_client import (
     Failure,
     write_deadline,
 )
-from counterpoise.kafka_admin.error_codes import describe_error_code
+from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE
+from counterpoise.kafka_admin.port import NO_RESPONSE, without_repeated_keys
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,
@@ -76,6 +76,8 @@ def describe_configs(
     resources: Iterable[ConfigResource],
     keys: Sequence[str] | None,
     via_broker: int | None,
+    *,
+    skip_refused: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """See `ClusterReader.describe_configs`. All brokers are asked in parallel."""
     wanted = list(dict.fromkeys(resources))
@@ -85,7 +87,7 @@ def describe_configs(
     found: dict[ConfigResource, dict[str, ConfigValue]] = {}
     for index, result in enumerate(broker_client.read_each(requests)):
         if not isinstance(result, Failure):
-            found |= _values_by_resource(result, broker_client)
+            found |= _values_by_resource(result, broker_client, skip_refused)
             continue
         is_of_broker = index < len(of_brokers)
         if is_of_broker and result.is_unresponsive:
@@ -144,9 +146,9 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
 
 
 def _values_by_resource(
-    response: Any, broker_client: BrokerClient
+    response: Any, broker_client: BrokerClient, skip_refused: bool
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
-    """Return the values in a response; unknown topics are left out.
+    """Return the values in a response; unknown topics are left out, refused ones where wanted.
 
     Raises ClusterError for any other error.
     """
@@ -154,6 +156,8 @@ def _values_by_resource(
     for result in response.results:
         resource = ConfigResource(_TYPES_BACK[result.resource_type], result.resource_name)
         if resource.is_topic and result.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+            continue
+        if skip_refused and resource.is_topic and is_refusal(result.error_code):
             continue
         if result.error_code:
             acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS
@@ -179,6 +183,18 @@ def alter_configs(
     the topics, when the response about these was lost; the requests to brokers have ended by then.
     """
     deadline = write_deadline(deadline)
+    errors: dict[ConfigResource, str] = {}
+    for part in without_repeated_keys(changes):
+        remaining = [change for change in part if change.resource not in errors]
+        errors |= _alter_at_once(broker_client, remaining, deadline)
+    resources = dict.fromkeys(change.resource for change in changes)
+    return CallResults(tuple(r for r in resources if r not in errors), errors)
+
+
+def _alter_at_once(
+    broker_client: BrokerClient, changes: Sequence[ConfigChange], deadline: float
+) -> dict[ConfigResource, str]:
+    """Apply changes of different keys; return the resources that were not changed, with reasons."""
     changes_by_resource: dict[ConfigResource, list[ConfigChange]] = {}
     for change in changes:
         changes_by_resource.setdefault(change.resource, []).append(change)
@@ -192,15 +208,13 @@ def alter_configs(
         for batch in batches
     ]
     results = broker_client.write_each(requests, deadline)
-    accepted: list[ConfigResource] = []
     errors: dict[ConfigResource, str] = {}
     for batch, result in zip(batches, results, strict=True):
         refused, unknown = _refused_and_unknown(result, batch.resources, broker_client)
         if unknown and batch.resources[0].is_topic:
             raise UnknownOutcomeError(_unknown_outcome(unknown), broker_id=batch.broker_id)
-        accepted += [r for r in batch.resources if r not in refused and r not in unknown]
         errors |= refused | {r: f"{NO_RESPONSE}: {reason}" for r, reason in unknown.items()}
-    return CallResults(tuple(accepted), errors)
+    return errors
 
 
 @dataclass(frozen=True, slots=True)

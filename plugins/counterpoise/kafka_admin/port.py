@@ -13,6 +13,7 @@ is sent after it, and BrokerUnresponsiveError says so.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -30,6 +31,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
     LogDirDescription,
     Reassignment,
+    ResourceKey,
     TopicDescription,
 )
 
@@ -108,6 +110,7 @@ class ClusterReader(Protocol):
         keys: Sequence[str] | None,
         *,
         via_broker: int | None = None,
+        skip_refused: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         """Return the named keys of each resource; None means every key, secrets have no value.
 
@@ -115,6 +118,8 @@ class ClusterReader(Protocol):
         respond, since its configs are read from itself. EVERY_BROKER is the dynamic default of all
         brokers. `via_broker` reads topic configs from the broker that acts on them, since another
         one's metadata may be older; BrokerUnresponsiveError is raised when it does not respond.
+        `skip_refused` also leaves out the topics whose configs this principal may not read, which
+        is a ClusterError otherwise.
         """
         ...
 
@@ -127,10 +132,12 @@ class ClusterAdmin(ClusterReader, Protocol):
     ) -> CallResults[ConfigResource]:
         """Apply incremental changes (KIP-339), those of one resource in one request.
 
-        Requests to several brokers are parallel. A broker that does not respond is among the errors
-        as "no answer: ...": its change may still be applied, now or later. With another reason it
-        was refused, or never sent. Raises UnknownOutcomeError only when the response about the
-        topics was lost; the requests to brokers have ended by then, too.
+        Kafka refuses a request that names a key twice: where entries are added to a list and others
+        taken from it, a second request follows when the first one has been answered. Requests to
+        several brokers are parallel. A broker that does not respond is among the errors as "no
+        answer: ...": its change may still be applied, now or later. With another reason it was
+        refused, or never sent. Raises UnknownOutcomeError only when the response about the topics
+        was lost; the requests to brokers have ended by then, too.
         """
         ...
 
@@ -178,6 +185,22 @@ def read_throttle_keys(
         of_topics = pool.submit(reader.describe_configs, topics, LIST_KEYS)
         of_brokers = reader.describe_configs(brokers, RATE_KEYS)
         return {**of_topics.result(), **of_brokers}
+
+
+def without_repeated_keys(changes: Iterable[ConfigChange]) -> list[list[ConfigChange]]:
+    """Return the changes in as few parts as name each key at most once, in order.
+
+    Example: APPEND to the list of orders, SUBTRACT from it, SET of a rate: the first and the last
+    are one part, the SUBTRACT is the second.
+    """
+    parts: list[list[ConfigChange]] = []
+    times: Counter[ResourceKey] = Counter()
+    for change in changes:
+        part = times[change.resource_key]
+        times[change.resource_key] += 1
+        parts += [[]] if part == len(parts) else []
+        parts[part].append(change)
+    return parts
 
 
 def read_topics_and_named(

@@ -19,11 +19,13 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from counterpoise.errors import (
     BrokerUnresponsiveError,
+    ClusterError,
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin, without_repeated_keys
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
+from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
@@ -47,6 +49,10 @@ S = TypeVar("S")
 
 BYTES_PER_RECORD: Final = 1000
 _NOT_LIVE: Final = "it is not live (fenced, stopped or unknown)"
+_NOT_READABLE: Final = (
+    "TOPIC_AUTHORIZATION_FAILED: the principal lacks a permission (ACL): grant it with "
+    f"`{DESCRIBE_CONFIGS_OF_TOPICS.grant('User:operator')}`"
+)
 _FROZEN: Final = f"{NO_RESPONSE}: nothing within 2 s; it may still be applied"
 
 
@@ -95,6 +101,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     # The broker that cluster-wide changes are sent to; None: one that responds.
     addressed_broker: int | None = None
     denied: dict[str, str] = field(default_factory=dict)  # result of `refused_operations`
+    unreadable_topics: set[str] = field(default_factory=set)  # without DescribeConfigs
     _configs_before: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     _failures: dict[str, list[Exception]] = field(default_factory=dict)
     _lost_responses: dict[str, int] = field(default_factory=dict)
@@ -214,6 +221,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         keys: Sequence[str] | None,
         *,
         via_broker: int | None = None,
+        skip_refused: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
         if via_broker is not None and not self.is_responding(via_broker):
             message = f"the configs: broker {via_broker} does not respond: {_NOT_LIVE}"
@@ -223,7 +231,12 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             # Brokers learn of a change a moment after the controller has applied it.
             self.stale_config_reads -= 1
             shown = replace(self.configs, dynamic=self._configs_before)
-        return {r: shown.describe(r, keys) for r in resources if self._is_available(r)}
+        wanted = list(resources)
+        refused = [r for r in wanted if r.is_topic and r.name in self.unreadable_topics]
+        if refused and not skip_refused:
+            raise ClusterError(f"the configs of topic {refused[0].name}: {_NOT_READABLE}")
+        available = [r for r in wanted if self._is_available(r) and r not in refused]
+        return {resource: shown.describe(resource, keys) for resource in available}
 
     def close(self) -> None:
         """Do nothing."""
@@ -238,6 +251,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         self._configs_before = {
             resource: dict(values) for resource, values in self.configs.dynamic.items()
         }
+        refusals: dict[ConfigResource, str] = {}
+        for part in without_repeated_keys(changes):
+            remaining = [c for c in part if not refusals.get(c.resource)]
+            refusals |= self._alter_at_once(remaining)
+        return _results(refusals)
+
+    def _alter_at_once(self, changes: Sequence[ConfigChange]) -> dict[ConfigResource, str]:
         grouped: dict[ConfigResource, list[ConfigChange]] = {}
         for change in changes:
             grouped.setdefault(change.resource, []).append(change)
@@ -249,7 +269,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         }
         if of_topics:
             refusals |= self._send("topic configs", lambda: self._alter_topics(of_topics))
-        return _results({resource: refusals[resource] for resource in grouped})
+        return {resource: refusals[resource] for resource in grouped}
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         broker_id = int(resource.name)

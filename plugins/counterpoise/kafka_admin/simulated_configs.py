@@ -131,12 +131,13 @@ class SimulatedConfigs:
         return ""
 
     def rate(self, broker_id: int, key: str) -> int | None:
-        """Return a rate in bytes per second; None where none is in effect.
+        """Return a rate in bytes per second; None where none is in force.
 
-        Only the broker's own dynamic value has an effect (KAFKA-10190).
+        The broker's own dynamic value comes first, then the dynamic default of all brokers
+        (KAFKA-10190). A value in server.properties has no effect.
         """
         broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-        value = self.dynamic.get(broker, {}).get(key)
+        value = self.dynamic.get(broker, {}).get(key, self.broker_defaults.get(key))
         return None if value is None else int(value)
 
     def throttles(self, topic: str, partition: int, broker_id: int, key: str) -> bool:

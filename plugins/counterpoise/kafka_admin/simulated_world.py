@@ -24,6 +24,7 @@ from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -106,7 +107,13 @@ class SimulatedWorld:
         for row in snapshot.throttles.to_pylist():
             resource_type = ConfigResourceType(row["resource_type"])
             resource = ConfigResource(resource_type, row["resource_name"])
-            cluster.configs.dynamic.setdefault(resource, {})[row["key"]] = row["value"]
+            is_default = resource == EVERY_BROKER
+            values = (
+                cluster.configs.broker_defaults
+                if is_default
+                else cluster.configs.dynamic.setdefault(resource, {})
+            )
+            values[row["key"]] = row["value"]
         live_ids = cluster.live_broker_ids
         for row in snapshot.partitions.to_pylist():
             key = TopicPartition(row["topic"], row["partition"])

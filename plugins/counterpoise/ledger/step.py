@@ -37,7 +37,7 @@ from counterpoise.ledger.schema import (
     step_locks,
     touched_keys,
 )
-from counterpoise.ledger.touched import joined_entries, read_touched_keys
+from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
@@ -240,7 +240,7 @@ class Step:
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
         added to what is ours. A key that was restored since (the run halted and was started again)
-        begins anew.
+        begins anew, and so does that of a topic made again under the same name.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -249,7 +249,7 @@ class Step:
                 if earlier is None:
                     values = self._key(touched) | self._intent(touched)
                     connection.execute(touched_keys.insert().values(**values))
-                elif earlier.restored_at is not None:
+                elif earlier.restored_at is not None or earlier.topic_id != touched.topic_id:
                     anew = {"during_value": None, "after_value": None, "restored_at": None}
                     self._update_key(connection, touched, **anew, **self._intent(touched))
                 else:
@@ -282,6 +282,16 @@ class Step:
             connection.execute(
                 touched_keys.update().where(*is_of_call, was_answered).values(unanswered_call=None)
             )
+
+    def taken_back(self, keys: Iterable[tuple[TouchedKey, str]]) -> None:
+        """Record which entries of a list are no longer ours: a change that removes them was
+        answered.
+        """
+        with self._writing() as connection:
+            known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
+            for touched, removed in keys:
+                ours = remaining_entries(known[touched.resource_key].written_value, removed)
+                self._update_key(connection, touched, ours=ours)
 
     def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
         """Record that every change that was sent of these keys was applied, or never will be."""

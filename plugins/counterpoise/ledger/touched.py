@@ -36,3 +36,8 @@ def joined_entries(earlier: str, added: str) -> str:
     """Return the entries of both comma-separated lists, each once, in their order."""
     entries = (*earlier.split(","), *added.split(","))
     return ",".join(dict.fromkeys(entry for entry in entries if entry))
+
+
+def remaining_entries(earlier: str, removed: str) -> str:
+    """Return the entries of a comma-separated list without those of another one."""
+    return ",".join(entry for entry in earlier.split(",") if entry not in removed.split(","))

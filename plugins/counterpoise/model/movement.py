@@ -8,12 +8,15 @@ Followers fetch from leaders, so the leader before the move sends and every new 
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Set
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
 
+from counterpoise.model.kafka import EVERY_BROKER, RATE_KEYS, ConfigResource
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.words import name_brokers
 from counterpoise.units import MIN_RATE_BYTES_PER_SECOND, format_rate
 
 RATE_HEADROOM: Final = 1.25  # a throttle that only equals the inflow never catches up
@@ -95,6 +98,60 @@ def busiest_inflow(plan: RebalancePlan, max_moves: int | None = None) -> Inflow 
         key=lambda flow: (flow.bytes_per_second, not flow.sends, -flow.broker_id),
         default=None,
     )
+
+
+def default_limit(plan: RebalancePlan) -> int | None:
+    """Return the dynamic default of the throttle rates that the plan's snapshot found; the lower
+    one of both sides, in bytes per second.
+    """
+    return min(_rates_before(plan, {EVERY_BROKER}), default=None)
+
+
+def effective_rate(plan: RebalancePlan, rate_bytes_per_second: int | None) -> int | None:
+    """Return a rate, or the cluster's default where that is lower; None for no rate."""
+    default = default_limit(plan)
+    if rate_bytes_per_second is None or default is None:
+        return rate_bytes_per_second
+    return min(rate_bytes_per_second, default)
+
+
+def limit_warning(plan: RebalancePlan, rate_bytes_per_second: int | None) -> str:
+    """Return which limits of others are lower than a rate, and stay; "" where none is.
+
+    Without a rate each of them is named, since it holds whatever rate is approved.
+    """
+
+    def is_lower(limit: int) -> bool:
+        return rate_bytes_per_second is None or limit < rate_bytes_per_second
+
+    texts = []
+    default = default_limit(plan)
+    if default is not None and is_lower(default):
+        texts.append(
+            f"the cluster's default of the throttle rates is {format_rate(default)}: no broker "
+            "copies faster, whatever rate is approved, and a run does not change it; raise or "
+            "delete it first where that is too slow (kafka-configs --entity-type brokers "
+            "--entity-default)"
+        )
+    brokers = {setting.resource for setting in plan.settings_before} - {EVERY_BROKER}
+    own = {b.name: min(_rates_before(plan, {b}), default=None) for b in brokers if b.is_broker}
+    lower = {name: limit for name, limit in own.items() if limit is not None and is_lower(limit)}
+    if lower:
+        names = name_brokers(sorted(map(int, lower)))
+        have = "has a throttle rate" if len(lower) == 1 else "have throttle rates"
+        texts.append(
+            f"{names} {have} already, {format_rate(min(lower.values()))} at the least: a run keeps "
+            "what is lower than its own"
+        )
+    return "; ".join(texts)
+
+
+def _rates_before(plan: RebalancePlan, resources: Set[ConfigResource]) -> list[int]:
+    return [
+        int(setting.value)
+        for setting in plan.settings_before
+        if setting.resource in resources and setting.key in RATE_KEYS and setting.value.isdecimal()
+    ]
 
 
 def rate_warning(

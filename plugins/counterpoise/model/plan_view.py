@@ -20,6 +20,8 @@ from counterpoise.model.movement import (
     COORDINATOR_TOPICS,
     busiest_link_bytes,
     cross_rack_bytes,
+    effective_rate,
+    limit_warning,
     rate_warning,
 )
 from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan
@@ -238,14 +240,19 @@ class PlanView:
         return "a rate that is not chosen yet" if rate is None else format_rate(rate)
 
     @property
+    def limit_warning(self) -> str:
+        """Return which limits of others hold whatever rate is approved; "" where none does."""
+        return limit_warning(self.plan, self.rate_bytes_per_second)
+
+    @property
     def expected_time(self) -> str:
-        rate = self.rate_bytes_per_second
+        rate = effective_rate(self.plan, self.rate_bytes_per_second)
         return format_seconds(self.busiest_link_bytes / rate) if rate else "not known"
 
     @property
     def rate_warning(self) -> str:
         """Return why the rate is too low; "" where it is high enough, or not chosen yet."""
-        rate = self.rate_bytes_per_second
+        rate = effective_rate(self.plan, self.rate_bytes_per_second)
         return "" if rate is None else rate_warning(self.plan, rate, self.max_moves)
 
     @property
@@ -261,7 +268,12 @@ class PlanView:
 
     @property
     def warnings(self) -> list[str]:
-        warnings = (self.rate_warning, self.deferred_in_words, *self.plan.warnings)
+        warnings = (
+            self.rate_warning,
+            self.limit_warning,
+            self.deferred_in_words,
+            *self.plan.warnings,
+        )
         return [warning for warning in warnings if warning]
 
     @cached_property

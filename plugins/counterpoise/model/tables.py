@@ -116,11 +116,11 @@ LOG_DIRS: Final = pa.schema(
 )
 
 # Keys of replication throttles (KIP-73) that are set at the resource itself (DYNAMIC_TOPIC,
-# DYNAMIC_BROKER).
+# DYNAMIC_BROKER), or as the dynamic default of all brokers (DYNAMIC_DEFAULT_BROKER).
 THROTTLES: Final = pa.schema(
     [
         required("resource_type", TEXT),  # topic or broker
-        # a topic, or a broker id in decimal
+        # a topic, or a broker id in decimal; "" for the default of all brokers
         required("resource_name", TEXT),
         required("key", TEXT),
         # as it is written; a list may be set and empty

@@ -4,6 +4,7 @@ from .approving import (
     approval_question,
     check_plan_rules,
     preflight,
+    preflight_warnings,
     second_approval_question,
     validate,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "plan_from",
     "plan_of_assignment",
     "preflight",
+    "preflight_warnings",
     "propose",
     "put_question",
     "rebuild_series",

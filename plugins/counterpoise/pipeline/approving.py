@@ -14,16 +14,18 @@ from typing import Final
 from counterpoise import access, reporting
 from counterpoise.approval import approvers_in_force, default_rate, join_people, people_needed
 from counterpoise.archive import plan_docs_folder, plan_report_name
-from counterpoise.errors import InputError, RefusedError, StoreError, list_complaints
+from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import SET_LISTS, SET_RATE
+from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.person import AIRFLOW
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
 from counterpoise.units import format_rate
 from counterpoise.validation import (
@@ -35,6 +37,7 @@ from counterpoise.validation import (
     validate_data,
 )
 
+_MIN_ISR: Final = "min.insync.replicas"
 _LOGGER = safe_logger(__name__)
 VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 
@@ -70,6 +73,8 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     for failure in data_check.momentary:
         _LOGGER.warning("%s (this may be so for a moment, while the cluster changes)", failure)
 
+    for warning in preflight_warnings(installation, plan):
+        _LOGGER.warning("%s", warning)
     refused_operations = preflight(installation, plan)
     problems = [
         *(f"{violation.subject}: {violation.message}" for violation in violations),
@@ -226,3 +231,28 @@ def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, s
         refused = admin.refused_operations(broker_id, move.topic)
     not_needed = () if copying_moves else (SET_RATE, SET_LISTS)
     return {name: reason for name, reason in refused.items() if name not in not_needed}
+
+
+def preflight_warnings(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:
+    """Return what the operator connection may not read outside the plan, and how to grant it.
+
+    A run goes on without it, but does not see which of these partitions take no writes.
+    """
+    planned = {move.topic for move in plan.moves}
+    with installation.operator(plan.cluster) as admin:
+        others = sorted({topic.topic for topic in admin.describe_topics()} - planned)
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in others]
+        readable = admin.describe_configs(resources, [_MIN_ISR], skip_refused=True)
+        refused = [resource for resource in resources if resource not in readable]
+        if not refused:
+            return ()
+        try:
+            admin.describe_configs(refused[:1], [_MIN_ISR])
+        except ClusterError as error:
+            if error.retryable:
+                raise
+            return (
+                f"{pluralize(len(refused), 'topic')} outside the plan: whether partitions there "
+                f"take writes will not be known while the plan is carried out: {error}",
+            )
+    return ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore
-from counterpoise.execution.throttles import wanted_throttles
+from counterpoise.execution.throttling.targets import wanted_throttles
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision

@@ -14,7 +14,7 @@ from typing import Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.execution.leftovers import foreign_throttles, is_orphaned, late_moves_by_run
-from counterpoise.execution.throttles import broker_resource, topic_resource
+from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader, read_throttle_keys
 from counterpoise.model.plan import Move

@@ -113,15 +113,21 @@ def test_throttles_of_a_run_of_ours_are_no_leftovers() -> None:
     assert findings_of("leftover-throttle", facts(cluster, active_run_id="demo-1")) == ()
 
 
-def test_rates_where_they_have_no_effect() -> None:
+def test_a_default_rate_of_all_brokers_is_in_force() -> None:
     cluster = healthy()
     cluster.configs.broker_defaults[LEADER_RATE] = "1000"
-    finding = the_only("throttle-rate-without-effect", facts(cluster))
+    assert findings_of("throttle-rate-without-effect", facts(cluster)) == ()
+    assert findings_of("leftover-throttle", facts(cluster)) == ()
+    finding = the_only("throttle-rate-of-all-brokers", facts(cluster))
     assert finding.subject == "cluster default"
+    assert "limits each broker without a rate of its own" in finding.summary
     assert (
         "--entity-type brokers --entity-default --delete-config leader.replication"
         in finding.fix[0]
     )
+
+
+def test_rates_where_they_have_no_effect() -> None:
     in_a_file = the_only(
         "throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000"))
     )

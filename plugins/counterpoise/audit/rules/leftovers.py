@@ -61,7 +61,7 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
     keys_by_resource = grouped(
         ((kind, name), (key, value))
         for kind, name, key, value in rows_of(facts.snapshot.throttles, *THROTTLES.names)
-        if name not in (moving_topics if kind == "topic" else moving_brokers)
+        if name and name not in (moving_topics if kind == "topic" else moving_brokers)
     )
     for (kind, name), entries in sorted(keys_by_resource.items()):
         keys = [key for key, _ in entries]
@@ -79,26 +79,42 @@ def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
 
 
 @rule(
-    "throttle-rate-without-effect",
+    "throttle-rate-of-all-brokers",
     Severity.INFO,
-    title="A throttle rate where it has no effect",
-    why="Rates take effect only as a dynamic config of the broker itself: whoever set them as the "
-    "cluster's default, or in a file, believes that moves are throttled, and they are not.",
-    how="Delete them; Counterpoise sets rates on each broker where it needs them, and removes them "
-    "again.",
+    title="A throttle rate as the default of all brokers",
+    why="It is in force on each broker without a rate of its own: whatever is throttled, by "
+    "whatever tool, is held to it, and catches up no faster. Brokers before KAFKA-10190 was mended "
+    "show it, and throttle nothing.",
+    how="Delete it where nobody wants it. Counterpoise sets rates on each broker where it needs "
+    "them, never one above this default, and removes them again.",
     source="https://issues.apache.org/jira/browse/KAFKA-10190",
-    needs={InspectionItem.BROKER_CONFIGS},
+    needs={InspectionItem.CLUSTER_DEFAULTS},
 )
-def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
+def throttle_rate_of_all_brokers(facts: AuditFacts) -> Iterator[CheckResult]:
     cluster_defaults = facts.inspection.cluster_defaults
     rates = {key: cluster_defaults[key].value for key in RATE_KEYS if key in cluster_defaults}
     if rates:
         yield CheckResult(
             subjects.CLUSTER_DEFAULT,
-            f"the default of all brokers sets {' and '.join(rates)}, which throttles no broker",
+            f"the default of all brokers sets {' and '.join(rates)}, which limits each broker "
+            "without a rate of its own",
             evidence(("key", "value"), rates.items()),
             fix=(delete_config("brokers", None, rates),),
         )
+
+
+@rule(
+    "throttle-rate-without-effect",
+    Severity.INFO,
+    title="A throttle rate where it has no effect",
+    why="Rates take effect only as dynamic configs: whoever wrote them into server.properties "
+    "believes that moves are throttled, and they are not.",
+    how="Delete them; Counterpoise sets rates on each broker where it needs them, and removes them "
+    "again.",
+    source="https://kafka.apache.org/documentation/#rep-throttle",
+    needs={InspectionItem.BROKER_CONFIGS},
+)
+def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
     rows = [
         (broker_id, key, configs[key].value)
         for broker_id, configs in facts.broker_configs.items()

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.kafka import ConfigResourceType
+from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
 from counterpoise.model.plan import Move, MoveReason, SettingBefore
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
@@ -81,7 +81,7 @@ def moves_of(result: PlanningResult) -> tuple[Move, ...]:
 def settings_before(throttles: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
     """Return the keys of the brokers and topics of moves that copy, sorted.
 
-    Any of the replicas before may be copied from.
+    Any of the replicas before may be copied from. The default of all brokers is among them.
     """
     broker_ids: set[int] = set()
     topics: set[str] = set()
@@ -91,6 +91,8 @@ def settings_before(throttles: pa.Table, moves: Sequence[Move]) -> tuple[Setting
             broker_ids.update(move.replicas_before, adding)
             topics.add(move.topic)
     brokers = {str(broker_id) for broker_id in broker_ids}
+    if brokers:
+        brokers.add(EVERY_BROKER.name)
     throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
     found = []
     for row in throttles.to_pylist():

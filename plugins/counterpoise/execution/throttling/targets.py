@@ -1,13 +1,13 @@
-"""Replication throttles (KIP-73): which keys moves need, what is missing, how to restore. Pure.
+"""Replication throttles (KIP-73): which keys moves need, and what of them is missing. Pure.
 
     throttles = wanted_throttles(moves, rate_bytes_per_second)
     missing_changes(throttles, configs, touched_keys)    # (): the throttles are in force
-    restoring_change(touched, configs)                   # None: nothing of ours is in this key
 
 Kafka's own split is followed: the leader list names the replicas before the move, the follower list
 only those being added. Lists are merged, never replaced; `*` is left alone; somebody else's rate
-below ours stays, and is never raised. Only the dynamic value of the broker itself throttles:
-cluster defaults have no effect on these keys (KAFKA-10190).
+below ours stays, and is never raised. So does the dynamic default of all brokers: it is in force
+where a broker has no rate of its own (KAFKA-10190; older brokers show it and ignore it), so a run
+sets its rate at each broker, and never one above the default.
 
 Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the leader's rate and
 orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.model.kafka import (
+    EVERY_BROKER,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -31,7 +32,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
     ResourceKey,
 )
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
 
@@ -51,6 +52,12 @@ class WantedThrottles:
     rate_bytes_per_second: int
     rates: frozenset[ResourceKey]
     lists: Mapping[ResourceKey, tuple[str, ...]]
+    later_lists: frozenset[ResourceKey] = frozenset()  # of moves that are still to come
+
+    @property
+    def keys(self) -> frozenset[ResourceKey]:
+        """Return every key that is needed now, or later."""
+        return self.rates | self.lists.keys() | self.later_lists
 
     @property
     def resources(self) -> tuple[ConfigResource, ...]:
@@ -65,24 +72,40 @@ def topic_resource(name: str) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, name)
 
 
-def wanted_throttles(moves: Iterable[Move], rate_bytes_per_second: int) -> WantedThrottles:
-    """Return the throttles under which these moves may be submitted; copying nothing needs none."""
+def wanted_throttles(
+    moves: Iterable[Move], rate_bytes_per_second: int, remaining: Iterable[Move] = ()
+) -> WantedThrottles:
+    """Return the throttles under which these moves may be submitted; copying nothing needs none.
+
+    Brokers have their rates also for the `remaining` moves, which no list names yet.
+    """
     rates: set[ResourceKey] = set()
     lists: dict[ResourceKey, list[str]] = {}
+    later_lists: set[ResourceKey] = set()
     for move in moves:
-        if not move.adding:
-            continue
-        for list_key, rate_key, broker_ids in (
-            (LEADER_REPLICAS, LEADER_RATE, _possible_leaders(move)),
-            (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
-        ):
+        for list_key, rate_key, broker_ids in _throttled_replicas(move):
             entries = lists.setdefault((topic_resource(move.topic), list_key), [])
             entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
+            rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
+    for move in remaining:
+        for list_key, rate_key, broker_ids in _throttled_replicas(move):
+            later_lists.add((topic_resource(move.topic), list_key))
             rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
     return WantedThrottles(
         rate_bytes_per_second,
         frozenset(rates),
         {key: tuple(entries) for key, entries in sorted(lists.items())},
+        frozenset(later_lists),
+    )
+
+
+def _throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """Return list, rate and brokers of both sides of a move; () where it copies nothing."""
+    if not move.adding:
+        return ()
+    return (
+        (LEADER_REPLICAS, LEADER_RATE, _possible_leaders(move)),
+        (FOLLOWER_REPLICAS, FOLLOWER_RATE, move.adding),
     )
 
 
@@ -101,6 +124,29 @@ def dynamic_value(configs: Configs, resource: ConfigResource, key: str) -> str |
     if value is None or value.source is not _DYNAMIC_SOURCE[resource.type]:
         return None
     return value.value
+
+
+def default_rate(configs: Configs) -> int | None:
+    """Return the bytes per second of the dynamic default of all brokers; None where none is set.
+
+    It is the lower one of both sides: a copy goes through the leader's limit and the follower's.
+    """
+    values = [configs.get(EVERY_BROKER, {}).get(key) for key in RATE_KEYS]
+    rates = [value.value for value in values if value is not None]
+    return min((int(rate) for rate in rates if rate and rate.isdecimal()), default=None)
+
+
+def is_topic_gone(touched: TouchedKey, topic_ids: Mapping[str, str]) -> bool:
+    """Return whether a key's topic was deleted; one of the same name made since is another topic.
+
+    `topic_ids` has the present ids of the topics that exist; "" is an id that is not known.
+    """
+    if not touched.resource.is_topic:
+        return False
+    present_id = topic_ids.get(touched.resource.name)
+    if present_id is None:
+        return True
+    return bool(touched.topic_id and present_id) and touched.topic_id != present_id
 
 
 def missing_changes(
@@ -123,7 +169,7 @@ def missing_changes(
     for (resource, key), wanted in throttles.lists.items():
         if resource not in configs:
             continue
-        present = _entries(dynamic_value(configs, resource, key))
+        present = list_entries(dynamic_value(configs, resource, key))
         absent = [entry for entry in wanted if entry not in present]
         if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
@@ -139,7 +185,7 @@ def _capped(rate: int, touched: TouchedKey | None) -> int:
 def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> bool:
     if value is None or not value.isdecimal():
         return False
-    is_ours = touched is not None and value in _entries(touched.written_value)
+    is_ours = touched is not None and value in list_entries(touched.written_value)
     return int(value) == rate if is_ours else int(value) <= rate
 
 
@@ -157,11 +203,11 @@ def removed_by_others(
         touched = were_in_force.get(change.resource_key)
         if touched is None:
             continue
-        written_entries = set(_entries(touched.written_value))
+        written_entries = set(list_entries(touched.written_value))
         if change.key in RATE_KEYS:
             is_removed = dynamic_value(configs, *change.resource_key) not in written_entries
         else:
-            is_removed = bool(written_entries & set(_entries(change.value)))
+            is_removed = bool(written_entries & set(list_entries(change.value)))
         if is_removed:
             removed.append(change)
     return tuple(removed)
@@ -169,8 +215,8 @@ def removed_by_others(
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     """Return whether the key holds something of ours."""
-    present = _entries(dynamic_value(configs, *touched.resource_key))
-    return not set(_entries(touched.written_value)).isdisjoint(present)
+    present = list_entries(dynamic_value(configs, *touched.resource_key))
+    return not set(list_entries(touched.written_value)).isdisjoint(present)
 
 
 def keys_touched_by(
@@ -189,76 +235,5 @@ def keys_touched_by(
     )
 
 
-def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, ...]:
-    """Return the keys that the plan may have set, for an emergency stop without the ledger.
-
-    Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
-    to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
-    are removed.
-    """
-    before_values = {
-        (setting.resource, setting.key): setting.value for setting in plan.settings_before
-    }
-    throttles = wanted_throttles(plan.moves, rate_bytes_per_second=0)
-    topic_ids = {move.topic: move.topic_id for move in plan.moves}
-    keys = []
-    for resource, key in sorted(throttles.rates):
-        before = before_values.get((resource, key))
-        present = dynamic_value(configs, resource, key)
-        if present is not None and present != before:
-            keys.append(TouchedKey(resource, key, "", before, written_value=present))
-    for (resource, key), wanted in throttles.lists.items():
-        before = before_values.get((resource, key))
-        if dynamic_value(configs, resource, key) in (None, before):
-            continue
-        added = ",".join(entry for entry in wanted if entry not in (before or "").split(","))
-        keys.append(
-            TouchedKey(resource, key, topic_ids[resource.name], before, written_value=added)
-        )
-    return tuple(keys)
-
-
-def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
-    """Return the change that brings a key back to what it was; None when nothing of ours is in it.
-
-    A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
-    `0:4,7:9` of which `0:4` is ours, only that entry is removed.
-    """
-    present = dynamic_value(configs, *touched.resource_key)
-    if touched.key in RATE_KEYS:
-        return _restoring_rate(touched, present)
-    return _restoring_list(touched, present)
-
-
-def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | None:
-    if present not in _entries(touched.written_value) or present == touched.before_value:
-        return None
-    return _set_or_delete(touched, touched.before_value)
-
-
-def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | None:
-    if present is None or present == touched.before_value:
-        return None
-    present_entries, written_entries = _entries(present), set(_entries(touched.written_value))
-    other_entries = [entry for entry in present_entries if entry not in written_entries]
-    has_ours = other_entries != present_entries
-    if has_ours and set(other_entries) == set(_entries(touched.before_value)):
-        # Nobody else changed it: exactly as it was.
-        return _set_or_delete(touched, touched.before_value)
-    if not other_entries and touched.before_value is None:
-        # Set but empty: what a SUBTRACT leaves.
-        return _set_or_delete(touched, None)
-    if has_ours:
-        removed = ",".join(entry for entry in present_entries if entry in written_entries)
-        return ConfigChange(touched.resource, touched.key, ConfigOperation.SUBTRACT, removed)
-    return None
-
-
-def _set_or_delete(touched: TouchedKey, value: str | None) -> ConfigChange:
-    if value is None:
-        return ConfigChange(touched.resource, touched.key, ConfigOperation.DELETE)
-    return ConfigChange(touched.resource, touched.key, ConfigOperation.SET, value)
-
-
-def _entries(value: str | None) -> list[str]:
+def list_entries(value: str | None) -> list[str]:
     return [entry.strip() for entry in (value or "").split(",") if entry.strip()]

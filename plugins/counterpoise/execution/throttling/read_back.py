@@ -1,7 +1,7 @@
 """Reads throttle keys back from the brokers that act on them: another one's metadata may be older.
 
-    brokers_in_force(admin, throttles, touched_keys, broker_ids)   # where the throttle is in force
-    brokers_that_disagree(admin, keys, configs, broker_ids)        # without the restored keys yet
+    throttled_moves(admin, moves, observation, rate)         # those that may be submitted
+    brokers_that_disagree(admin, observation, broker_ids)    # without the restored keys yet
 
 Tried on Kafka 4.3.1: one of thirty reads right after a change was stale, some 0.2 s long.
 """
@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from counterpoise.errors import BrokerUnresponsiveError
-from counterpoise.execution.throttles import (
-    Configs,
+from counterpoise.execution.observation import Observation
+from counterpoise.execution.throttling.targets import (
     WantedThrottles,
     broker_resource,
     dynamic_value,
+    is_in_force,
+    is_topic_gone,
     missing_changes,
+    wanted_throttles,
 )
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
@@ -26,11 +29,51 @@ from counterpoise.model.run import TouchedKey
 _MAX_BROKERS_AT_ONCE: Final = 20
 
 
+def keys_in_force(observation: Observation) -> list[tuple[TouchedKey, str | None]]:
+    """Return the keys that hold something of ours for the first time since they were changed.
+
+    Each comes with its value.
+    """
+    configs = observation.configs
+    return [
+        (touched, dynamic_value(configs, *touched.resource_key))
+        for touched in observation.touched_keys
+        if touched.during_value is None
+        and touched.restored_at is None
+        and not is_topic_gone(touched, observation.topic_ids)
+        and is_in_force(touched, configs)
+    ]
+
+
 def throttled_brokers(*moves: Move) -> frozenset[int]:
     """Return the brokers that the throttle of these moves has to reach."""
     return frozenset(
         broker_id for move in moves for broker_id in (*move.replicas_before, *move.adding)
     )
+
+
+def throttled_moves(
+    reader: ClusterReader, moves: Sequence[Move], observation: Observation, rate: int
+) -> tuple[Move, ...]:
+    """Return the moves whose live brokers all report the throttle, and those that copy nothing.
+
+    A dead broker that a move only leads away from neither responds nor copies.
+    """
+    live_broker_ids = observation.live_broker_ids
+    copying_moves = [move for move in moves if observation.adding_replicas(move)]
+    in_force = brokers_in_force(
+        reader,
+        wanted_throttles(copying_moves, rate),
+        observation.touched_keys,
+        throttled_brokers(*copying_moves) & live_broker_ids,
+    )
+
+    def is_throttled(move: Move) -> bool:
+        live_brokers = throttled_brokers(move) & live_broker_ids
+        return live_brokers <= in_force
+
+    unthrottled = {move.topic_partition for move in copying_moves if not is_throttled(move)}
+    return tuple(move for move in moves if move.topic_partition not in unthrottled)
 
 
 def brokers_in_force(
@@ -62,10 +105,18 @@ def brokers_in_force(
 
 
 def brokers_that_disagree(
-    reader: ClusterReader, keys: Sequence[TouchedKey], configs: Configs, broker_ids: Iterable[int]
+    reader: ClusterReader, observation: Observation, broker_ids: Iterable[int]
 ) -> tuple[int, ...]:
-    """Return the brokers that report other values of these topic keys than `configs`, or none."""
-    topic_keys = [touched for touched in keys if touched.resource.is_topic]
+    """Return the brokers that report other values of our topic keys than were observed, or none.
+
+    Keys of topics that are gone are left out.
+    """
+    configs = observation.configs
+    topic_keys = [
+        touched
+        for touched in observation.touched_keys
+        if touched.resource.is_topic and not is_topic_gone(touched, observation.topic_ids)
+    ]
     if not topic_keys:
         return ()
     topics = sorted({touched.resource for touched in topic_keys})

@@ -7,11 +7,11 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from counterpoise.execution.command_executor import mark_restored
-from counterpoise.execution.throttles import Configs, restoring_change
+from counterpoise.execution.throttling.restore import restoring_change
+from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.run import TouchedKey
 
@@ -32,7 +32,12 @@ def restore_pending(
     if not keys:
         return (), ()
     configs = _read_keys(admin, keys)
-    changes = [change for touched in keys if (change := restoring_change(touched, configs))]
+    topic_ids = _read_topic_ids(admin, keys)
+    changes = [
+        change
+        for touched in keys
+        if not is_topic_gone(touched, topic_ids) and (change := restoring_change(touched, configs))
+    ]
     if changes:
         step.check()
         admin.alter_configs(changes, deadline=step.deadline)
@@ -41,11 +46,9 @@ def restore_pending(
     restored, pending = [], []
     for touched in keys:
         is_unread = touched.resource not in configs
-        is_topic_gone = touched.resource.is_topic and is_unread
-        if is_topic_gone:
-            step.restored(touched, None, "its topic is gone")
-        elif not is_unread and restoring_change(touched, configs) is None:
-            mark_restored(step, [touched], configs)
+        is_gone = is_topic_gone(touched, topic_ids)
+        if is_gone or (not is_unread and restoring_change(touched, configs) is None):
+            mark_restored(step, [touched], configs, topic_ids)
         else:
             if touched.restored_at is None:
                 pending.append(touched)
@@ -56,6 +59,23 @@ def restore_pending(
     if registered == admin.describe_versions().keys():
         step.clear_unanswered_calls(touched for touched in keys if touched not in pending)
     return tuple(restored), tuple(pending)
+
+
+def mark_restored(
+    step: "Step",
+    keys: Iterable[TouchedKey],
+    configs: Configs,
+    topic_ids: Mapping[str, str],
+) -> None:
+    """Record the values that these keys have now; nothing of ours is in them any more."""
+    for touched in keys:
+        if is_topic_gone(touched, topic_ids):
+            step.restored(touched, None, "its topic is gone")
+            continue
+        value = dynamic_value(configs, *touched.resource_key)
+        is_as_before = value == touched.before_value
+        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
+        step.restored(touched, value, outcome)
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:
@@ -69,3 +89,9 @@ def _read_keys(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
     return read_throttle_keys(
         admin, (r for r in resources if r.is_topic or int(r.name) in live_broker_ids)
     )
+
+
+def _read_topic_ids(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> dict[str, str]:
+    names = sorted({touched.resource.name for touched in keys if touched.resource.is_topic})
+    topics = admin.describe_topics(names) if names else ()
+    return {topic.topic: topic.topic_id for topic in topics}

@@ -1,0 +1,191 @@
+"""Brings throttle keys back to what they were: which keys, when, and by which change. Pure.
+
+    unneeded_entries(throttles, observation)    # of lists that are still needed
+    idle_keys(throttles, observation)           # those that nothing in flight, or to come, needs
+    restore_all_keys(observation)               # all of them, at the end of a run
+    restoring_change(touched, configs)          # None: nothing of ours is in this key
+    keys_to_restore(plan, configs)              # what the plan may have set; without the ledger
+
+A key goes back only while it has what we wrote: compare, then set. What others changed stays.
+"""
+
+from collections.abc import Iterable
+
+from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
+from counterpoise.execution.observation import Observation
+from counterpoise.execution.throttling.targets import (
+    Configs,
+    WantedThrottles,
+    dynamic_value,
+    is_topic_gone,
+    list_entries,
+    wanted_throttles,
+)
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigChange, ConfigOperation
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.run import TouchedKey
+
+
+def idle_keys(
+    throttles: WantedThrottles, observation: Observation
+) -> tuple[tuple[KeyChange, ...], tuple[TouchedKey, ...]]:
+    """Return the keys that nothing in flight, or to come, needs any more.
+
+    They go back at once, broker by broker and topic by topic: first come those that still hold
+    something of ours, with the change that restores them, then the others. What is set at a topic
+    that was made again under the same name is none of ours.
+    """
+    unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
+    gone = [t for t in unrestored if is_topic_gone(t, observation.topic_ids)]
+    idle = [
+        touched
+        for touched in unrestored
+        if touched.resource_key not in throttles.keys and touched.resource in observation.configs
+    ]
+    changes = _with_restoring_change(idle, observation)
+    still_ours = {touched.resource_key for touched, _ in changes}
+    nothing_left = [t for t in idle if t not in gone and t.resource_key not in still_ours]
+    return changes, (*gone, *nothing_left)
+
+
+def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tuple[KeyChange, ...]:
+    """Return what takes entries of ours back from lists that are still needed.
+
+    Entries that the list does not show are taken back with the others, since the broker that was
+    read from may not know them yet: what is ours is exact once that was answered.
+    """
+    changes = []
+    for touched in observation.touched_keys:
+        is_needed_list = touched.key in LIST_KEYS and touched.resource_key in throttles.keys
+        if not is_needed_list or touched.restored_at is not None:
+            continue
+        needed_entries = set(throttles.lists.get(touched.resource_key, ()))
+        value = dynamic_value(observation.configs, *touched.resource_key)
+        present_entries = list_entries(value)
+        may_be_there = value is not None and not touched.has_unanswered_call
+        unneeded = [
+            entry
+            for entry in list_entries(touched.written_value)
+            if entry not in needed_entries and (may_be_there or entry in present_entries)
+        ]
+        if unneeded:
+            operation, entries = ConfigOperation.SUBTRACT, ",".join(unneeded)
+            change = ConfigChange(touched.resource, touched.key, operation, entries)
+            changes.append((touched, change))
+    return tuple(changes)
+
+
+def restore_all_keys(observation: Observation) -> Command:
+    """Return what restores each key of a run whose broker is live; Finish when none is left."""
+    unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
+    of_dead_brokers = tuple(t for t in unrestored if _is_of_dead_broker(t, observation))
+    restorable = [touched for touched in unrestored if touched not in of_dead_brokers]
+    if keys := _with_restoring_change(restorable, observation):
+        return Restore(keys)
+    unresponsive = {
+        touched.resource.name
+        for touched in restorable
+        if touched.resource.is_broker and touched.resource not in observation.configs
+    }
+    if unresponsive:
+        names = ", ".join(sorted(unresponsive))
+        reason = (
+            f"broker {names} does not respond: its throttle keys are restored as soon as it does"
+            if len(unresponsive) == 1
+            else f"brokers {names} do not respond: their throttle keys are restored as soon as "
+            "they do"
+        )
+        return Wait(reason, is_brief=True)
+    return Finish(of_dead_brokers)
+
+
+def _with_restoring_change(
+    keys: Iterable[TouchedKey], observation: Observation
+) -> tuple[KeyChange, ...]:
+    """Return the keys that still hold something of ours, each with the change that restores it."""
+    changes = (
+        (touched, restoring_change(touched, observation.configs))
+        for touched in keys
+        if not is_topic_gone(touched, observation.topic_ids)
+    )
+    return tuple((touched, change) for touched, change in changes if change is not None)
+
+
+def _is_of_dead_broker(touched: TouchedKey, observation: Observation) -> bool:
+    """Return whether a key cannot be reached: nobody can read or write a dead broker's config."""
+    resource = touched.resource
+    return resource.is_broker and int(resource.name) not in observation.live_broker_ids
+
+
+def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
+    """Return the change that brings a key back to what it was; None when nothing of ours is in it.
+
+    A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
+    `0:4,7:9` of which `0:4` is ours, only that entry is removed.
+    """
+    present = dynamic_value(configs, *touched.resource_key)
+    if touched.key in RATE_KEYS:
+        return _restoring_rate(touched, present)
+    return _restoring_list(touched, present)
+
+
+def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | None:
+    if present not in list_entries(touched.written_value) or present == touched.before_value:
+        return None
+    return _set_or_delete(touched, touched.before_value)
+
+
+def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | None:
+    if present is None or present == touched.before_value:
+        return None
+    present_entries, written_entries = (
+        list_entries(present),
+        set(list_entries(touched.written_value)),
+    )
+    other_entries = [entry for entry in present_entries if entry not in written_entries]
+    has_ours = other_entries != present_entries
+    if has_ours and set(other_entries) == set(list_entries(touched.before_value)):
+        # Nobody else changed it: exactly as it was.
+        return _set_or_delete(touched, touched.before_value)
+    if not other_entries and touched.before_value is None:
+        # Set but empty: what a SUBTRACT leaves.
+        return _set_or_delete(touched, None)
+    if has_ours:
+        removed = ",".join(entry for entry in present_entries if entry in written_entries)
+        return ConfigChange(touched.resource, touched.key, ConfigOperation.SUBTRACT, removed)
+    return None
+
+
+def _set_or_delete(touched: TouchedKey, value: str | None) -> ConfigChange:
+    if value is None:
+        return ConfigChange(touched.resource, touched.key, ConfigOperation.DELETE)
+    return ConfigChange(touched.resource, touched.key, ConfigOperation.SET, value)
+
+
+def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, ...]:
+    """Return the keys that the plan may have set, for an emergency stop without the ledger.
+
+    Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
+    to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
+    are removed.
+    """
+    before_values = {
+        (setting.resource, setting.key): setting.value for setting in plan.settings_before
+    }
+    throttles = wanted_throttles(plan.moves, rate_bytes_per_second=0)
+    topic_ids = {move.topic: move.topic_id for move in plan.moves}
+    keys = []
+    for resource, key in sorted(throttles.rates):
+        before = before_values.get((resource, key))
+        present = dynamic_value(configs, resource, key)
+        if present is not None and present != before:
+            keys.append(TouchedKey(resource, key, "", before, written_value=present))
+    for (resource, key), wanted in throttles.lists.items():
+        before = before_values.get((resource, key))
+        if dynamic_value(configs, resource, key) in (None, before):
+            continue
+        added = ",".join(entry for entry in wanted if entry not in (before or "").split(","))
+        keys.append(
+            TouchedKey(resource, key, topic_ids[resource.name], before, written_value=added)
+        )
+    return tuple(keys)

@@ -1,0 +1,103 @@
+"""A dynamic default of the throttle rates is somebody else's limit: a run never raises it."""
+
+from pathlib import Path
+
+import pytest
+
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, RATE_KEYS
+from counterpoise.model.movement import effective_rate
+from counterpoise.model.plan import SettingBefore
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.run import RunState
+from counterpoise.planning import make_plan
+from counterpoise.reporting.plan_text import plan_markdown
+from counterpoise.snapshot import take_snapshot
+from tests.support.pictures import simulated
+from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, own_configs
+
+
+def rates_set(run: SimulatedRun) -> set[str]:
+    """Return the rates that brokers have of their own."""
+    return {
+        value
+        for resource, values in own_configs(run.cluster).items()
+        if resource.is_broker
+        for value in values.values()
+    }
+
+
+def until_set(run: SimulatedRun) -> None:
+    driver = run.driver()
+    driver.open()
+    while not rates_set(run):
+        run.cluster.advance(driver.step() or 0)
+
+
+@pytest.mark.parametrize(
+    ("default", "rate"), [("200000", "200000"), ("90000000", "1000000"), ("1000000", "1000000")]
+)
+def test_a_run_sets_its_rate_or_the_default_where_that_is_lower(
+    tmp_path: Path, default: str, rate: str
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.cluster.configs.broker_defaults[FOLLOWER_RATE] = default
+    until_set(run)
+    assert rates_set(run) == {rate}
+    assert run.go() is RunState.DONE
+    assert rates_set(run) == set(), "they were not set before: deleted, so that the default holds"
+    assert run.cluster.configs.broker_defaults == {FOLLOWER_RATE: default}
+    outcomes = {touched.outcome for touched in run.ledger.journal(run.run_id).touched()}
+    assert outcomes == {"as before"}
+
+
+def test_a_default_that_is_lowered_meanwhile_is_followed(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    assert rates_set(run) == {"1000000"}
+    run.cluster.configs.broker_defaults[LEADER_RATE] = "300000"
+    run.cluster.advance(driver.step() or 0)
+    assert rates_set(run) == {"300000"}
+    assert run.run_progress().rate_bytes_per_second == 300_000
+    texts = [e.text for e in run.ledger.journal(run.run_id).events() if e.kind == "throttling"]
+    assert "the default of all brokers, which is kept" in texts[-1]
+    del run.cluster.configs.broker_defaults[LEADER_RATE]
+    run.cluster.advance(driver.step() or 0)
+    assert rates_set(run) == {"1000000"}
+
+
+def test_a_default_is_in_force_where_a_broker_has_no_rate_of_its_own() -> None:
+    cluster = simulated(SKEWED, racks=FOUR_BROKERS)
+    assert cluster.configs.rate(1, LEADER_RATE) is None
+    cluster.configs.broker_defaults[LEADER_RATE] = "5"
+    assert cluster.configs.rate(1, LEADER_RATE) == 5
+
+
+def snapshot_with_default(default: str) -> ClusterSnapshot:
+    cluster = simulated(SKEWED, racks=FOUR_BROKERS)
+    cluster.configs.broker_defaults |= dict.fromkeys(RATE_KEYS, default)
+    return take_snapshot(cluster, cluster="orders-eu", snapshot_id="s", observed_at=START)
+
+
+def test_who_approves_is_told_of_a_lower_default() -> None:
+    snapshot = snapshot_with_default("200000")
+    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    defaults = [setting for setting in plan.settings_before if setting.resource_name == ""]
+    assert {setting.key: setting.value for setting in defaults} == dict.fromkeys(
+        RATE_KEYS, "200000"
+    )
+    shown = PlanView(plan, asked_rate_bytes_per_second=1_000_000)
+    assert "default of the throttle rates is 200 kB/s" in shown.limit_warning
+    assert shown.limit_warning in shown.warnings
+    assert "default of the throttle rates" in plan_markdown(shown)
+    assert effective_rate(plan, 1_000_000) == 200_000
+    assert PlanView(plan).limit_warning, "it holds whatever rate is chosen"
+    assert not PlanView(plan, asked_rate_bytes_per_second=100_000).limit_warning
+    assert SettingBefore(*defaults[0]).resource.is_broker
+
+
+def test_a_higher_default_is_no_limit() -> None:
+    plan = make_plan(snapshot_with_default("90000000"), PlanRequest(Goal.ADD_BROKERS, (4,)))
+    assert not PlanView(plan, asked_rate_bytes_per_second=1_000_000).limit_warning
