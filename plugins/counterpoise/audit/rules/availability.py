@@ -279,7 +279,7 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
     if len(earlier) < earlier_count:
         yield unknown(
             f"{pluralize(len(out_of_sync), 'replica')} out of sync now; "
-            f"the history has {len(earlier)} snapshots",
+            f"the history has {pluralize(len(earlier), 'snapshot')}",
         )
         return
     for snapshot in earlier:
