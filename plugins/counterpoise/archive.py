@@ -260,9 +260,9 @@ class Archive:
         if self.store.info(f"reports/{name}") is None:
             raise InputError(f"there is no report {name!r}")
 
-    def report_names(self, *, suffix: str = ".html") -> tuple[str, ...]:
+    def report_names(self) -> tuple[str, ...]:
         """Return the names of all reports; of Data Docs only the index."""
-        paths = self.store.list("reports", suffix=suffix)
+        paths = self.store.list("reports", suffix=".html")
         names = [path.removeprefix("reports/") for path in paths]
         index = f"{DATA_DOCS}/index.html"
         return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(index))

@@ -23,6 +23,7 @@ from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResource, ConfigResourceType, ConfigValue
+from counterpoise.model.words import name_brokers
 
 Value = TypeVar("Value")
 Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
@@ -119,5 +120,5 @@ def _with_unresponsive_brokers(inspection: Inspection, live_ids: Iterable[int]) 
     for item, by_broker in read_by_broker.items():
         missing_ids = [broker_id for broker_id in live_ids if broker_id not in by_broker]
         if missing_ids and item not in unavailable:
-            unavailable[item] = f"no answer from broker {', '.join(map(str, missing_ids))}"
+            unavailable[item] = f"no answer from {name_brokers(missing_ids)}"
     return replace(inspection, unavailable=unavailable)

@@ -462,6 +462,12 @@ def test_every_goal_has_a_page_and_a_question(goal: Goal) -> None:
     assert f"**{goal}**" in plan_markdown(PlanView(plan(goal=goal), 10**6))
 
 
+def test_the_question_names_one_broker_and_several() -> None:
+    for broker_ids, named in (((4,), "broker 4"), ((4, 5), "brokers 4, 5")):
+        asked = replace(plan(goal=Goal.REMOVE_BROKERS), broker_ids=broker_ids)
+        assert f"Goal **remove-brokers**, {named}\n" in plan_markdown(PlanView(asked, 10**6))
+
+
 def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
     moved = plan(count=60_000, brokers=220)
     page = plan_report(PlanView(moved, 10**6), data_checks_passed=1)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from counterpoise.model.words import join_ids, join_names, name_brokers, pluralize, verb
+from counterpoise.model.words import (
+    join_ids,
+    join_names,
+    list_brokers,
+    name_brokers,
+    pluralize,
+    verb,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,8 @@ from counterpoise.model.words import join_ids, join_names, name_brokers, plurali
         (join_names("ab", 2), "a, b"),
         (name_brokers([7]), "broker 7"),
         (name_brokers(range(14)), "brokers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"),
+        (list_brokers([7]), "broker 7"),
+        (list_brokers(range(14)), "brokers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"),
         (pluralize(0, "partition"), "0 partitions"),
         (pluralize(1, "partition"), "1 partition"),
         (pluralize(2_000, "partition"), "2,000 partitions"),

@@ -1,4 +1,4 @@
-from .balance import TOPICS_SHOWN, broker_loads, leader_balance, wanted_goal
+from .balance import broker_loads, leader_balance, wanted_goal
 from .fleets import fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
@@ -6,7 +6,6 @@ from .rounds import Round, next_round
 from .series import latest_snapshot_id, merged, series_rows
 
 __all__ = [
-    "TOPICS_SHOWN",
     "Round",
     "broker_loads",
     "cluster_load",

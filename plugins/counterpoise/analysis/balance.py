@@ -45,7 +45,7 @@ from counterpoise.model.report import BrokerLoad
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
 
-TOPICS_SHOWN: Final = 20
+_TOPICS_SHOWN: Final = 20
 
 
 def leader_balance(
@@ -55,7 +55,6 @@ def leader_balance(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
-    topics_shown: int = TOPICS_SHOWN,
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot.
@@ -76,7 +75,7 @@ def leader_balance(
         latest=points[-1],
         brokers=brokers,
         racks=_racks([broker for broker in brokers if not broker.is_fenced]),
-        topics=tuple(skewed_topics[:topics_shown]),
+        topics=tuple(skewed_topics[:_TOPICS_SHOWN]),
         topic_count=len(all_topics),
         skewed_topic_count=len(skewed_topics),
         series=points,

@@ -19,7 +19,7 @@ from counterpoise.audit.rule import CheckResult, Need, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids
+from counterpoise.model.words import list_brokers
 
 LOG_DIRS: Final = "log dirs"  # read with the snapshot
 CONNECTIVITY: Final = "walk"  # a subject: see model/subjects.py
@@ -43,7 +43,7 @@ def unavailable(facts: AuditFacts, item: str, prefix: str = "") -> Iterator[Chec
     live_broker_ids = facts.snapshot.live_broker_ids
     missing = [broker_id for broker_id in live_broker_ids if broker_id not in reporting_brokers]
     if missing:
-        reason = f"{prefix}{item} of broker {join_ids(missing)}: {reason_for(facts, item)}"
+        reason = f"{prefix}{item} of {list_brokers(missing)}: {reason_for(facts, item)}"
         yield unknown(reason, causes=causes_of(facts, item, missing))
 
 

@@ -21,6 +21,7 @@ from counterpoise.cli.common import (
 from counterpoise.errors import StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity
+from counterpoise.model.words import pluralize, verb
 from counterpoise.units import format_moment
 
 _FOUND: Final = 1
@@ -114,7 +115,10 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
         console.print(f"since {since}: {new} new, {len(report.resolved)} resolved")
     for reason in report.unavailable_data:
         console.print(f"not checked: {reason}", markup=False, soft_wrap=True)
-    console.print(f"{len(report.passed)} rules found nothing, {waived} findings are waived")
+    console.print(
+        f"{pluralize(len(report.passed), 'rule')} found nothing, {pluralize(waived, 'finding')} "
+        f"{verb(waived, 'is', 'are')} waived"
+    )
     console.print(f"what to do, and commands to paste: {page}", markup=False, soft_wrap=True)
 
 

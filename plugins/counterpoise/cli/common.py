@@ -72,8 +72,15 @@ def stderr_console() -> Console:
     return safe_console(plain_console(stderr=True))
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    where = parser.add_mutually_exclusive_group(required=required)
+def add_cluster_arguments(parser: argparse.ArgumentParser, *, or_document: bool = False) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    if or_document:
+        where.add_argument(
+            "--state",
+            type=Path,
+            metavar="X.json[.gz]",
+            help="a cluster document; no cluster is needed",
+        )
     where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
     where.add_argument(
         "--bootstrap",

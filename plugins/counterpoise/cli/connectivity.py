@@ -20,6 +20,7 @@ from counterpoise.model.connectivity import (
     LeaderChange,
     StageResult,
 )
+from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import Examination
@@ -105,8 +106,8 @@ def _print_cluster(
     controller = "not known" if metadata.controller_id is None else str(metadata.controller_id)
     console.print(
         f"active controller {controller}; brokers: {len(metadata.brokers)} registered, "
-        f"{live_count} live, {fenced_count} fenced; {len(metadata.topics)} topics, "
-        f"{partition_count} partitions"
+        f"{live_count} live, {fenced_count} fenced; {pluralize(len(metadata.topics), 'topic')}, "
+        f"{pluralize(partition_count, 'partition')}"
     )
     for reason in metadata.unavailable:
         console.print(shown(f"not known: {reason}"), soft_wrap=True)

@@ -144,7 +144,7 @@ def _add_plan(commands: Commands) -> None:
         epilog=_GOALS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_state_arguments(parser)
+    add_cluster_arguments(parser, or_document=True)
     for field, option, metavar, meaning in _OPTIONS:
         parser.add_argument(
             option, dest=field, required=field == "goal", metavar=metavar, help=meaning
@@ -161,19 +161,6 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     snapshot, policy = _state(arguments)
     plan = pipeline.plan_from(snapshot, rebalance_request, policy)
     return _write_plan(plan, rate, arguments, console)
-
-
-def _add_state_arguments(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "--state", type=Path, metavar="X.json[.gz]", help="a cluster document; no cluster is needed"
-    )
-    where.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
-    where.add_argument(
-        "--bootstrap",
-        metavar="A,B",
-        help="bootstrap addresses host:port, tried in order (plaintext)",
-    )
 
 
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
@@ -301,7 +288,7 @@ def _add_import(commands: Commands) -> None:
         "run safely. Exit code 1 when it asks for nothing new.",
     )
     parser.add_argument("reassignment", type=Path, metavar="R.json", help="the reassignment JSON")
-    _add_state_arguments(parser)
+    add_cluster_arguments(parser, or_document=True)
     _add_output_arguments(parser)
     parser.set_defaults(run=_import)
 

@@ -27,6 +27,7 @@ from counterpoise.model.plan_view import (
     largest_moves,
 )
 from counterpoise.model.run import RunState
+from counterpoise.model.words import verb
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
 
@@ -134,8 +135,8 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
         _print_cost(console, view)
     else:
         console.print(
-            f"{status.moves_done} of {len(plan.moves)} partitions are as planned; the report lists "
-            "the others"
+            f"{status.moves_done} of {len(plan.moves)} partitions "
+            f"{verb(status.moves_done, 'is', 'are')} as planned; the report lists the others"
         )
     restored = sum(key.restored_at is not None for key in status.touched)
     console.print(

@@ -26,6 +26,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
 
@@ -149,7 +150,8 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
         console.print(problem, markup=False)
     if not problems:
         console.print(
-            f"{plan.cluster} is as planned: {len(plan.moves)} partitions, leaders included",
+            f"{plan.cluster} is as planned: {pluralize(len(plan.moves), 'partition')}, leaders "
+            "included",
             markup=False,
         )
     return 1 if problems or not is_safe else 0

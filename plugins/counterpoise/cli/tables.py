@@ -15,6 +15,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.evenness import evenness
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.words import pluralize
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes
 
@@ -48,8 +49,9 @@ def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path
         rows.add_row(*row)
     console.print(
         f"cluster {snapshot.cluster} ({snapshot.cluster_id}): {len(snapshot.live_broker_ids)} of "
-        f"{len(snapshot.registered_broker_ids)} brokers live, {snapshot.topics.num_rows} topics, "
-        f"{snapshot.partitions.num_rows} partitions",
+        f"{len(snapshot.registered_broker_ids)} brokers live, "
+        f"{pluralize(snapshot.topics.num_rows, 'topic')}, "
+        f"{pluralize(snapshot.partitions.num_rows, 'partition')}",
         markup=False,
     )
     console.print(rows)

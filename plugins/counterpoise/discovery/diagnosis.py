@@ -25,7 +25,7 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize, verb
+from counterpoise.model.words import join_names, list_brokers, pluralize
 
 EXPIRES_SOON: Final = timedelta(days=30)
 
@@ -194,10 +194,9 @@ def _missing_brokers(case: _Case) -> Iterator[Finding]:
         all_broker_ids |= response.broker_ids
     for address, response in case.responses.items():
         if missing := sorted(all_broker_ids - response.broker_ids):
-            brokers = f"{verb(len(missing), 'broker', 'brokers')} {join_ids(missing)}"
             yield _old_metadata(
                 f"address {address}",
-                f"{address} does not see {brokers}, which others see: "
+                f"{address} does not see {list_brokers(missing)}, which others see: "
                 "its metadata is old, or it is cut off from the controllers",
                 address,
             )

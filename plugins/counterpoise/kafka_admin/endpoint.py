@@ -48,6 +48,7 @@ from counterpoise.model.connectivity import (
     MetadataResponse,
     StageResult,
 )
+from counterpoise.model.words import pluralize
 
 RESPONSE_SECONDS: Final = 5.0
 _BROKER_RESOURCE: Final = 4  # the protocol's number of that resource type
@@ -303,7 +304,7 @@ class EndpointChecker:
 
 
 def _metadata_detail(metadata: MetadataResponse) -> str:
-    return f"{len(metadata.brokers)} brokers live in cluster {metadata.cluster_id}"
+    return f"{pluralize(len(metadata.brokers), 'broker')} live in cluster {metadata.cluster_id}"
 
 
 def _presented_certificate(secured: ssl.SSLSocket, host: str) -> Certificate | None:

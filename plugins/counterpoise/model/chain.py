@@ -6,6 +6,8 @@ report.is_intact, report.states[0].head, report.breaks[0].in_words
 
 from dataclasses import dataclass
 
+from counterpoise.model.words import pluralize
+
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
@@ -21,7 +23,9 @@ class ChainState:
     def in_words(self) -> str:
         """Return `demo: 3 entries, 1 to 3, head 9f86...`, and how many rows wait."""
         count = self.last_sequence - self.first_sequence + 1 if self.last_sequence else 0
-        entries = f"{count} entries, {self.first_sequence} to {self.last_sequence}"
+        entries = (
+            f"{pluralize(count, 'entry', 'entries')}, {self.first_sequence} to {self.last_sequence}"
+        )
         chained = f"{entries}, head {self.head}" if count else "nothing is chained"
         waiting = f"; {self.rows_waiting} not chained yet" if self.rows_waiting else ""
         return f"{self.cluster}: {chained}{waiting}"

@@ -3,6 +3,7 @@
     join_ids([1, 2, 3])                        # "1, 2, 3"; of twenty the first 12 "and 8 more"
     join_names(["orders-0", "orders-1"])       # names are longer: the first five
     name_brokers([7, 8])                       # "brokers 7, 8", however many they are
+    list_brokers([7, 8])                       # the same, cut after the first 12
     pluralize(2000, "partition")               # "2,000 partitions"
     pluralize(2, "address", "addresses")
     f"{count} of 8 brokers {verb(count, 'is', 'are')} fenced"
@@ -33,6 +34,11 @@ def join_names(names: Sequence[object], count: int | None = None) -> str:
 def name_brokers(broker_ids: Sequence[int]) -> str:
     """Return `broker 7` or `brokers 7, 8`, all of them."""
     return f"{verb(len(broker_ids), 'broker', 'brokers')} {', '.join(map(str, broker_ids))}"
+
+
+def list_brokers(broker_ids: Sequence[int]) -> str:
+    """Return `broker 7` or `brokers 7, 8`, cut after the first twelve."""
+    return f"{verb(len(broker_ids), 'broker', 'brokers')} {join_ids(broker_ids)}"
 
 
 def pluralize(count: int, singular: str, plural: str = "") -> str:

@@ -22,6 +22,7 @@ from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.words import verb
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
@@ -233,9 +234,9 @@ def _check_not_moved_again(
     again = sorted(name for name in moved if name in moved_later)
     if again:
         raise RefusedError(
-            f"{len(again)} of the {len(moved)} partitions were moved again since, first {again[0]} "
-            f"by run {moved_later[again[0]]}: undo that one first, or leave these partitions where "
-            "they are with --rebase"
+            f"{len(again)} of the {len(moved)} partitions {verb(len(again), 'was', 'were')} moved "
+            f"again since, first {again[0]} by run {moved_later[again[0]]}: undo that one first, "
+            "or leave these partitions where they are with --rebase"
         )
 
 

@@ -5,7 +5,7 @@ report_run(installation, run_id)               # the URI of its page
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from counterpoise import analysis, reporting, verification
@@ -26,12 +26,7 @@ _LOGGER = safe_logger(__name__)
 _SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
 
 
-def verify(
-    installation: Installation,
-    run_id: str,
-    fingerprint: str,
-    log: Callable[[str], None] = _LOGGER.info,
-) -> None:
+def verify(installation: Installation, run_id: str, fingerprint: str) -> None:
     """Compare a fresh snapshot with the plan; raise RefusedError with every difference.
 
     After a removal the brokers are judged, too; where they may be stopped, the log says so, and
@@ -45,7 +40,7 @@ def verify(
     if problems:
         raise RefusedError(list_complaints(f"{plan.cluster} is not as planned", problems))
     for line in removal.lines() if removal else ():
-        log(line)
+        _LOGGER.info(line)
 
 
 def find_problems(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.goals.goal import PlanningGoal
@@ -113,7 +114,7 @@ def _complaint(
         return " does not exist"
     count = int(cluster.replica_counts[row])
     if len(replicas) != count:
-        return f" has {count} replicas, not {len(replicas)}: their number would change"
+        return f" has {pluralize(count, 'replica')}, not {len(replicas)}: their number would change"
     not_live = sorted(set(replicas) - live_broker_ids)
     if not_live:
         return f": {not_live} are no live brokers"

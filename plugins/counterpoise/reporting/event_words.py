@@ -6,7 +6,7 @@ event_in_words(event) == "broker 4 joined"
 from typing import Final
 
 from counterpoise.model.events import ClusterEvent, EventKind
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.units import format_seconds
 
 KIND_NAMES: Final = {
@@ -58,7 +58,7 @@ def event_in_words(event: ClusterEvent) -> str:
     Names of racks come from the cluster: escape the result.
     """
     under_way = ", still under way" if event.is_under_way else ""
-    who = f"{'broker' if len(event.broker_ids) == 1 else 'brokers'} {join_ids(event.broker_ids)}"
+    who = list_brokers(event.broker_ids)
     sentences = {
         EventKind.JOINED: f"{who} joined",
         EventKind.REACHED_SHARE: f"{who} reached 90 % of the mean replicas{_after(event)}",

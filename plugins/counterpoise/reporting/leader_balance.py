@@ -3,7 +3,6 @@
 leader_balance_report(balance, wanted=wanted_goal(balance, policy.balance))
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -19,8 +18,9 @@ from counterpoise.model.balance import (
 )
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import Churn
+from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.words import join_ids
+from counterpoise.model.words import list_brokers
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, render, times
@@ -166,10 +166,7 @@ def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
 
 def plan_command(cluster: str, wanted: WantedRebalance) -> str:
     """Return the command line that makes the plan, ready for a shell."""
-    words = ["counterpoise", "plan", "--cluster", cluster, "--goal", str(wanted.goal)]
-    if wanted.broker_ids:
-        words += ["--brokers", ",".join(map(str, wanted.broker_ids))]
-    return shlex.join([*words, "--out", "plan.json"])
+    return f"{WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)} --out plan.json"
 
 
 def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
@@ -210,7 +207,7 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         Tile(
             "Idle brokers",
             format_count(len(idle)),
-            f"broker {join_ids(idle)}" if idle else "every live broker holds replicas",
+            list_brokers(idle) if idle else "every live broker holds replicas",
             bool(idle),
         ),
     )

@@ -23,7 +23,7 @@ from counterpoise.model.plan_view import (
     largest_moves,
 )
 from counterpoise.model.safe_text import for_markdown
-from counterpoise.model.words import join_ids
+from counterpoise.model.words import list_brokers
 from counterpoise.reporting.markdown import table
 from counterpoise.reporting.plan_page import plan_tiles
 from counterpoise.units import format_bytes, format_count
@@ -42,7 +42,7 @@ def plan_markdown(view: PlanView) -> str:
     moves and why.
     """
     plan = view.plan
-    named = f", brokers {join_ids(plan.broker_ids)}" if plan.broker_ids else ""
+    named = f", {list_brokers(plan.broker_ids)}" if plan.broker_ids else ""
     parts = [f"Goal **{plan.goal}**{named}"]
     if requested := view.request_in_words:
         parts.append(for_markdown(f"Asked for: {requested}"))

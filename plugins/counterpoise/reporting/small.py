@@ -35,12 +35,11 @@ def spark(trace: Trace, *, label: str) -> Markup:
     return _svg(f"{_base()}{_broken_line(places, 'after')}{dot}", label)
 
 
-def level(share: float, *, label: str, is_alert: bool = False) -> Markup:
+def level(share: float, *, label: str) -> Markup:
     """Draw how full something is: a bar in a frame."""
     width = max(1.0, min(1.0, share) * _LEVEL) if share > 0 else 0.0
-    colour = "alert" if is_alert else "after"
     frame = f'<rect width="{_LEVEL:g}" height="10" rx="2" style="fill: var(--grid)"/>'
-    bar = f'<rect width="{width:.1f}" height="10" rx="2" style="fill: var(--{colour})"/>'
+    bar = f'<rect width="{width:.1f}" height="10" rx="2" style="fill: var(--after)"/>'
     return _svg(frame + bar, label, width=_LEVEL, height=10.0)
 
 
@@ -136,11 +135,9 @@ def _parts(places: Sequence[Place | None]) -> Iterator[list[Place]]:
 
 def _path(places: Sequence[Place], colour: str, *, dash: str = "none") -> str:
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    look = f"fill: none; stroke: var(--{colour}); stroke-width: 1.4; stroke-dasharray: {dash}"
+    look = f"fill: none; stroke: var(--after); stroke-width: 1.4; stroke-dasharray: {dash}"
     return f'<polyline points="{points}" style="{look}"/>'
 
 
 def _dot(place: Place, colour: str) -> str:
-    return (
-        f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--{colour})"/>'
-    )
+    return f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--after)"/>'

@@ -4,7 +4,7 @@ Violation("no_broker_twice", "orders-3", "orders-3 would have broker 4 twice: [4
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
-from counterpoise.model.words import join_ids, verb
 
 
 class Complaint(NamedTuple):
@@ -150,12 +149,6 @@ class CheckedPlan:
             move.topic for move in self.plan.moves
         }
         return topics - self.plan.scope.topics_in(topics)
-
-
-def listed(broker_ids: Iterable[int]) -> str:
-    """Return `broker 3` or `brokers 3, 4`."""
-    ids = list(broker_ids)
-    return f"{verb(len(ids), 'broker', 'brokers')} {join_ids(ids)}"
 
 
 def rows_at(partitions: pa.Table, indexes: "pa.Array") -> dict[TopicPartition, PartitionRow]:

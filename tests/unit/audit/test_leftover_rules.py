@@ -231,7 +231,7 @@ def test_unavailable_versions_and_features_are_unknown() -> None:
 
 def test_static_configs_name_the_brokers_that_differ() -> None:
     finding = the_only("static-configs-differ", facts(with_static(3, "min.insync.replicas", "1")))
-    assert finding.summary == "min.insync.replicas is 2 on broker 1, 2 and 1 on broker 3"
+    assert finding.summary == "min.insync.replicas is 2 on brokers 1, 2 and 1 on broker 3"
     assert finding.fix == (
         'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --describe '
         "--entity-type brokers --entity-name 3",

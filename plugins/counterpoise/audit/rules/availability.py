@@ -38,7 +38,7 @@ from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import list_brokers, pluralize, verb
 from counterpoise.units import format_moment
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -69,7 +69,7 @@ def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
         isr = set(partitions.isr[rows].ravel().tolist()) - {NOBODY}
         candidates = isr | eligible_leaders.get(topic, set())
         needed = sorted(candidates - live_broker_ids)
-        brokers = f"broker {join_ids(needed)}" if needed else "the brokers of the ISR"
+        brokers = list_brokers(needed) if needed else "the brokers of the ISR"
         needed_text = f"; needed: {brokers}" if needed else ""
         have = verb(len(rows), "has", "have")
         yield CheckResult(
@@ -279,7 +279,7 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
     if len(earlier) < earlier_count:
         yield unknown(
             f"{pluralize(len(out_of_sync), 'replica')} out of sync now; "
-            f"the history has {len(earlier)} snapshots",
+            f"the history has {pluralize(len(earlier), 'snapshot')}",
         )
         return
     for snapshot in earlier:

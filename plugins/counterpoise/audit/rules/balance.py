@@ -35,7 +35,7 @@ from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, 
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
@@ -330,7 +330,7 @@ def bytes_in_uneven(
     rates = _bytes_in_per_second(facts)
     brokers_without_rate = [broker_id for broker_id, rate in rates.items() if rate is None]
     if not rates or brokers_without_rate:
-        which = f"broker {join_ids(brokers_without_rate)}" if rates else "any broker"
+        which = list_brokers(brokers_without_rate) if rates else "any broker"
         yield unknown(f"the history has no rates of the newest snapshot for {which}")
         return
     known_rates = [rate or 0 for rate in rates.values()]

@@ -36,7 +36,7 @@ from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import rows_of
-from counterpoise.model.words import join_ids, join_names, pluralize, verb
+from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes
 
 _TOPICS_IN_FIX: Final = 3
@@ -150,7 +150,7 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
     missing = [broker_id for broker_id in live_broker_ids if broker_id not in disks_by_broker]
     if missing:
         yield unknown(
-            f"the size of the disks of broker {join_ids(missing)}",
+            f"the size of the disks of {list_brokers(missing)}",
             causes=causes_of(facts, LOG_DIRS, missing),
         )
     for broker_id, disks in disks_by_broker.items():

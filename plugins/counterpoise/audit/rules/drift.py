@@ -19,7 +19,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, list_brokers, pluralize
 
 _AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 _STATIC_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
@@ -192,7 +192,7 @@ def dynamic_config_drift(facts: AuditFacts) -> Iterator[CheckResult]:
         ]
         yield CheckResult(
             subjects.config(key),
-            f"{key} is set dynamically on broker {join_ids(set_on)}, "
+            f"{key} is set dynamically on {list_brokers(set_on)}, "
             "and is different on other brokers",
             evidence(("broker", key, "set where"), rows),
             fix=(
@@ -243,7 +243,7 @@ def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
         return
     is_mixed = len(brokers_off) < len(values)
     if is_mixed:
-        which = f"on broker {join_ids(brokers_off)} and on elsewhere"
+        which = f"on {list_brokers(brokers_off)} and on elsewhere"
     elif len(values) == len(facts.snapshot.live_broker_ids):
         which = "on every broker"
     else:
@@ -263,13 +263,12 @@ def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
 
 
 def _values_in_words(values: Mapping[int, str | None]) -> str:
-    """Return `2 on broker 1, 2 and 1 on broker 3`."""
+    """Return `2 on brokers 1, 2 and 1 on broker 3`."""
     brokers_by_value = grouped(
         ("not set" if value is None else value, broker_id) for broker_id, value in values.items()
     )
     return " and ".join(
-        f"{value} on broker {join_ids(broker_ids)}"
-        for value, broker_ids in brokers_by_value.items()
+        f"{value} on {list_brokers(broker_ids)}" for value, broker_ids in brokers_by_value.items()
     )
 
 

@@ -32,7 +32,7 @@ from counterpoise.model import subjects
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, join_names, pluralize
+from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#brokerconfigs_"
 # Listener names that Kafka takes for a protocol where the map has no entry.
@@ -148,7 +148,7 @@ def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
         rows = [(broker_id, endpoint) for broker_id in brokers]
         yield CheckResult(
             subjects.endpoint(endpoint),
-            f"brokers {join_ids(brokers)} all advertise {endpoint}: clients of all of them reach "
+            f"{list_brokers(brokers)} all advertise {endpoint}: clients of all of them reach "
             "one broker",
             evidence(("broker", "endpoint"), rows),
             fix=tuple(line for broker_id in brokers for line in _advertise(facts, broker_id)),
@@ -270,14 +270,12 @@ def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
         for name in _names_without_protocol(configs)
     )
     for name, broker_ids in sorted(brokers_by_name.items()):
-        brokers = join_ids(broker_ids)
+        brokers = list_brokers(broker_ids)
         yield CheckResult(
             subjects.listener(name),
-            f"listener {name} of brokers {brokers} is not in {PROTOCOL_MAP}",
+            f"listener {name} of {brokers} is not in {PROTOCOL_MAP}",
             evidence(("broker", "listener"), [(broker_id, name) for broker_id in broker_ids]),
-            fix=(
-                f"# server.properties of brokers {brokers}: add {name}:PROTOCOL to {PROTOCOL_MAP}",
-            ),
+            fix=(f"# server.properties of {brokers}: add {name}:PROTOCOL to {PROTOCOL_MAP}",),
         )
 
 

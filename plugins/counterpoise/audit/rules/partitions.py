@@ -21,7 +21,7 @@ from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize, verb
+from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
 
 _STABLE: Final = "stable"
@@ -68,10 +68,7 @@ def _hot_topic(facts: AuditFacts, load: dict[str, Any], cluster_rate: int) -> Ch
     partitions = all_partitions.filter(pc.equal(all_partitions["topic"], topic)).to_pylist()
     leader_ids = {partition["leader"] for partition in partitions}
     not_leading = [broker_id for broker_id in live_broker_ids if broker_id not in leader_ids]
-    lead_none = (
-        f"{verb(len(not_leading), 'broker', 'brokers')} {join_ids(not_leading)} "
-        f"{verb(len(not_leading), 'leads', 'lead')} none"
-    )
+    lead_none = f"{list_brokers(not_leading)} {verb(len(not_leading), 'leads', 'lead')} none"
     percent = rate / cluster_rate * 100
     rows = [
         (partition["partition"], partition["leader"], join_ids(partition["replicas"]))

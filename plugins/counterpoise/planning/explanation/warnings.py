@@ -15,7 +15,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.words import join_names, pluralize, verb
+from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
 from counterpoise.planning.placing.targets import badly_racked
@@ -51,8 +51,7 @@ def list_undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
 
 
 def _brokers(result: PlanningResult, positions: Ints) -> str:
-    broker_ids = result.cluster.broker_ids[positions].tolist()
-    return f"{verb(len(broker_ids), 'broker', 'brokers')} {join_names(broker_ids)}"
+    return list_brokers(result.cluster.broker_ids[positions].tolist())
 
 
 def _or_rebalance(result: PlanningResult) -> str:

@@ -3,8 +3,8 @@
     drop_surplus(placement, roles, factor=2)
 
     while partitions have more replicas than they should:
-        worst = the replicas with the lowest of: in sync? few neighbours in the rack? leader?
-        one worst replica: drop it
+        rank replicas: in sync? then few neighbours in its rack? then leader?
+        one is ranked lowest: drop it
         several: drop the one on the broker with most replicas of the topic, measured by its share;
                  then with most replicas and bytes
     settle what is uneven by keeping another replica of a partition (`even_counts`)
@@ -49,10 +49,10 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
     if not len(rows.too_long()):
         return
     while len(too_long := rows.too_long()):
-        is_worst = rows.worst(too_long)
-        is_decided = is_worst.sum(axis=1) == 1
-        rows.drop(too_long[is_decided], is_worst[is_decided].argmax(axis=1))
-        _drop_from_fullest(rows, too_long[~is_decided], is_worst[~is_decided], shares)
+        is_lowest = rows.ranked_lowest(too_long)
+        is_decided = is_lowest.sum(axis=1) == 1
+        rows.drop(too_long[is_decided], is_lowest[is_decided].argmax(axis=1))
+        _drop_from_fullest(rows, too_long[~is_decided], is_lowest[~is_decided], shares)
     has_rows = np.diff(rows.starts) > 0
     involved = cluster.is_in_scope & has_rows
     even_counts(placement, involved, rows)
@@ -103,8 +103,8 @@ class _ShrinkingRows:
         counts = (self.placement.replicas[self.partitions] >= 0).sum(axis=1)
         return np.flatnonzero(counts > self.wanted)
 
-    def worst(self, rows: Ints) -> Flags:
-        """Return, by row and position, the replicas that it can do without first."""
+    def ranked_lowest(self, rows: Ints) -> Flags:
+        """Return, by row and position, the replicas that a row can do without first."""
         placement = self.placement
         replicas = placement.replicas[self.partitions[rows]]
         leaders = placement.cluster.leaders_now[self.partitions[rows]]
@@ -112,12 +112,12 @@ class _ShrinkingRows:
         is_same_rack = (racks[:, :, None] == racks[:, None, :]) & (racks >= 0)[:, None, :]
         neighbours = is_same_rack.sum(axis=2)
         width = replicas.shape[1]
-        worth = self.is_good[rows] * (4 * width)
-        worth = worth + (width - neighbours) * 2
-        worth = worth + (replicas == leaders[:, None])
+        ranks = self.is_good[rows] * (4 * width)
+        ranks += (width - neighbours) * 2
+        ranks += replicas == leaders[:, None]
         may_be_dropped = (replicas >= 0) & self.may_go[rows]
-        worth = np.where(may_be_dropped, worth, 8 * width)
-        return np.asarray(worth == worth.min(axis=1)[:, None])
+        ranks = np.where(may_be_dropped, ranks, 8 * width)
+        return np.asarray(ranks == ranks.min(axis=1)[:, None])
 
     def drop(self, rows: Ints, positions: Ints) -> None:
         partitions = self.partitions[rows]
@@ -214,12 +214,12 @@ def _wanted_counts(
 
 
 def _drop_from_fullest(
-    rows: _ShrinkingRows, row_numbers: Ints, is_worst: Flags, shares: NDArray[np.float64]
+    rows: _ShrinkingRows, row_numbers: Ints, is_lowest: Flags, shares: NDArray[np.float64]
 ) -> None:
-    """Drop, of each row's worst replicas, the one on the broker that holds most."""
+    """Drop one of each row's lowest replicas: the one on the broker that holds most."""
     placement, cluster = rows.placement, rows.placement.cluster
     order = largest_topics_first(placement, rows.partitions[row_numbers])
-    row_numbers, is_worst = row_numbers[order], is_worst[order]
+    row_numbers, is_lowest = row_numbers[order], is_lowest[order]
     partitions = rows.partitions[row_numbers]
     sizes = cluster.size_bytes[partitions]
     bytes_first = np.cumsum(sizes) <= BYTES_FIRST * sizes.sum()
@@ -232,7 +232,7 @@ def _drop_from_fullest(
         sizes.tolist(),
         bytes_first.tolist(),
         placement.replicas[partitions].tolist(),
-        is_worst,
+        is_lowest,
     )
     for topic, size, by_bytes, replicas, is_option in zip(*columns, strict=True):
         if topic != last_topic:

@@ -15,7 +15,8 @@ import numpy as np
 
 from counterpoise.model.columns import Ints, flat_lists, numbers_of
 from counterpoise.model.plan import BrokerFigure
-from counterpoise.validation.violation import CheckedPlan, Complaint, listed
+from counterpoise.model.words import list_brokers
+from counterpoise.validation.violation import CheckedPlan, Complaint
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def figures_agree(checked: CheckedPlan) -> Iterator[Complaint]:
     if stated_ids != [figure.broker_id for figure in expected]:
         message = (
             "the plan must have figures for each registered broker, in the order of ids; it has "
-            f"them for {listed(stated_ids)}"
+            f"them for {list_brokers(stated_ids)}"
         )
         yield Complaint("plan", message)
         return

@@ -8,12 +8,12 @@ import pyarrow as pa
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.columns import flat_lists
 from counterpoise.model.request import Goal, matching
+from counterpoise.model.words import list_brokers
 from counterpoise.validation.violation import (
     CheckedPlan,
     Complaint,
     PartitionRow,
     about,
-    listed,
     rows_at,
 )
 
@@ -23,7 +23,9 @@ def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
         return
     for move in checked.plan.moves:
         if old := sorted(set(move.adding) - checked.named):
-            what = f"would add replicas on {listed(old)}; only the added brokers may receive any"
+            what = (
+                f"would add replicas on {list_brokers(old)}; only the added brokers may receive any"
+            )
             yield about(move, what)
 
 
@@ -33,7 +35,7 @@ def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Complaint]:
         return
     for move in checked.plan.moves:
         if staying := sorted(checked.named & set(move.replicas_after)):
-            what = f"would keep a replica on {listed(staying)}, which the plan is to empty"
+            what = f"would keep a replica on {list_brokers(staying)}, which the plan is to empty"
             yield about(move, what)
     for name in _rows_with(checked, checked.named):
         if name not in checked.rows and name.topic not in checked.topics_out_of_scope:
@@ -50,8 +52,8 @@ def only_drained_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
     for move in checked.plan.moves:
         if others := sorted(set(move.removing) - checked.named):
             what = (
-                f"would lose its replica on {listed(others)}; only those on removed brokers may "
-                "move"
+                f"would lose its replica on {list_brokers(others)}; only those on removed "
+                "brokers may move"
             )
             yield about(move, what)
 
@@ -61,7 +63,10 @@ def only_dead_replicas_move(checked: CheckedPlan) -> Iterator[Complaint]:
         return
     for move in checked.plan.moves:
         if alive := sorted(set(move.removing) & checked.live):
-            what = f"would lose its live replica on {listed(alive)}; only dead ones may be replaced"
+            what = (
+                f"would lose its live replica on {list_brokers(alive)}; only dead ones may be "
+                "replaced"
+            )
             yield about(move, what)
 
 
@@ -85,7 +90,7 @@ def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
     for move, row in checked.known_moves:
         if move.replicas_after[0] in checked.named and (able := _able_to_lead(checked, row)):
             leader = move.replicas_after[0]
-            what = f"would be led by broker {leader}, though {listed(able)} could lead it"
+            what = f"would be led by broker {leader}, though {list_brokers(able)} could lead it"
             yield about(move, what)
     if checked.plan.deferred.partitions:
         return
@@ -97,7 +102,9 @@ def demoted_brokers_lead_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
             and _may_change(checked, row)
             and (able := _able_to_lead(checked, row))
         ):
-            message = f"{name} stays with broker {min(leads)}, though {listed(able)} could lead it"
+            message = (
+                f"{name} stays with broker {min(leads)}, though {list_brokers(able)} could lead it"
+            )
             yield Complaint(str(name), message)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from counterpoise.model.plan import Move
 from counterpoise.model.request import matching
+from counterpoise.model.words import list_brokers, verb
 from counterpoise.units import format_bytes
-from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about, listed
+from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about
 
 
 def excluded_topics_untouched(checked: CheckedPlan) -> Iterator[Complaint]:
@@ -23,9 +24,8 @@ def scope_respected(checked: CheckedPlan) -> Iterator[Complaint]:
         if move.topic in checked.topics_out_of_scope:
             yield about(move, "is of a topic outside the request's scope")
         if outside := _touched_outside(checked, move, row):
-            what = (
-                f"would change what {listed(outside)} holds or leads, outside the request's scope"
-            )
+            has = verb(len(outside), "holds or leads", "hold or lead")
+            what = f"would change what {list_brokers(outside)} {has}, outside the request's scope"
             yield about(move, what)
 
 

@@ -8,13 +8,14 @@ from itertools import combinations
 from counterpoise.model.plan import Move
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
-from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about, listed
+from counterpoise.model.words import list_brokers
+from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about
 
 
 def no_broker_twice(checked: CheckedPlan) -> Iterator[Complaint]:
     for move in checked.plan.moves:
         if len(set(move.replicas_after)) != len(move.replicas_after):
-            what = f"would have a broker twice: {listed(move.replicas_after)}"
+            what = f"would have a broker twice: {list_brokers(move.replicas_after)}"
             yield about(move, what)
 
 
@@ -29,8 +30,8 @@ def replication_factor_kept(checked: CheckedPlan) -> Iterator[Complaint]:
             yield about(move, what)
         elif is_goal and move.adding and move.removing:
             what = (
-                f"would move from {listed(move.removing)} to {listed(move.adding)}; this goal only "
-                "adds or only removes replicas"
+                f"would move from {list_brokers(move.removing)} to {list_brokers(move.adding)}; "
+                "this goal only adds or only removes replicas"
             )
             yield about(move, what)
 
@@ -148,9 +149,8 @@ def in_sync_replicas_kept(checked: CheckedPlan) -> Iterator[Complaint]:
         in_sync, number = _in_sync(checked, row), len(move.replicas_after)
         kept, needed = len(in_sync & set(move.replicas_after)), min(len(in_sync), number)
         if number < len(row.replicas) and kept < needed:
-            what = (
-                f"would keep {kept} of its in-sync replicas {listed(sorted(in_sync))}, not {needed}"
-            )
+            holding = list_brokers(sorted(in_sync))
+            what = f"would keep {kept} of its in-sync replicas on {holding}, not {needed}"
             yield about(move, what)
 
 
