@@ -68,6 +68,8 @@ def typed(shell: CommandLine, *words: str | Path, code: int | None = None) -> Ty
     assert code is None or said.code == code, said.err or said.out
     hostile.check_terminal(said.out)
     hostile.check_terminal(said.err)
+    lines = (said.out + said.err).splitlines()
+    assert not [line for line in lines if line.startswith(hostile.LINE_STARTS)], words
     if "--json" in words and said.out:
         hostile.check_json(said.out)
     return said

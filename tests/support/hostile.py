@@ -33,6 +33,8 @@ HOSTILE: Final = (
     "\n# head\n\n| a | b |\n|---|---|\n```\n~~~\n&lt;&#60; {{ 7*7 }} {% raw %} %s %(x)s %n ${x}"
     "$(touch owned) `touch owned`; touch owned && touch owned | touch owned # \\"
 )
+# How lines begin that came with the text: none may look like one of ours.
+LINE_STARTS: Final = ("allow.everyone", "# head", "| a | b", "```", "~~~")
 FORMULAS: Final = ("=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", " =1", "\ufeff=1")
 NAME: Final = " ".join(  # of a person: what cannot be seen is refused in a name
     "".join(letter for letter in HOSTILE if letter.isprintable()).split()
@@ -76,6 +78,12 @@ class _Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+
+
+def elements_and_words(html: str) -> tuple[list[str], str]:
+    """Return the elements of a page, and what a person reads on it, blanks as one."""
+    found = _Elements(html)
+    return [tag for tag, _ in found.elements], " ".join("".join(found.words).split())
 
 
 def check_html(html: str) -> None:

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,18 @@ def test_settings_are_not_read_without_an_end(
     assert typed.code == 2 and name in typed.err and "Traceback" not in typed.err
 
 
+def test_merges_of_merges_do_not_grow_without_an_end(shell: CommandLine, tmp_path: Path) -> None:
+    shell.configure("127.0.0.1:1")
+    names = "abcdefghijkl"
+    lines = ["a: &a {x: s3cr3t}"]
+    for inner, outer in pairwise(names):
+        lines.append(f"{outer}: &{outer} {{<<: [{', '.join([f'*{inner}'] * 9)}]}}")
+    (tmp_path / "connections.yaml").write_text("\n".join([*lines, "kafka: *l", ""]))
+    typed = shell.type("audit", "--cluster", "demo")
+    assert typed.code == 2 and "too much is merged" in typed.err
+    assert "s3cr3t" not in typed.err and "Traceback" not in typed.err
+
+
 @pytest.mark.parametrize("key", ["ssl.ca.location", "ssl.certificate.location"])
 def test_certificates_are_not_read_without_an_end(
     key: str, shell: CommandLine, tmp_path: Path
@@ -221,3 +234,19 @@ def test_connections_that_everybody_may_read_are_warned_of(
     assert typed.code in (2, 3)
     assert (f"chmod 600 {path}" in caplog.text) is is_warned
     assert "s3cr3t" not in caplog.text + typed.err
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+@pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite:///file:{}?uri=true"])
+def test_a_ledger_is_for_its_owner_alone(
+    umask: int, url: str, shell: CommandLine, tmp_path: Path
+) -> None:
+    shell.configure("127.0.0.1:1")
+    shell.environment["COUNTERPOISE_LEDGER"] = url.format(tmp_path / "new.db")
+    before = os.umask(umask)
+    try:
+        assert shell.type("ledger", "migrate").code == 0
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("new.db*")}
+    assert modes and set(modes.values()) == {0o600}, modes

@@ -160,7 +160,24 @@ def test_a_near_miss_is_refused_with_the_name_that_was_meant(wrong: str, right: 
 @pytest.mark.parametrize(
     "name",
     [
+        *("ca.location", "key.pem", "cafile", "tls", "tls.ca.pem", "use_ssl", "verify_ssl"),
+        *("client.ssl.ca.location", "admin.sasl.password", "certificate.verification", "oauth_cb"),
+        *("ssl/ca/pem", "ssl ca pem", "check.hostname", "username", "password", "protocol"),
+        *("\u017fsl.ca.location", "s\u0430sl.password"),
+    ],
+)
+def test_a_name_that_was_meant_to_secure_is_never_left_out(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        ConnectionSettings.parse({"bootstrap.servers": "a:9092", name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "group.id",
+        "group.protocol",
+        "key.deserializer",
+        "client.dns.lookup",
         "client.rack",
         "session.timeout.ms",
         "error_cb",

@@ -92,6 +92,26 @@ def test_a_traceback_with_local_values_shows_no_secret() -> None:
         f"ftp://us:{SECRET}@127.0.0.1:1/x",
         f"simplecache::s3://KEY:{SECRET}@bucket/x",
         f"https://127.0.0.1:1/x?sig={SECRET}",
+        f"S3://{SECRET}@bucket/x",
+        f"S3://KEY:123/{SECRET}@bucket/x",
+        f"s3://KEY:123/{SECRET}?x@bucket/x",
+        f" s3://KEY:{SECRET}#x@bucket",
+        f"s3://KEY:{SECRET}?x@bucket",
+        f"s3://KEY:{SECRET}#x@bucket",
+        f"s3:KEY:{SECRET}@bucket",
+        f"s3:/KEY:{SECRET}://x@bucket",
+        f"s3a://KEY%3A{SECRET}/b@bucket",
+        f"gs://{SECRET}@bucket/x",
+        f"gs://bucket/x?{SECRET}",
+        f"s3://bucket/x?secret_key=a&{SECRET}",
+        f"s3://bucket/x?secret_key=a\n{SECRET}",
+        f"s3://bucket/x#{SECRET}?",
+        f"ftp://{SECRET}@127.0.0.1:1/x",
+        f"ftp://us:{SECRET}#x@127.0.0.1:1/x",
+        f"https://{SECRET}@127.0.0.1:1/x",
+        f"file://{SECRET}@host/x",
+        f"simplecache::https://{SECRET}@bucket/x",
+        f"simplecache::s3://KEY:{SECRET}#@bucket/x",
     ],
 )
 def test_a_store_that_cannot_be_opened_is_told_without_secrets(uri: str) -> None:
@@ -99,6 +119,26 @@ def test_a_store_that_cannot_be_opened_is_told_without_secrets(uri: str) -> None
         Store(uri)
     text = "".join(traceback.format_exception(caught.value))
     assert SECRET not in text and "store" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("s3://bucket/x?secret_key=a", "Unexpected query parameter in S3 URI: 'secret_key'"),
+        ("abfs://box@us.dfs.core.windows.net/x?nosuch=a", "'abfs://box@us.dfs.core.windows.net/x'"),
+        ("ftp://127.0.0.1:1/a@b", "store 'ftp://***@b' cannot be opened"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_told_with_its_place(uri: str, said: str) -> None:
+    with pytest.raises(CounterpoiseError) as caught:
+        Store(uri)
+    assert said in str(caught.value)
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("team@example", "a:b", "s3", "s3#x"):
+        Store(str(tmp_path / name)).write_text("x", "text")
+        assert (tmp_path / name / "x").read_text() == "text"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +151,12 @@ def test_a_store_that_cannot_be_opened_is_told_without_secrets(uri: str) -> None
         ("COUNTERPOISE_LEDGER", f"postgresql+psycopg://127.0.0.1:1/x?password={SECRET}"),
         ("COUNTERPOISE_LEDGER", f"nosuch://us:{SECRET}@h/x"),
         ("COUNTERPOISE_LEDGER", SECRET),
+        ("COUNTERPOISE_LEDGER", f"postgresql+psycopg://us:a@{SECRET}@127.0.0.1:1/x"),
+        ("COUNTERPOISE_LEDGER", f"postgresql+psycopg://u/s:{SECRET}@127.0.0.1:1/x"),
+        ("COUNTERPOISE_LEDGER", f"postgresql+psycopg://127.0.0.1:1/x?password=a@{SECRET}"),
+        ("COUNTERPOISE_LEDGER", f"postgresql+psycopg://us:a@{SECRET}@/x?host=127.0.0.1&port=1"),
+        ("COUNTERPOISE_LEDGER", f"sqlite://us:a@{SECRET}@h/x"),
+        ("COUNTERPOISE_LEDGER", f"sqlite://u/s:{SECRET}@h/x"),
         ("COUNTERPOISE_LEDGER_FILE", f"postgresql+psycopg://us:{SECRET}@127.0.0.1:1/x"),
         ("COUNTERPOISE_SPARK_CONF", f"spark.hadoop.fs.s3a.secret.key=x {SECRET}"),
         ("COUNTERPOISE_SPARK_CONF", f"spark.hadoop.fs.s3a.secret.key='{SECRET}"),
@@ -119,6 +165,8 @@ def test_a_store_that_cannot_be_opened_is_told_without_secrets(uri: str) -> None
         ("AIRFLOW_CONN_KAFKA", f'{{"extra": "{SECRET}"}}'),
         ("AIRFLOW_CONN_KAFKA", f"kafka://us:{SECRET}@127.0.0.1:1"),
         ("AIRFLOW_CONN_KAFKA", f'{{"extra": {{"bootstrap.servers": "us:{SECRET}@a:1"}}}}'),
+        ("AIRFLOW_CONN_KAFKA", f'{{"extra": {{"bootstrap.servers": "us:{SECRET},x@a:1"}}}}'),
+        ("AIRFLOW_CONN_KAFKA", f'{{"extra": {{"bootstrap.servers": "us:x,{SECRET},y@a:1,b"}}}}'),
     ],
 )
 def test_no_command_shows_a_secret_of_the_environment(

@@ -1,8 +1,11 @@
 """Tokens for OAUTHBEARER: every source, when they are renewed, and what is said without one."""
 
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
@@ -116,6 +119,40 @@ def test_no_token_says_where_why_and_what_to_check(
         source(oidc(endpoint, **changes)).token()
     assert str(caught.value).startswith("no token: ")
     assert not any(secret in str(caught.value) for secret in ("hush-hush", "wrong-one"))
+
+
+@pytest.mark.parametrize("path", ["static/nobody", "static/reader", ""])
+def test_what_stands_behind_the_question_mark_of_an_address_is_not_shown(
+    endpoint: TokenEndpoint, path: str
+) -> None:
+    url = f"{endpoint.url}/{path}?code=s3cr3t"
+    settings = ConnectionSettings.parse({**BASE, "sasl.oauthbearer.config": f"token_url={url}"})
+    assert settings.tokens is not None
+    try:
+        settings.tokens.token()
+    except TokenError as error:
+        assert "s3cr3t" not in str(error) and endpoint.url in str(error)
+    assert "s3cr3t" not in settings.without_secrets(f"GET {url} failed")
+
+
+@pytest.mark.parametrize("said", [b"nonsense s3cr3t\r\n\r\n", b"HTTP/1.1 200 OK\r\nA" * 9_999, b""])
+def test_what_does_not_speak_http_gives_no_token(said: bytes) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def answer() -> None:
+            asking, _ = server.accept()
+            with closing(asking):
+                asking.recv(4_096)
+                asking.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        found = source({**BASE, "sasl.oauthbearer.config": f"token_url={url}"})
+        with pytest.raises(TokenError, match="does not answer") as caught:
+            found.token()
+        thread.join()
+    assert "s3cr3t" not in str(caught.value)
 
 
 def test_a_redirect_is_not_followed(endpoint: TokenEndpoint) -> None:

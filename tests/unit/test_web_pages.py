@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from counterpoise.installation import Installation, open_installation
+from counterpoise.model.request import Goal
 from counterpoise.web import app as web
+from tests.support import hostile
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
 
 HOSTILE = '<meta http-equiv=refresh content="0;url=https://evil.example">'
 
@@ -121,7 +126,64 @@ def test_a_link_out_of_the_store_is_not_followed(
     assert response.status_code == 404 and "s3cr3t" not in response.text
 
 
-@pytest.mark.parametrize("name", ["none.html", "../ledger.db", "%2e%2e/ledger.db", "demo"])
+def test_links_in_the_store_are_neither_listed_nor_followed(
+    client: TestClient, environment: dict[str, str], tmp_path: Path
+) -> None:
+    policy = "{access: {view: [alice]}}"
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text(
+        f"clusters: {{open: {{connection: x, policy: {{access: {{view: [victor]}}}}}}, "
+        f"shut: {{connection: x, policy: {policy}}}}}\n"
+    )
+    write(environment, "shut/a.html", b"s3cr3t")
+    there = write(environment, "open/a.html", b"hello")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.html").write_text("s3cr3t")
+    folder = there.parent
+    (folder / "outside").symlink_to(tmp_path / "outside")
+    (folder / "other.html").symlink_to("../shut/a.html")
+    for name in ("up", "round"):  # 2 links in a circle: 2 ** 40 paths
+        (folder / name).symlink_to("..")
+    os.mkfifo(folder / "pipe.html")
+    listed = client.get("/reports").text
+    assert listed.count("<li>") == 1 and "open/a.html" in listed
+    for name in ("outside/secret.html", "other.html", "up/shut/a.html", "pipe.html"):
+        response = client.get(f"/reports/open/{name}")
+        assert response.status_code == 404 and "s3cr3t" not in response.text, name
+
+
+def test_names_of_files_are_listed_as_what_they_are(
+    client: TestClient, environment: dict[str, str]
+) -> None:
+    for name in ("a\x1b[31m\u202e.html", 'b"><img src=x>.html', "c?d#e.html"):
+        write(environment, name, b"hello")
+    no_text = os.fsencode(f"{environment['COUNTERPOISE_STORE']}/reports/") + b"\xff.html"
+    Path(os.fsdecode(no_text)).write_text("hello")
+    page = client.get("/reports")
+    assert page.status_code == 200
+    hostile.check_html(page.text)
+    links = re.findall(r'href="([^"]*)"', page.text)
+    assert len(links) == 3
+    assert [client.get(f"/{link}").text for link in links] == ["hello"] * 3
+
+
+def test_the_plan_of_a_cluster_is_told_to_whom_its_policy_names(
+    client: TestClient, environment: dict[str, str]
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text(
+        "clusters: {picture: {connection: x, policy: {access: {view: [alice]}}}}\n"
+    )
+    before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
+    plan = plan_by_hand(before, Goal.REBALANCE, move("orders-0", "1 2", "3 2"))
+    with open_installation(environment=environment) as installation:
+        path = installation.archive.write_plan(plan)
+        run_id = installation.ledger.propose(plan, path, requested_by="alice").run_id
+    response = client.get(f"/runs/{run_id}/plan", follow_redirects=False)
+    assert response.status_code == 403 and plan.cluster not in response.headers.get("location", "")
+
+
+@pytest.mark.parametrize(
+    "name", ["demo/a%00.html", "none.html", "../ledger.db", "%2e%2e/ledger.db", "demo"]
+)
 def test_what_is_not_there_is_404_with_a_neutral_sentence(client: TestClient, name: str) -> None:
     response = client.get(f"/reports/{name}")
     assert response.status_code == 404

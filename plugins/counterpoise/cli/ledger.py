@@ -14,7 +14,7 @@ from counterpoise.cli.common import Commands, add_json_argument, print_json, rea
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.chain import ChainReport
-from counterpoise.model.safe_text import for_json
+from counterpoise.model.safe_text import for_json, one_line
 from counterpoise.units import parse_moment
 
 
@@ -68,8 +68,8 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
 def _print_report(console: Console, report: ChainReport) -> None:
     lines = [found.in_words for found in report.breaks]
     lines += [
-        f"head {head}: in no chain any more; rows were cut off at the end, the chain was computed "
-        "anew, or a checkpoint has let it go"
+        f"head {one_line(head)}: in no chain any more; rows were cut off at the end, the chain was "
+        "computed anew, or a checkpoint has let it go"
         for head in report.missing_heads
     ]
     lines += [state.in_words for state in report.states] or ["nothing is in the ledger yet"]

@@ -27,6 +27,7 @@ from counterpoise.model.plan_view import (
     largest_moves,
 )
 from counterpoise.model.run import RunState
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import verb
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
@@ -95,14 +96,14 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
     """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
     plan = view.plan
     console.print(
-        f"plan for {plan.cluster or 'the cluster'}: {view.goal}",
+        f"plan for {one_line(plan.cluster) or 'the cluster'}: {view.goal}",
         markup=False,
         style="bold",
     )
     if requested := view.request_in_words:
-        console.print(requested, markup=False)
+        console.print(one_line(requested), markup=False)
     if plan.is_empty:
-        console.print(f"nothing needs to move: {plan.reason}", markup=False)
+        console.print(f"nothing needs to move: {one_line(plan.reason)}", markup=False)
     _print_brokers(console, view)
     if not plan.is_empty:
         console.print()
@@ -111,7 +112,7 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
         console.print()
         _print_moves(console, plan)
     if deferred := view.deferred_in_words:
-        console.print(deferred, markup=False)
+        console.print(one_line(deferred), markup=False)
     print_warnings(console, plan.warnings)
     console.print(plan.fingerprint, markup=False)
     if written_to:
@@ -120,13 +121,13 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     for warning in warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.print(Text(f"warning: {one_line(warning)}", style="yellow"))
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
     """Print how a run of the plan ended."""
     run = status.run
-    reason = f": {run.reason}" if run.reason else ""
+    reason = f": {one_line(run.reason)}" if run.reason else ""
     console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
     if run.state is RunState.DONE:
         view = PlanView(plan)

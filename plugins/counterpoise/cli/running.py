@@ -26,6 +26,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
@@ -89,16 +90,17 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
+    reason = one_line(run.reason)
     again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
     if run.state is RunState.SUPERSEDED:
         return (
-            f"run {run.run_id} of this plan was {run.reason}{when}: execute that newer plan "
+            f"run {run.run_id} of this plan was {reason}{when}: execute that newer plan "
             f"(`counterpoise status` lists the runs), or {again}"
         )
     decision = queries.run_status(installation, run.run_id).approval
     by = f" by {decision.person.shown}" if decision else ""
     return (
-        f"run {run.run_id} of this plan was rejected{by}{when} ({run.reason}): make a new plan, "
+        f"run {run.run_id} of this plan was rejected{by}{when} ({reason}): make a new plan, "
         f"or {again}"
     )
 

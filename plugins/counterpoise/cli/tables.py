@@ -15,6 +15,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.evenness import evenness
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes
@@ -48,8 +49,8 @@ def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path
             row += [str(load.leaders), str(load.replicas), format_bytes(load.bytes)]
         rows.add_row(*row)
     console.print(
-        f"cluster {snapshot.cluster} ({snapshot.cluster_id}): {len(snapshot.live_broker_ids)} of "
-        f"{len(snapshot.registered_broker_ids)} brokers live, "
+        f"cluster {one_line(snapshot.cluster)} ({one_line(snapshot.cluster_id)}): "
+        f"{len(snapshot.live_broker_ids)} of {len(snapshot.registered_broker_ids)} brokers live, "
         f"{pluralize(snapshot.topics.num_rows, 'topic')}, "
         f"{pluralize(snapshot.partitions.num_rows, 'partition')}",
         markup=False,

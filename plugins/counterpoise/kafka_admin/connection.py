@@ -34,6 +34,7 @@ from counterpoise.kafka_admin.connection_rules import (
     find_complaints,
     is_relevant,
     is_true,
+    url_queries,
 )
 from counterpoise.kafka_admin.tls_context import ssl_context
 
@@ -66,14 +67,9 @@ class ConnectionSettings:
         """
         complaints: list[str] = []
         settings = _as_texts(extra, complaints)
-        addresses = _split_list(settings.pop("bootstrap.servers", ""))
-        if not addresses:
-            complaints.append(
-                '"bootstrap.servers" is missing; write it like "kafka-1:9092,kafka-2:9092"'
-            )
-        for address in addresses:
-            if complaint := _address_complaint(address):
-                complaints.append(complaint)
+        listed = settings.pop("bootstrap.servers", "")
+        addresses = _split_list(listed)
+        complaints += _address_complaints(listed, addresses)
         complaints += find_complaints(settings)
         complaints += _file_complaints(settings)
         if complaints:
@@ -140,6 +136,8 @@ class ConnectionSettings:
         for key, secret in self.librdkafka.items():
             if secret and _SECRETS.search(key):
                 text = text.replace(secret, "***")
+        for query in url_queries(self.librdkafka):
+            text = text.replace(query, "***")
         return self.tokens.without_token(text) if self.tokens else text
 
 
@@ -275,10 +273,19 @@ def _split_list(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry for entry in entries if entry))
 
 
+def _address_complaints(listed: str, addresses: tuple[str, ...]) -> list[str]:
+    if not addresses:
+        return ['"bootstrap.servers" is missing; write it like "kafka-1:9092,kafka-2:9092"']
+    if "@" in listed:  # nothing before it is shown: a password may have commas
+        shown = listed.rpartition("@")[2]
+        return [
+            f'address "***@{shown}": user and password go into "sasl.username", "sasl.password"'
+        ]
+    found = (_address_complaint(address) for address in addresses)
+    return [complaint for complaint in found if complaint]
+
+
 def _address_complaint(address: str) -> str | None:
-    if "@" in address:
-        shown = address.rpartition("@")[2]
-        return f'address "***@{shown}": user and password go into "sasl.username", "sasl.password"'
     if "://" in address:
         return f'address "{address}": write host:port, and the protocol in "security.protocol"'
     host, colon, port = address.rpartition(":")

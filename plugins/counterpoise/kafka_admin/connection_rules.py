@@ -10,6 +10,7 @@ have no effect is refused: what looks secured must be.
 Limits: settings of consumers and producers (`group.id`) are neither read nor checked.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
@@ -115,6 +116,13 @@ _INSTEAD: Final = {
     "sasl.oauthbearer.token.endpoint": f'write "{TOKEN_ENDPOINT}"',
 }
 _SIMILAR_ENOUGH: Final = 0.85
+# Parts of names, librdkafka's or not, with which somebody meant to secure a connection. Other names
+# may be of consumers and producers.
+_SECURITY: Final = re.compile(
+    r"ssl|sasl|tls|https|secur|oauth|kerberos|keytab|cert|passw|username|mechanism|verif|hostname"
+    r"|host\.name|\bcrl|\bpem\b|\bca(file)?\b|^(user|key|protocol)$",
+    re.IGNORECASE,
+)
 
 
 def find_complaints(settings: Mapping[str, str]) -> list[str]:
@@ -148,7 +156,7 @@ def is_relevant(key: str) -> bool:
 
 
 def _is_about_security(key: str) -> bool:
-    return key.startswith(("security.", "sasl.", "ssl.", "enable.ssl", "enable.sasl", "https."))
+    return not key.isascii() or _SECURITY.search(key) is not None
 
 
 # -- names
@@ -312,6 +320,13 @@ def token_words(settings: Mapping[str, str]) -> dict[str, str]:
     """Return `sasl.oauthbearer.config` as a mapping: {"token_file": "/run/secrets/token"}."""
     pairs = [word.partition("=") for word in settings.get(TOKEN_CONFIG, "").split()]
     return {name: value for name, _, value in pairs}
+
+
+def url_queries(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what stands behind the `?` in addresses that give tokens: it may be a key."""
+    urls = (settings.get(TOKEN_ENDPOINT, ""), token_words(settings).get("token_url", ""))
+    queries = (url.partition("?")[2] for url in urls)
+    return tuple(query for query in queries if query)
 
 
 def _word_complaints(words: Mapping[str, str], known: tuple[str, ...]) -> Iterator[str]:

@@ -12,7 +12,9 @@ want of an account.
 """
 
 import base64
+import http.client
 import json
+import re
 import ssl
 import threading
 import time
@@ -137,12 +139,13 @@ def _by_client_credentials(settings: Mapping[str, str]) -> Token:
         },
     )
     hint = f'check "{CLIENT_ID}", "{CLIENT_SECRET}" and "sasl.oauthbearer.scope"'
-    return _token_in(_answer(request, https_context(settings), hint), url)
+    return _token_in(_answer(request, https_context(settings), hint), _shown(url))
 
 
 def _from_url(url: str, context: ssl.SSLContext) -> Token:
     request = urllib.request.Request(url, headers={"Accept": "application/json, text/plain"})
-    return _token_in(_answer(request, context, f'check token_url in "{TOKEN_CONFIG}"'), url)
+    hint = f'check token_url in "{TOKEN_CONFIG}"'
+    return _token_in(_answer(request, context, hint), _shown(url))
 
 
 def _from_file(path: str) -> Token:
@@ -190,7 +193,7 @@ def _unsecured(words: Mapping[str, str]) -> Token:
 
 def _answer(request: urllib.request.Request, context: ssl.SSLContext, hint: str) -> str:
     """Return the body of the response. Raises TokenError, without anything secret."""
-    url = request.full_url
+    url = _shown(request.full_url)
     handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects())
     try:
         opener = urllib.request.build_opener(*handlers)
@@ -199,10 +202,20 @@ def _answer(request: urllib.request.Request, context: ssl.SSLContext, hint: str)
     except urllib.error.HTTPError as error:
         with error:
             raise TokenError(f"no token: {url} answers {error.code}: {hint}") from None
+    except http.client.HTTPException as error:
+        # Its own words may hold what the other side wrote, or the address.
+        raise TokenError(
+            f"no token: {url} does not answer as HTTP does ({type(error).__name__}): {hint}"
+        ) from None
     except (OSError, ValueError) as error:  # URLError is an OSError
         cause = getattr(error, "reason", error)
         reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
         raise TokenError(f"no token: {url} does not answer ({reason or cause}): {hint}") from None
+
+
+def _shown(url: str) -> str:
+    """Return an address for messages, without what stands behind its `?`: it may be a key."""
+    return re.split("[?#]", url, maxsplit=1)[0]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -13,6 +13,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
@@ -28,6 +29,7 @@ _SHOWN_PARAMETERS: Final = {
     *("host", "port", "mode", "uri", "timeout", "connect_timeout", "application_name"),
     *("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
 }
+_PARAMETER: Final = re.compile(r"\?\w+=")
 _LOCK_WAIT_SECONDS = 30
 _ADVISORY_LOCK = 0x436F756E  # any number that only our migrations use
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -45,6 +47,8 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
     file = _file_of(parsed)
     try:
         if parsed.get_backend_name() == "sqlite":
+            if migrate and (unguarded := _file_of_uri(parsed)):
+                sqlite_file.make(unguarded)
             _prepare_sqlite(engine, file, may_make=migrate)
         revision = _revision(engine)
         if revision != newest_revision():
@@ -90,6 +94,11 @@ def explain(error: Exception, engine: sa.Engine) -> str:
 def _engine(url: str) -> tuple[sa.URL, sa.Engine]:
     try:
         parsed = sa.make_url(url)
+        if _is_ambiguous(parsed):
+            raise InputError(
+                "ledger: it cannot be told where user and password of the URL end; in them, and in "
+                "its parameters, write @ as %40, / as %2F and ? as %3F"
+            )
         hidden = {key: value for key, value in parsed.query.items() if key not in _SHOWN_PARAMETERS}
         login = {
             key: value
@@ -109,11 +118,27 @@ def _engine(url: str) -> tuple[sa.URL, sa.Engine]:
         raise InputError(
             "ledger: not a database URL; write it like postgresql+psycopg://user@host:5432/name"
         ) from None
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+    except (sa.exc.NoSuchModuleError, ImportError) as error:
         raise InputError(
             f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db"
         ) from None
+    except sa.exc.ArgumentError:  # its own words show the URL
+        raise InputError(
+            "ledger: not a database URL; write it like sqlite:///var/ledger.db, or "
+            "postgresql+psycopg://user@host:5432/name"
+        ) from None
     return shown, engine
+
+
+def _is_ambiguous(url: sa.URL) -> bool:
+    """Return whether a part of user or password may stand where host or database are read.
+
+    As in `//user:a@b@host/x`, whose host would be `b@host`, and in `//host/x?password=a@b`, whose
+    user would be `host`.
+    """
+    is_file = url.get_backend_name() == "sqlite" and not url.host
+    place = f"{url.host or ''}/{'' if is_file else url.database or ''}"
+    return "@" in place or bool(_PARAMETER.search(f"{url.username or ''}:{url.password or ''}"))
 
 
 def _words_of(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -129,6 +154,14 @@ def _file_of(url: sa.URL) -> Path | None:
         and not url.query.get("uri")
     )
     return Path(url.database or "").absolute() if is_file else None
+
+
+def _file_of_uri(url: sa.URL) -> Path | None:
+    """Return the file that `sqlite:///file:PATH?uri=true` makes where it is not there."""
+    path = (url.database or "").removeprefix("file:")
+    may_make = url.query.get("mode", "rwc") == "rwc"
+    is_file = url.query.get("uri") and path.strip("/") and path != ":memory:"
+    return Path(unquote(path)) if may_make and is_file else None
 
 
 def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> None:

@@ -42,6 +42,14 @@ def make_folder(folder: Path) -> None:
             missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
 
 
+def make(path: Path) -> None:
+    """Make an empty file for its owner alone; one that is there stays.
+
+    SQLite gives its log and its index the mode of the database.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, _FILE_MODE))
+
+
 def guard(engine: sa.Engine, path: Path, *, may_make: bool) -> None:
     """Open and hand out connections of `engine` only while the ledger's file is in its place.
 
@@ -62,8 +70,7 @@ def guard(engine: sa.Engine, path: Path, *, may_make: bool) -> None:
                 "so does every command that writes to it"
             )
         if not was_made and may_make:
-            # SQLite gives its log and its index the mode of the database.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, _FILE_MODE))
+            make(path)
         uri = f"file:{quote(str(path))}?mode=rw"
         connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, **options)
         return connection

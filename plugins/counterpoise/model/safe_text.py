@@ -17,17 +17,22 @@ import shlex
 from typing import Any, Final
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-# What steers a terminal or the direction of a line, what is not seen at all, and halves of
-# characters, which nothing can print. Line breaks are among them.
+# What steers a terminal or the direction of a line, what is not seen at all (Unicode's
+# Default_Ignorable_Code_Point), and halves of characters, which nothing can print. Line breaks are
+# among them.
 _INVISIBLE: Final = (
-    "\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f"
+    "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _CONTROL: Final = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
 _CONTROL_BUT_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|#&~!])")
-_FORMULA_STARTS: Final = ("=", "+", "-", "@")
+# A list's or a heading's sign at the beginning of a line: `- a`, `1. a`, `---`, `===`.
+_LIST_SIGN: Final = re.compile(r"^(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+=](?:[-=\s]|$)))")
+# Where a spreadsheet may begin a cell: at a semicolon too, which separates cells in many countries.
+_FORMULA_START: Final = re.compile(r"(^|;)(?=\s*[=+\-@＝＋－＠])")
 
 
 def one_line(text: str) -> str:
@@ -47,7 +52,8 @@ def is_broken_text(text: str) -> bool:
 
 def for_markdown(text: str) -> str:
     """Return the text with what means something in Markdown or HTML escaped, on one line."""
-    return _MARKDOWN.sub(r"\\\1", one_line(" ".join(text.split())))
+    escaped = _MARKDOWN.sub(r"\\\1", one_line(" ".join(text.split())))
+    return _LIST_SIGN.sub(r"\g<0>\\", escaped)
 
 
 def for_csv(text: str) -> str:
@@ -55,8 +61,7 @@ def for_csv(text: str) -> str:
 
     Source: OWASP, CSV Injection.
     """
-    cell = one_line(text)
-    return f"'{cell}" if cell.lstrip().startswith(_FORMULA_STARTS) else cell
+    return _FORMULA_START.sub(r"\1'", one_line(text))
 
 
 def shell_word(text: str) -> str:

@@ -8,8 +8,10 @@ asked when the store or the ledger is used for the first time, not before.
 """
 
 import os
+import select
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +19,13 @@ from typing import Final
 
 from counterpoise.errors import InputError
 from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
+from counterpoise.units import format_bytes
 
 _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
 _SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
 _COMMAND_SECONDS: Final = 60
+_BLOCK_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,8 @@ class Address:
 
     def _told_by_command(self) -> str:
         try:
-            words = shlex.split(self.text)
-            ended = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_SECONDS
-            )
-            output = ended.stdout.decode()
+            exit_code, output = _output_of(shlex.split(self.text))
+            told = output.decode() if len(output) <= MAX_SETTINGS_BYTES else ""
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it cannot be read as words, or as text"
             raise InputError(f"{self.variable}: the command cannot be used ({reason})") from None
@@ -68,12 +69,17 @@ class Address:
             raise InputError(
                 f"{self.variable}: the command did not end within {_COMMAND_SECONDS} s"
             ) from None
-        if ended.returncode:
+        if len(output) > MAX_SETTINGS_BYTES:
             raise InputError(
-                f"{self.variable}: the command ended with exit code {ended.returncode}; run it by "
+                f"{self.variable}: the command wrote more than "
+                f"{format_bytes(MAX_SETTINGS_BYTES)}, where a URL was wanted"
+            )
+        if exit_code:
+            raise InputError(
+                f"{self.variable}: the command ended with exit code {exit_code}; run it by "
                 "hand to see why (its output may hold a secret, so it is not shown here)"
             )
-        return output
+        return told
 
     def _told_by_file(self) -> str:
         if "://" in self.text:
@@ -125,6 +131,31 @@ class Locations:
             spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),
             spark_environment=_spark_environment(environment.get(_SPARK_ENVIRONMENT) or ""),
         )
+
+
+def _output_of(words: list[str]) -> tuple[int, bytearray]:
+    """Return exit code and output of a command, which is ended where it writes without an end.
+
+    Raises OSError, and TimeoutExpired for one that goes on for too long.
+    """
+    deadline = time.monotonic() + _COMMAND_SECONDS
+    output = bytearray()
+    child = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert child.stdout is not None, "the child is started with a pipe"
+    with child, child.stdout as stream:
+        try:
+            while len(output) <= MAX_SETTINGS_BYTES:
+                seconds_left = max(0.0, deadline - time.monotonic())
+                if not select.select([stream], [], [], seconds_left)[0]:
+                    raise subprocess.TimeoutExpired(words[0], _COMMAND_SECONDS)
+                if not (block := os.read(stream.fileno(), _BLOCK_BYTES)):
+                    return child.wait(max(0.0, deadline - time.monotonic())), output
+                output += block
+        finally:
+            child.kill()
+    return child.returncode, output
 
 
 def _spark_conf(words: str) -> dict[str, str]:

@@ -10,10 +10,11 @@ ledger.
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote, unquote_plus
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,10 +27,19 @@ _ATOMIC_SCHEMES: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"}
 )
 _S3: Final = ("s3", "s3a")
+_AZURE: Final = ("abfs", "abfss")
 _BUCKET_SCHEMES: Final = _ATOMIC_SCHEMES - {"memory"}
-# `//KEY:SECRET@bucket`, where the secret may have a slash in it; but not `//host:9000/a@b`.
-_CREDENTIALS: Final = re.compile(r"//[^/?#]*:(?!\d+/)[^?#]*@")
+# In front of the bucket these name an account with or without a secret. In Azure's URIs the
+# container stands there (`abfs://container@account/...`).
+_NO_USER_SCHEMES: Final = (*_S3, "gs", "gcs", "oss")
+_PUBLIC_USER: Final = "anonymous"  # of gs://, for buckets that everybody may read
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*(::[a-z][a-z0-9+.-]*)*", re.IGNORECASE)
+_PORT: Final = re.compile(r"(\[[0-9a-f:.]*\]|[^:]*)(:\d*)?", re.IGNORECASE)
 _ONE_SLASH: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")
+_NO_SLASH: Final = re.compile(
+    rf"({'|'.join(sorted(_ATOMIC_SCHEMES))}|https?|s?ftp|hdfs):", re.IGNORECASE
+)
+_OPTION_NAME: Final = re.compile(r"[a-z_]+")
 _TIME_NAMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
@@ -49,19 +59,21 @@ def open_uri(uri: str) -> OpenedUri:
     """
     if "://" not in uri:
         return _folder(uri)
-    scheme, _, rest = uri.partition("://")
-    authority = rest.partition("/")[0]
-    if _CREDENTIALS.search(uri) or (scheme in _S3 and any(sign in authority for sign in ":@")):
+    scheme = uri.partition("://")[0]
+    if not _SCHEME.fullmatch(scheme):
+        raise InputError("store: not a URI; give a directory or a URI like s3://bucket/x")
+    if any(_has_login(part) for part in re.split("::|[?&]", uri)):
         raise InputError(
             f"store {scheme}://...: leave user and password out of the URI; set the usual "
             "environment variables, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
-    shown = uri.partition("?")[0].rstrip("/")
+    place = re.split("[?#]", uri, maxsplit=1)[0].rstrip("/")
     try:
         file_system, root = _open(uri, scheme)
         if not root.strip("/") and scheme in _BUCKET_SCHEMES:
             raise ValueError("it names no bucket")
     except (pa.ArrowException, OSError, ValueError, ImportError, TypeError) as error:
+        shown = _without_user(place)
         raise InputError(
             f"store {shown!r} cannot be opened: {_reason(error, uri, shown)}; "
             "give a directory or a URI like s3://bucket/x"
@@ -70,16 +82,16 @@ def open_uri(uri: str) -> OpenedUri:
     return OpenedUri(
         file_system=file_system,
         root=root.rstrip("/"),
-        uri=f"file://{root}" if is_local else shown,
+        uri=f"file://{root}" if is_local else place,
         is_local=is_local,
         has_atomic_writes=scheme in _ATOMIC_SCHEMES,
     )
 
 
 def _folder(path: str) -> OpenedUri:
-    if _ONE_SLASH.match(path):
+    if _ONE_SLASH.match(path) or _NO_SLASH.match(path):
         raise InputError(
-            f"store {path.partition('/')[0]}...: a URI has two slashes, like s3://bucket/x"
+            f"store {path.partition(':')[0]}:...: a URI has two slashes, like s3://bucket/x"
         )
     root = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
     return OpenedUri(
@@ -87,13 +99,53 @@ def _folder(path: str) -> OpenedUri:
     )
 
 
+def _has_login(uri: str) -> bool:
+    """Return whether a URI holds user and password, as far as that can be told.
+
+    A secret may have any character in it: of `KEY:a/b@bucket` the authority ends after the a.
+    """
+    scheme, is_uri, rest = uri.partition("://")
+    authority = unquote(re.split("[/?#]", rest, maxsplit=1)[0])
+    user, _, host = authority.rpartition("@")
+    if not is_uri:
+        return False
+    if ":" in user or not _PORT.fullmatch(host):
+        return True
+    if scheme.lower() in _NO_USER_SCHEMES and (user not in ("", _PUBLIC_USER) or ":" in host):
+        return True
+    path = rest.partition("?")[0]
+    return scheme.lower() in _BUCKET_SCHEMES and ":" in authority and "@" in path
+
+
+def _without_user(place: str) -> str:
+    """Return a URI for messages: where a person may have written a token, there is `***`.
+
+    Azure's container stays.
+    """
+    scheme, _, rest = place.partition("://")
+    if "@" not in rest or (scheme in _AZURE and rest.count("@") == 1):
+        return place
+    return f"{scheme}://***@{rest.rpartition('@')[2]}"
+
+
 def _reason(error: Exception, uri: str, shown: str) -> str:
-    """Return the first line of an error, without the options of the URI: some are secret."""
-    reason = str(error).split("\n")[0].replace(uri, shown)
-    for _, value in parse_qsl(uri.partition("?")[2]):
-        for written in {value, unquote(value)}:
-            reason = reason.replace(written, "***")
+    """Return the first line of an error, without user and options of the URI: some are secret."""
+    reason = str(error).replace(uri, shown).split("\n")[0]
+    for word in sorted(_hidden_words(uri, shown), key=len, reverse=True):
+        reason = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", reason)
     return reason
+
+
+def _hidden_words(uri: str, shown: str) -> Iterator[str]:
+    """Yield what stands in a URI where secrets may be: all but the place and names of options."""
+    place, *options = re.split("[?&#]", uri)
+    if shown.startswith(place.partition("://")[0]) and "***@" in shown:
+        yield from filter(None, re.split("[:@/]", place.partition("://")[2].rpartition("@")[0]))
+    for option in options:
+        name, is_named, value = option.partition("=")
+        words = (value,) if is_named and _OPTION_NAME.fullmatch(name) else (name, value)
+        for word in filter(None, words):
+            yield from {word, unquote(word), unquote_plus(word)}
 
 
 def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:

@@ -8,8 +8,8 @@ A file appears complete or not at all: it is written under another name and rena
 stores (`s3://bucket/prefix`) show only complete objects. Writing a path again replaces the file, so
 every stage can be repeated.
 
-In a directory, files and folders are made for owner and group alone, and a symbolic link that leads
-out of the store is refused.
+In a directory, files and folders are made for owner and group alone. A symbolic link below its root
+is neither listed nor followed.
 """
 
 import io
@@ -28,6 +28,7 @@ from pyarrow import parquet as pq
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
 from counterpoise.input_files import MAX_DOCUMENT_BYTES
 from counterpoise.model.files import StoredFile
+from counterpoise.storage.folders import files_below
 from counterpoise.storage.opening import open_uri
 from counterpoise.units import format_bytes
 
@@ -127,10 +128,14 @@ class Store:
 
     def files(self, prefix: str) -> tuple[StoredFile, ...]:
         """Return all files below a folder with sizes and times of change, unfinished ones too."""
-        selector = fs.FileSelector(self._full(prefix), recursive=True, allow_not_found=True)
+        full = self._full(prefix)
         with self._naming_failures("list", prefix):
-            infos = self._fs.get_file_info(selector)
-        found = (self._stored(info) for info in infos if info.type == fs.FileType.File)
+            if self.is_local:
+                found = [self._stored_locally(entry) for entry in files_below(full)]
+            else:
+                selector = fs.FileSelector(full, recursive=True, allow_not_found=True)
+                infos = self._fs.get_file_info(selector)
+                found = [self._stored(info) for info in infos if info.type == fs.FileType.File]
         return tuple(sorted(found, key=lambda file: file.path))
 
     def info(self, path: str) -> StoredFile | None:
@@ -238,6 +243,12 @@ class Store:
             message = f"the store cannot {what} {self.uri(path)}: {_reason(error)}"
             raise StoreError(message) from None
 
+    def _stored_locally(self, entry: os.DirEntry[str]) -> StoredFile:
+        status = entry.stat(follow_symlinks=False)
+        path = entry.path.removeprefix(self._root).lstrip("/")
+        changed_at = datetime.fromtimestamp(status.st_mtime_ns / 1e9, UTC)
+        return StoredFile(path, status.st_size, changed_at)
+
     def _stored(self, info: fs.FileInfo) -> StoredFile:
         path = info.path.removeprefix(self._root).lstrip("/")
         changed_at = None  # some file systems do not know it
@@ -246,18 +257,18 @@ class Store:
         return StoredFile(path, info.size or 0, changed_at)
 
     def _full(self, path: str) -> str:
-        if path.startswith("/") or ".." in PurePosixPath(path).parts:
+        if path.startswith("/") or "\0" in path or ".." in PurePosixPath(path).parts:
             raise InputError(f"{path!r} is not a path inside the store")
         full = f"{self._root}/{path}"
-        if self.is_local and not _is_inside(full, self._root):
-            raise InputError(f"{path!r} leads out of the store by a symbolic link")
+        if self.is_local and _has_link(self._root, path):
+            raise InputError(f"{path!r} leads through a symbolic link, which is not followed")
         return full
 
 
-def _is_inside(path: str, root: str) -> bool:
-    real_root = os.path.realpath(root).rstrip("/")
-    real_path = os.path.realpath(path)
-    return real_path == real_root or real_path.startswith(f"{real_root}/")
+def _has_link(root: str, path: str) -> bool:
+    """Return whether there is a symbolic link below the root, on the way to a path or its end."""
+    straight = os.path.normpath(f"{os.path.realpath(root)}/{path}")
+    return os.path.realpath(straight) != straight
 
 
 def _may_contain(row_group: pq.RowGroupMetaData, snapshot_id: str) -> bool:

@@ -27,7 +27,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from counterpoise import queries
 from counterpoise.errors import InputError
-from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.queries import Viewer
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         with open_installation() as installation:
             names = queries.list_reports(installation, viewer)
         rows = "".join(
-            f'<li><a href="reports/{quote(name)}">{escape(name)}</a></li>' for name in names
+            f'<li><a href="reports/{quote(name)}">{escape(one_line(name))}</a></li>'
+            for name in names
         )
         return _page("Reports", f"<ul>{rows}</ul>" if rows else "<p>There is none yet.</p>")
 
@@ -95,7 +96,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     ) -> Response:
         with open_installation() as installation:
             if not queries.may_view(installation, name, viewer):
-                return _error_page(403, "The policy of this cluster does not name you (view).")
+                return _may_not_view()
             data = queries.report_data(installation, name)
         content_type = _CONTENT_TYPES.get(PurePosixPath(name).suffix)
         if content_type is None:
@@ -104,11 +105,12 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         return Response(data, media_type=content_type)
 
     @app.get("/runs/{run_id}/plan")
-    def plan_report(run_id: str) -> RedirectResponse:
+    def plan_report(run_id: str, viewer: Annotated[Viewer, Depends(_viewer)]) -> Response:
         with open_installation() as installation:
-            return RedirectResponse(
-                f"../../reports/{quote(queries.name_of_plan_report(installation, run_id))}"
-            )
+            name = queries.name_of_plan_report(installation, run_id)
+            if not queries.may_view(installation, name, viewer):
+                return _may_not_view()
+        return RedirectResponse(f"../../reports/{quote(name)}")
 
     return app
 
@@ -138,6 +140,10 @@ async def _safe_answer(
         )
     response.headers.update(SECURITY_HEADERS)
     return response
+
+
+def _may_not_view() -> Response:
+    return _error_page(403, "The policy of this cluster does not name you (view).")
 
 
 def _error_page(status: int, sentence: str) -> Response:

@@ -1,0 +1,66 @@
+"""Text made safe for a medium, at its edges; whole pages are in `test_hostile_reports.py`."""
+
+import csv
+import io
+import random
+import unicodedata
+from typing import Final
+
+import pytest
+from markdown_it import MarkdownIt
+
+from counterpoise.model.safe_text import for_csv, for_markdown, one_line
+from tests.support.hostile import elements_and_words
+
+# Characters that mean something in Markdown, alone or in a row.
+_PIECES: Final = (
+    *" \\`*_[]<>|#&~!()-+=.:\"'$^{}@/ab1",
+    *("&lt;", "&#60;", "```", "~~~", "---", "1. ", "2) ", "- ", "+ ", "    ", "===", "<b>", "\n\n"),
+)
+_PLACES: Final = {
+    "{}\n": {"p"},
+    "- {}\n": {"ul", "li"},
+    "**Warning:** {}\n": {"p", "strong"},
+    "| a | b |\n| --- | --- |\n| {} | z |\n": {"table", "thead", "tbody", "tr", "th", "td"},
+}
+# Visible although their category says that they format: signs before Arabic or Syriac numbers.
+_VISIBLE: Final = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
+_IGNORABLE: Final = "\xad\u034f\u115f\u1160\u17b4\u180b\u180e\u3164\ufe0f\uffa0\U0001d173\U000e0100"
+
+
+def test_no_character_steers_or_hides() -> None:
+    categories = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    odd = [
+        chr(code) for code in range(0x10FFFF + 1) if unicodedata.category(chr(code)) in categories
+    ]
+    kept = [letter for letter in odd if letter == one_line(letter) and letter not in _VISIBLE]
+    assert all(unicodedata.name(letter).startswith(("KAITHI", "EGYPTIAN")) for letter in kept)
+    assert all(one_line(letter) == "\N{REPLACEMENT CHARACTER}" for letter in _IGNORABLE)
+    assert one_line("Zürich 北京 🙂 عربي ¡-") == "Zürich 北京 🙂 عربي ¡-"
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_markdown_shows_the_text_as_it_is(place: str) -> None:
+    chance = random.Random(7)
+    renderer = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    for _ in range(3_000):
+        text = "".join(chance.choices(_PIECES, k=chance.randint(1, 9)))
+        words = " ".join(text.split())
+        tags, shown = elements_and_words(renderer.render(place.format(for_markdown(text))))
+        assert set(tags) <= _PLACES[place] or not words, (text, tags)
+        assert words in shown, (text, shown)
+
+
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠")
+@pytest.mark.parametrize("before", ["", " ", "a;", "a; ", ";"])
+def test_no_cell_begins_a_formula_whatever_separates_cells(sign: str, before: str) -> None:
+    line = io.StringIO()
+    csv.writer(line).writerow(["rack", for_csv(f"{before}{sign}1+1;b")])
+    for separator in ",;":
+        for row in csv.reader([line.getvalue()], delimiter=separator):
+            assert not any(cell.strip().startswith(sign) for cell in row), row
+
+
+def test_other_text_in_a_cell_stays() -> None:
+    for text in ("a=b", "a-1", "a; b", "x@y", "1;2"):
+        assert for_csv(text) == text
