@@ -12,6 +12,7 @@ want of an account.
 """
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.input_files import read_input_text
@@ -137,12 +138,12 @@ def _by_client_credentials(settings: Mapping[str, str]) -> Token:
         },
     )
     hint = f'check "{CLIENT_ID}", "{CLIENT_SECRET}" and "sasl.oauthbearer.scope"'
-    return _token_in(_answer(request, https_context(settings), hint), url)
+    return _token_in(_answer(request, https_context(settings), hint), _shown(url))
 
 
 def _from_url(url: str, context: ssl.SSLContext) -> Token:
     request = urllib.request.Request(url, headers={"Accept": "application/json, text/plain"})
-    return _token_in(_answer(request, context, f'check token_url in "{TOKEN_CONFIG}"'), url)
+    return _token_in(_answer(request, context, f'check token_url in "{TOKEN_CONFIG}"'), _shown(url))
 
 
 def _from_file(path: str) -> Token:
@@ -190,7 +191,7 @@ def _unsecured(words: Mapping[str, str]) -> Token:
 
 def _answer(request: urllib.request.Request, context: ssl.SSLContext, hint: str) -> str:
     """Return the body of the response. Raises TokenError, without anything secret."""
-    url = request.full_url
+    url = _shown(request.full_url)
     handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects())
     try:
         opener = urllib.request.build_opener(*handlers)
@@ -199,10 +200,18 @@ def _answer(request: urllib.request.Request, context: ssl.SSLContext, hint: str)
     except urllib.error.HTTPError as error:
         with error:
             raise TokenError(f"no token: {url} answers {error.code}: {hint}") from None
+    except http.client.HTTPException:
+        said = "what came back is no HTTP that can be read; does it want https?"
+        raise TokenError(f"no token: {url} does not answer ({said}): {hint}") from None
     except (OSError, ValueError) as error:  # URLError is an OSError
         cause = getattr(error, "reason", error)
         reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
         raise TokenError(f"no token: {url} does not answer ({reason or cause}): {hint}") from None
+
+
+def _shown(url: str) -> str:
+    """Return an address without what stands behind its path: that may be a key."""
+    return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
