@@ -36,6 +36,7 @@ from counterpoise.kafka_admin.connection_rules import (
     is_true,
 )
 from counterpoise.kafka_admin.tls_context import ssl_context
+from counterpoise.model.acl import Acl
 
 if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
     from counterpoise.kafka_admin.tokens import TokenSource
@@ -57,6 +58,7 @@ class ConnectionSettings:
     bootstrap_servers: tuple[str, ...]  # host:port, in the order in which they are tried
     librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     tokens: "TokenSource | None" = field(default=None, repr=False, compare=False)  # OAUTHBEARER
+    needed_acls: tuple[Acl, ...] = ()  # of whoever connects; they are in docs/security.md
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
@@ -134,6 +136,12 @@ class ConnectionSettings:
             name = self.librdkafka.get("sasl.kerberos.principal", "")
             return f"User:{re.split('[/@]', name)[0]}" if name else _SOMEBODY
         return _certificate_principal(self.librdkafka) if self.uses_tls else _ANONYMOUS
+
+    def acl_to_grant(self, acl: Acl) -> Acl:
+        """Return the permission to ask for where `acl` is missing: the one with it that this
+        connection needs anyway.
+        """
+        return next((more for more in self.needed_acls if more.includes(acl)), acl)
 
     def without_secrets(self, text: str) -> str:
         """Return a client's `text` without passwords and tokens, fit for messages and logs."""
