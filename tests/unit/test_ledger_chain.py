@@ -397,6 +397,20 @@ def test_what_still_counts_is_never_let_go(written: Written) -> None:
     assert written.verify().is_intact
 
 
+def test_a_freeze_that_was_ended_does_not_count(written: Written) -> None:
+    """The row that ended it stays as long as it is young: a cluster is never frozen by it alone."""
+    run_id = written.write("")
+    written.end_run(run_id)
+    written.write_one("f", run_id, "demo")
+    written.now += timedelta(minutes=5)
+    ended = ControlRequest("demo", None, Control.UNFREEZE, "bob", "done", written.now)
+    written.ledger.record_request(ended)
+    chain = written.ledger.chain()
+    assert chain.let_go("demo", before=written.now, now=written.now) == 3
+    assert [left.control for left in written.ledger.requests("demo")] == [Control.UNFREEZE]
+    assert written.verify().is_intact
+
+
 def test_a_broken_chain_lets_nothing_go(written: Written) -> None:
     written.end_run(written.write("ee"))
     written.tamper("UPDATE events SET text = 'x' WHERE id = 2")

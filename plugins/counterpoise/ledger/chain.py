@@ -284,22 +284,31 @@ def _old_links(
         runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES)
     )
     open_runs = set(connection.scalars(is_open))
+    is_about_freezes = requests.c.control.in_((Control.FREEZE, Control.UNFREEZE))
+    newest = sa.select(sa.func.max(requests.c.id)).where(
+        requests.c.cluster == cluster, is_about_freezes
+    )
+    newest_freeze_id = connection.scalar(newest)
     all_links = list(links.read_links(connection, chain.c.cluster == cluster))
     rows = _rows_of(connection, all_links)
     for link in all_links:
         row = rows.get((link.table, link.row_id))
         if (row.at if row else link.chained_at) >= time_text(before):
             return
-        if row and (row.document.get("run_id") in open_runs or _still_counts(row, now)):
+        if row and row.document.get("run_id") in open_runs:
+            return
+        if row and _still_counts(row, now, newest_freeze_id):
             return
         yield link
 
 
-def _still_counts(row: ChainedRow, now: datetime) -> bool:
-    """Return whether it is an approval that may be used yet, or a freeze that has not ended."""
+def _still_counts(row: ChainedRow, now: datetime, newest_freeze_id: int | None) -> bool:
+    """Return whether it is an approval that may be used yet, or the freeze that is in force."""
     ends_at = row.document.get("expires_at") or row.document.get("until")
-    is_freeze = row.document.get("control") == Control.FREEZE
-    return (is_freeze and ends_at is None) or str(ends_at or "") > time_text(now)
+    if row.document.get("control") == Control.FREEZE:
+        is_newest = row.row_id == newest_freeze_id
+        return is_newest and (ends_at is None or str(ends_at) > time_text(now))
+    return str(ends_at or "") > time_text(now)
 
 
 def _delete(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> None:
