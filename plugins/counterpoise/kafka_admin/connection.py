@@ -59,6 +59,7 @@ class ConnectionSettings:
     librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     tokens: "TokenSource | None" = field(default=None, repr=False, compare=False)  # OAUTHBEARER
     needed_acls: tuple[Acl, ...] = ()  # of whoever connects; they are in docs/security.md
+    where: str = field(default="connection", compare=False)  # these were read, for messages
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
@@ -82,7 +83,8 @@ class ConnectionSettings:
             raise ConfigurationError(where, tuple(complaints))
         known = {key: value for key, value in settings.items() if key in KNOWN}
         protocol = choice_of(known, "security.protocol", "PLAINTEXT")
-        return cls(addresses, {**known, "security.protocol": protocol}, _token_source(known))
+        checked = {**known, "security.protocol": protocol}
+        return cls(addresses, checked, _token_source(known), where=where)
 
     def at(self, address: str) -> Self:
         """Return the same settings for this address alone."""
@@ -222,7 +224,7 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     if "client.id" in given:
         arguments["client_id"] = given["client.id"]
     if settings.uses_tls:
-        arguments["ssl_context"] = ssl_context(given)
+        arguments["ssl_context"] = ssl_context(given, where=settings.where)
     return arguments
 
 
