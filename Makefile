@@ -6,7 +6,6 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 VENV := .venv
 UV := $(VENV)/bin/uv
-UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
 FAB := $(VENV)/fab
 FAB_STAMP := $(FAB)/.installed
@@ -19,9 +18,9 @@ export UV_COMPILE_BYTECODE ?= 1
 
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 
-$(STAMP): requirements.txt requirements-dev.txt requirements-java.txt pyproject.toml Makefile
+$(STAMP): requirements.txt requirements-dev.txt requirements-java.txt requirements-setup.txt pyproject.toml Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "make setup: $(PYTHON) was not found; install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet uv==$(UV_VERSION); }
+	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet --require-hashes -r requirements-setup.txt; }
 	@echo "setup: installing the pinned packages (about a minute, once)"
 	@$(UV) pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
@@ -76,6 +75,7 @@ requirements: setup  ## compile the pinned lists, with the hash of every file, a
 	$(COMPILE) requirements.in -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 	$(COMPILE) requirements-java.in -o requirements-java.txt
+	$(COMPILE) requirements-setup.in -o requirements-setup.txt
 	{ grep -v '^pyspark' requirements.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
 		| $(COMPILE) --no-annotate - -o requirements-fab.txt
 

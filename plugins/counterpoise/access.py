@@ -111,6 +111,15 @@ def is_requester(people: People, person: Person, requester: Person) -> bool:
     )
 
 
+def highest_rate(policy: ClusterPolicy) -> int | None:
+    """Return the highest rate that anybody may approve or request; None without a limit."""
+    limits = (
+        policy.approval.max_rate_bytes_per_second,
+        policy.movement.link_capacity_bytes_per_second,
+    )
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def check_rate(policy: ClusterPolicy, rate_bytes_per_second: int) -> None:
     """Raise RefusedError for a rate that nobody may approve."""
     rate = format_rate(rate_bytes_per_second)

@@ -91,7 +91,7 @@ def _refused_operations(
     topics = sorted(snapshot.topics.filter(is_own_topic)["topic"].to_pylist())
     if not snapshot.live_broker_ids or not topics:
         raise ClusterError("the cluster has no live broker and topic to try them with")
-    return operator.refused_operations(snapshot.live_broker_ids[0], topics[0])
+    return operator.refused_operations(snapshot.live_broker_ids[0], topics[:1], topics[:1])
 
 
 def _topics_below_min_isr(snapshot: ClusterSnapshot) -> tuple[str, ...]:

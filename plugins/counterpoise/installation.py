@@ -23,6 +23,7 @@ from counterpoise.errors import RefusedError, StalePlanError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
+from counterpoise.model.acl import OPERATOR_ACLS
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.person import People
 from counterpoise.model.plan import RebalancePlan
@@ -142,13 +143,13 @@ class Installation:
 
         Raises ClusterUnreachableError, WrongClusterError, InputError.
         """
-        with self._connected(name, self.cluster(name).connection_id) as admin:
+        with self._connected(name, self.connectivity_settings(name)) as admin:
             yield admin
 
     @contextmanager
     def operator(self, name: str) -> Iterator[ClusterAdmin]:
         """Yield a connection that may change the cluster; raises what `reader` raises."""
-        with self._connected(name, self.cluster(name).operator_connection_id) as admin:
+        with self._connected(name, self._operator_connection(name)) as admin:
             yield admin
 
     @contextmanager
@@ -156,9 +157,7 @@ class Installation:
         """Yield what `operator` yields, but never open the ledger: an emergency stop works when the
         ledger does not.
         """
-        admin = (self.connect_to or connect_by_discovery)(
-            self._connection(self.cluster(name).operator_connection_id)
-        )
+        admin = (self.connect_to or connect_by_discovery)(self._operator_connection(name))
         try:
             yield admin
         finally:
@@ -200,9 +199,13 @@ class Installation:
             self.connections.settings_for(connection_id), where=f"connection {connection_id}"
         )
 
+    def _operator_connection(self, name: str) -> ConnectionSettings:
+        settings = self._connection(self.cluster(name).operator_connection_id)
+        return replace(settings, needed_acls=OPERATOR_ACLS)
+
     @contextmanager
-    def _connected(self, name: str, connection_id: str) -> Iterator[ClusterAdmin]:
-        admin = (self.connect_to or connect_by_discovery)(self._connection(connection_id))
+    def _connected(self, name: str, settings: ConnectionSettings) -> Iterator[ClusterAdmin]:
+        admin = (self.connect_to or connect_by_discovery)(settings)
         try:
             self._check_identity(name, admin.describe_cluster().cluster_id)
             yield admin

@@ -1,8 +1,9 @@
 """The house stands: imports go down, files stay small, pure rooms read no clock, Spark jobs stand
-alone.
+alone; packages come by their hashes.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,3 +165,17 @@ def test_nothing_tracked_names_a_path_of_one_machine() -> None:
         for name, text in texts.items()
         if name != own and any(place in text for place in places)
     ]
+
+
+def test_every_package_is_installed_by_its_hash() -> None:
+    """Also the one that installs the others."""
+    for path in ROOT.glob("requirements*.txt"):
+        requirements = path.read_text().replace("\\\n", " ").splitlines()
+        pinned = [line for line in requirements if re.match(r"\w", line)]
+        assert pinned, path.name
+        assert not [line for line in pinned if "==" not in line or "--hash=sha256:" not in line]
+    for name in ("Makefile", "Dockerfile"):
+        installs = re.findall(r"pip\)? install [^\n&|}]*", (ROOT / name).read_text())
+        assert installs
+        own = "--no-deps --no-build-isolation --editable ."
+        assert not [line for line in installs if own not in line and "--require-hashes" not in line]

@@ -201,7 +201,9 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(
         assert admin.describe_configs([topic("ghost")], THROTTLE_KEYS, via_broker=2) == {}
         take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
         assert admin.list_reassignments() == {}
-        assert admin.refused_operations(1, "orders") == {}  # tried, and nothing of it happened
+        assert (
+            admin.refused_operations(1, ["orders"], ["orders"]) == {}
+        )  # tried, and nothing of it happened
     with closing(connect(settings(kafka.bootstrap_string))) as searching:
         discover(searching)
     assert changed_records(kafka) == before

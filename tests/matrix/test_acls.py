@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from counterpoise.model.acl import ALTER_CONFIGS_OF_BROKERS, OPERATOR_ACLS, READER_ACLS, Acl
+from counterpoise.model.acl import (
+    ALTER_CONFIGS_OF_TOPICS,
+    DESCRIBE_TOPICS,
+    OPERATOR_ACLS,
+    READER_ACLS,
+    Acl,
+)
 from local_kafka import TopicSpec, create_topics, fill
 from local_processes import wait_until
 from tests.support.acl_rows import ROWS, AclRow
@@ -159,21 +165,59 @@ def test_an_operator_without_one_permission(
     assert throttle_lines(secured.kafka) == []
 
 
+@pytest.mark.parametrize("acl", [ALTER_CONFIGS_OF_TOPICS, DESCRIBE_TOPICS], ids=str)
+def test_a_permission_that_one_topic_of_a_plan_lacks(
+    secured: SecuredKafka, shell: CommandLine, acl: Acl
+) -> None:
+    """Where ACLs are on topics by name, the last topic of a plan counts as much as the first."""
+    topics = [f"{acl.operation.lower()}-{number}" for number in range(3)]
+    create_topics(
+        secured.kafka.bootstrap_string, [TopicSpec(topic, [(1, 2)] * 6) for topic in topics]
+    )
+    plan = shell.folder / "plan.json"
+    words = ("--goal", "rebalance", "--topics", ",".join(topics))
+    typed(shell, "plan", *WHERE, *words, "--out", plan)
+    assert {move["topic"] for move in json.loads(plan.read_text())["moves"]} == set(topics)
+    before = state_of(secured)
+    with denied(secured, "operator", acl, topics[-1]):
+        preflight = ("preflight", plan)
+        wait_until(lambda: is_named(shell, preflight, acl), f"preflight to name {acl}", 20)
+        refused = " ".join(typed(shell, *preflight, code=1).out.split())
+        assert f"topic {topics[-1]}: TOPIC_AUTHORIZATION_FAILED" in refused
+        typed(shell, "approve", plan, "--rate", "50MB/s", "--reason", "a test", code=1)
+    assert json.loads(typed(shell, "status", "--json").out) == []
+    assert state_of(secured) == before
+    wait_until(lambda: shell.type(*preflight).code == 0, "preflight's yes", 20)
+
+
+@contextmanager
+def denied(secured: SecuredKafka, who: str, acl: Acl, topic: str) -> Iterator[None]:
+    """Deny `who` an operation on one topic, by Kafka's own tool."""
+    where = ("--bootstrap-server", secured.kafka.bootstrap[0])
+    what = ("--deny-principal", f"User:{who}", "--operation", acl.operation, "--topic", topic)
+    secured.kafka.tool(ACLS, *where, "--add", *what)
+    yield
+    secured.kafka.tool(ACLS, *where, "--remove", "--force", *what)
+
+
 def state_of(secured: SecuredKafka) -> tuple[object, ...]:
     """Where everything is, what moves and what is throttled, by Kafka's own tools."""
     kafka = secured.kafka
     return placement(kafka), ongoing_reassignments(kafka), throttle_lines(kafka)
 
 
-def test_a_permission_lost_while_partitions_move(secured: SecuredKafka, shell: CommandLine) -> None:
-    """The run ends with the missing permission; given back, the same command goes on, and every
-    config is as it was.
+@pytest.mark.parametrize("acl", OPERATOR_ACLS, ids=str)
+def test_a_permission_lost_while_partitions_move(
+    secured: SecuredKafka, shell: CommandLine, acl: Acl
+) -> None:
+    """The run ends with the missing permission, and one command gives back all that it needs; then
+    the same command goes on, and every config is as it was.
     """
-    bootstrap = secured.kafka.bootstrap_string
-    create_topics(bootstrap, [TopicSpec("large", [(1, 2)] * 6)])
-    fill(bootstrap, "large", dict.fromkeys(range(6), 10_000_000))
-    plan, acl = shell.folder / "plan.json", ALTER_CONFIGS_OF_BROKERS
-    typed(shell, "plan", *WHERE, "--goal", "rebalance", "--topics", "large", "--out", plan)
+    topic, bootstrap = f"large-{OPERATOR_ACLS.index(acl)}", secured.kafka.bootstrap_string
+    create_topics(bootstrap, [TopicSpec(topic, [(1, 2)] * 6)])
+    fill(bootstrap, topic, dict.fromkeys(range(6), 10_000_000))
+    plan = shell.folder / "plan.json"
+    typed(shell, "plan", *WHERE, "--goal", "rebalance", "--topics", topic, "--out", plan)
     typed(shell, "approve", plan, "--rate", "2MB/s", "--reason", "a test")
     code = "from counterpoise.cli.main import run; run()"
     with subprocess.Popen(
@@ -187,13 +231,13 @@ def test_a_permission_lost_while_partitions_move(secured: SecuredKafka, shell: C
             wait_until(lambda: bool(ongoing_reassignments(secured.kafka)), "a partition moves", 60)
             secured.disallow("operator", acl)
             output, _ = process.communicate(timeout=120)
+            assert process.returncode in (1, 3)
+            assert f"User:operator needs {acl.in_words}" in " ".join(output.split())
+            assert throttle_lines(secured.kafka), "what moves is still throttled"
+            run_command(secured, output, acl, "User:operator")
         finally:
             process.kill()
             secured.allow("operator", [acl])
-    assert process.returncode in (1, 3)
-    assert "User:operator needs " in output
-    assert "kafka-acls.sh --bootstrap-server" in " ".join(output.split())
-    assert throttle_lines(secured.kafka), "what moves is still throttled"
     wait_until(lambda: shell.type("preflight", plan).code == 0, "preflight's yes", 20)
     typed(shell, "execute", plan)
     typed(shell, "verify", plan)

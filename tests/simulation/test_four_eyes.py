@@ -1,6 +1,7 @@
 """Nobody approves what they requested, and what is only claimed counts for nothing: as typed."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from counterpoise import installation
 from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import FOLLOWER_RATE
 from tests.support.command_line import CommandLine
 from tests.support.pictures import simulated
-from tests.support.runs import own_configs
+from tests.support.runs import at_broker, own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
 TWO = "approval: {approvers: [alice, bob]}"
@@ -145,3 +147,43 @@ def test_only_who_may_operate_supersedes_an_approved_run(shell: CommandLine) -> 
     assert refused.code == 1
     assert "mallory may not operate here" in refused.err
     assert shell.type("propose", first, user="oscar").code == 0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "movement: {rate: 1MB/s}, approval: {max_rate: 2MB/s}",
+        "movement: {rate: 1MB/s, link_capacity: 2MB/s}",
+    ],
+)
+def test_a_rate_that_was_written_past_the_check_stays_within_the_policy(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """By a role of the database that may insert requests, in the name of somebody else."""
+    configure(shell, policy)
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+    rates: list[str] = []
+
+    def wait(seconds: float) -> None:
+        rate = own_configs(kafka).get(at_broker(3), {}).get(FOLLOWER_RATE)
+        if rate and not rates:
+            forge_rate(shell, 900_000_000)
+        rates.extend([rate] if rate else [])
+        kafka.advance(seconds)
+
+    monkeypatch.setattr(repeating, "sleep", wait)
+    typed = shell.type("execute", path)
+    assert typed.code == 0, typed.err
+    assert rates[0] == "1000000"
+    assert set(rates[1:]) == {"2000000"}
+
+
+def forge_rate(shell: CommandLine, rate_bytes_per_second: int) -> None:
+    with sqlite3.connect(shell.folder / "ledger.db") as database:
+        database.execute(
+            'INSERT INTO requests (cluster, run_id, control, "by", why, at, rate_bytes_per_second) '
+            "SELECT cluster, run_id, 'rate', 'alice', 'x', opened_at, ? FROM runs",
+            (rate_bytes_per_second,),
+        )
+    database.close()

@@ -385,9 +385,11 @@ def test_pem_that_cannot_be_used_is_named_and_removed(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     given = {key: text for key, text in pem.items() if key != "locked"}
     given |= {key: pem.get(value, value) for key, value in change.items()}
-    settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092"} | TLS | given)
+    where = "connection kafka_operator"
+    settings = ConnectionSettings.parse({"bootstrap.servers": "a:9092"} | TLS | given, where=where)
     with pytest.raises(ConfigurationError) as caught:
         kafka_python_arguments(settings)
+    assert str(caught.value).startswith("connection kafka_operator: 1 problem")
     assert says in str(caught.value)
     assert not any(text in str(caught.value) for text in pem.values())
     assert not list(tmp_path.iterdir())

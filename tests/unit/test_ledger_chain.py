@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterpoise.errors import RefusedError
-from counterpoise.ledger import Ledger
+from counterpoise.ledger import Ledger, links
+from counterpoise.ledger.schema import events
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.chain import ChainReport
 from counterpoise.model.control import Control, ControlRequest
@@ -205,6 +206,75 @@ def test_a_row_that_waits_for_the_next_writer_is_counted_and_an_old_one_is_named
     assert named(written.verify()) == {("events", 3)}
 
 
+def insert_event(written: Written, row_id: int, run_id: str, at: str) -> None:
+    written.tamper(
+        "INSERT INTO events (id, run_id, at, kind, text) "
+        f"VALUES ({row_id}, '{run_id}', '{at}', 'granted', 'x')"
+    )
+
+
+def test_a_row_that_was_inserted_is_not_hidden_in_the_chain_of_another_cluster(
+    written: Written,
+) -> None:
+    """With an entry that is right in itself, as this code would compute it."""
+    run_id = written.write("e")
+    written.write("e", cluster="other")
+    written.now += timedelta(hours=1)
+    insert_event(written, -1, run_id, f"{NOW:%Y-%m-%d %H:%M:%S}")
+    with written.ledger._engine.begin() as connection:
+        (row,) = links.read_rows(connection, events, events.c.id == -1)
+        links.append(connection, "other", [("events", -1, row.row_hash)], written.now)
+    says = [found.in_words for found in written.verify().breaks]
+    assert [text for text in says if text.startswith("cluster demo: events -1 ")]
+    assert [text for text in says if text.endswith("is a row of another cluster, demo")]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(days=3650)])
+def test_a_row_with_a_low_id_does_not_wait_for_a_writer_that_never_chains_it(
+    written: Written, ahead: timedelta
+) -> None:
+    """Whatever time it has: the next writer looks at the newest ids alone."""
+    run_id = written.write("e")
+    insert_event(written, -200, run_id, f"{written.now + ahead:%Y-%m-%d %H:%M:%S}")
+    assert named(written.verify()) == {("events", -200)}
+    written.write_one("e", run_id, "demo")
+    assert named(written.verify()) == {("events", -200)}
+
+
+def test_a_row_of_the_future_does_not_wait_for_ever(written: Written) -> None:
+    run_id = written.write("e")
+    insert_event(written, 50, run_id, "2036-01-31 12:00:00")
+    assert named(written.verify()) == {("events", 50)}
+
+
+def test_a_time_without_end_is_named_and_stops_no_writer(postgres: Postgres) -> None:
+    """Postgres knows `infinity`, Python does not: a role that may insert requests could write it,
+    and nobody could write or verify after that.
+    """
+    written = Written.opened(postgres.empty_ledger())
+    run_id = written.write("r")
+    written.tamper("UPDATE requests SET until = 'infinity'")
+    assert named(written.verify()) == {("requests", 1)}
+    written.tamper(
+        'INSERT INTO requests (cluster, control, "by", why, at, until) VALUES '
+        "('demo', 'freeze', 'bob', 'x', '-infinity', 'infinity')"
+    )
+    written.write_one("e", run_id, "demo")
+    assert written.verify().states[0].rows_waiting == 0
+    frozen = written.ledger.requests("demo")[-1]
+    assert (frozen.at.year, frozen.until and frozen.until.year) == (1, 9999)
+    written.ledger.close()
+
+
+def test_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    written = Written.opened(f"sqlite:///{tmp_path}/ledger.db")
+    run_id = written.write("e")
+    written.tamper("UPDATE events SET text = CAST(x'fffe' AS TEXT) WHERE id = 2")
+    assert named(written.verify()) == {("events", 2)}
+    assert written.ledger.journal(run_id).events()[1].text == r"\xff\xfe"
+    written.ledger.close()
+
+
 # -- any ledger, any single change
 
 
@@ -326,6 +396,20 @@ def test_what_still_counts_is_never_let_go(written: Written) -> None:
     assert chain.let_go("demo", before=later, now=written.now) == 4  # up to the freeze
     written.now += timedelta(hours=2)
     assert chain.let_go("demo", before=later, now=written.now) == 2  # the freeze, the checkpoint
+    assert written.verify().is_intact
+
+
+def test_a_freeze_that_was_ended_does_not_count(written: Written) -> None:
+    """The row that ended it stays as long as it is young: a cluster is never frozen by it alone."""
+    run_id = written.write("")
+    written.end_run(run_id)
+    written.write_one("f", run_id, "demo")
+    written.now += timedelta(minutes=5)
+    ended = ControlRequest("demo", None, Control.UNFREEZE, "bob", "done", written.now)
+    written.ledger.record_request(ended)
+    chain = written.ledger.chain()
+    assert chain.let_go("demo", before=written.now, now=written.now) == 3
+    assert [left.control for left in written.ledger.requests("demo")] == [Control.UNFREEZE]
     assert written.verify().is_intact
 
 

@@ -98,6 +98,31 @@ def test_rows_cut_off_at_the_end_are_missed_by_the_head_that_was_printed(
     assert f"head {head}: in no chain any more" in typed.out
 
 
+@pytest.mark.parametrize("head", ["", "1ca27f7fc0f9", "x" * 64])
+def test_what_is_no_head_is_not_taken_for_one(shell: CommandLine, write: Write, head: str) -> None:
+    """An empty variable of a script, or a head that was cut short, checks nothing."""
+    write("demo")
+    typed = shell.type("ledger", "verify", "--head", head)
+    assert typed.code == 2
+    assert "--head: a head has 64 hexadecimal digits" in typed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify",), ("export",), ("checkpoint", "--before", "2026-02-01")],
+    ids=lambda words: words[0],
+)
+def test_a_cluster_that_nobody_knows_is_not_said_to_be_intact(
+    shell: CommandLine, write: Write, words: tuple[str, ...]
+) -> None:
+    write("demo")
+    typed = shell.type("ledger", *words, "--cluster", "dmeo")
+    assert typed.code == 2
+    assert "cluster dmeo: neither the ledger nor clusters.yaml has it; there are: demo" in typed.err
+    shell.configure("127.0.0.1:9092", cluster="dmeo")  # one without a run yet
+    assert shell.type("ledger", *words, "--cluster", "dmeo").code in (0, 1)
+
+
 def sha256(document: dict[str, Any]) -> str:
     """As docs/security.md describes it, for somebody who writes a check of their own."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))

@@ -137,6 +137,21 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     reader.close()
 
 
+@pytest.mark.parametrize("column", ["id", "obeyed_at"])
+def test_the_reading_role_cannot_choose_the_number_of_a_request_or_call_it_done(
+    with_roles: Postgres, column: str
+) -> None:
+    """The number of the newest row says which rows are chained next: no honest row would be."""
+    value = {"id": "2147483647", "obeyed_at": "now()"}[column]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        with_roles.execute(
+            f'INSERT INTO requests (cluster, control, "by", why, at, {column}) '
+            f"VALUES ('demo', 'pause', 'bob', 'x', now(), {value})",
+            DATABASE,
+            READ,
+        )
+
+
 def test_an_older_schema_is_refused_with_the_command_that_brings_it_up_to_date(
     with_roles: Postgres,
 ) -> None:

@@ -1,11 +1,13 @@
 """Tokens for OAUTHBEARER: every source, when they are renewed, and what is said without one."""
 
+import re
 import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -153,6 +155,52 @@ def test_what_does_not_speak_http_gives_no_token(said: bytes) -> None:
             found.token()
         thread.join()
     assert "s3cr3t" not in str(caught.value)
+
+
+@contextmanager
+def answering(raw: bytes) -> Iterator[str]:
+    """Yield the address of a server that answers one connection with these bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(raw)
+
+        answered = pool.submit(answer)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/token"
+        answered.result()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x15\x03\x01\x00\x02\x02\x46",  # TLS: an alert
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n",
+    ],
+    ids=["not http", "cut off", "not text", "too many headers"],
+)
+def test_what_is_no_answer_of_a_token_endpoint_is_one_sentence(
+    endpoint: TokenEndpoint, raw: bytes
+) -> None:
+    with answering(raw) as url, pytest.raises(TokenError) as caught:
+        source(oidc(endpoint, token_endpoint_url=url)).token()
+    assert re.fullmatch(
+        r"no token: http://127.0.0.1:\d+/token (does not answer \(.+\): .+|holds no access_token)",
+        str(caught.value),
+    )
+    assert str(caught.value).isprintable()
+
+
+def test_what_stands_behind_the_path_of_an_address_is_not_shown(tmp_path: Path) -> None:
+    """It may be the key that lets us ask there."""
+    for url in ("http://127.0.0.1:1/token?code=hush-hush", "http://127.0.0.1:1/token#hush-hush"):
+        with pytest.raises(TokenError, match=r"127\.0\.0\.1:1/token does not answer") as caught:
+            source(BASE | {"sasl.oauthbearer.config": f"token_url={url}"}).token()
+        assert "hush-hush" not in str(caught.value)
 
 
 def test_a_redirect_is_not_followed(endpoint: TokenEndpoint) -> None:

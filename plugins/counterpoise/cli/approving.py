@@ -196,7 +196,7 @@ def _check_permissions(installation: Installation, plan: RebalancePlan, console:
             raise
         plans.print_warnings(
             console,
-            [f"the cluster does not respond, so the operator's permissions are unknown: {error}"],
+            [f"the operator's connection fails, so its permissions are unknown: {error}"],
         )
         return
     if refused:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,9 +13,10 @@ from rich.console import Console
 
 from counterpoise.cli.common import Commands, add_json_argument, print_json, read_text, write_text
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.installation import Installation, open_installation
+from counterpoise.installation import Installation, open_installation, settings_in
 from counterpoise.model.chain import ChainReport
 from counterpoise.model.safe_text import for_json, one_line
+from counterpoise.model.words import join_names
 from counterpoise.units import parse_moment
 
 
@@ -53,8 +55,9 @@ def _add_verify(actions: Commands) -> None:
 
 
 def _verify(arguments: argparse.Namespace, console: Console) -> int:
-    heads = tuple(head.strip().lower() for head in arguments.head)
+    heads = tuple(map(_parse_head, arguments.head))
     with open_installation(may_migrate_ledger=False) as installation:
+        _check_cluster(installation, arguments.cluster)
         report = installation.ledger.chain().verify(
             installation.clock(), cluster=arguments.cluster, heads=heads
         )
@@ -63,6 +66,30 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
     else:
         _print_report(console, report)
     return 0 if report.is_intact else RefusedError.exit_code
+
+
+def _parse_head(text: str) -> str:
+    """Return a head as it is stored. Raises InputError: nothing would be checked with a part."""
+    head = text.strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", head):
+        raise InputError(
+            f"--head: a head has 64 hexadecimal digits, as `counterpoise ledger verify` prints it, "
+            f"and {text!r} has not"
+        )
+    return head
+
+
+def _check_cluster(installation: Installation, name: str | None) -> None:
+    """Raises InputError for a name that nobody knows: nothing of it can be wrong."""
+    if name is None:
+        return
+    ledger = installation.ledger
+    known = ledger.chain().clusters() | ledger.pinned_clusters().keys()
+    if name not in known and name not in settings_in(installation.locations).clusters:
+        raise InputError(
+            f"cluster {name}: neither the ledger nor clusters.yaml has it; there are: "
+            f"{join_names(sorted(known)) or 'none'}"
+        )
 
 
 def _print_report(console: Console, report: ChainReport) -> None:
@@ -103,6 +130,7 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
     since = parse_moment(arguments.since, where="--since") if arguments.since else None
     cursor = _read_cursor(arguments.cursor) if arguments.cursor else {}
     with open_installation(may_migrate_ledger=False) as installation:
+        _check_cluster(installation, arguments.cluster)
         _check_cursor(installation, cursor)
         last: dict[str, Any] = dict(cursor)
         after = {cluster: entry["sequence"] for cluster, entry in cursor.items()}
@@ -165,6 +193,7 @@ def _add_checkpoint(actions: Commands) -> None:
 def _checkpoint(arguments: argparse.Namespace, console: Console) -> int:
     before = parse_moment(arguments.before, where="--before")
     with open_installation() as installation:
+        _check_cluster(installation, arguments.cluster)
         now = installation.clock()
         chain = installation.ledger.chain()
         count = chain.let_go(arguments.cluster, before=before, now=now)

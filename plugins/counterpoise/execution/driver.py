@@ -83,6 +83,7 @@ class ExecutionOptions:
     limits: MovementPolicy
     disk_limit_percent: int = BalancePolicy().disk_limit_percent
     fleet_max_moves_in_flight: int | None = None
+    max_rate_bytes_per_second: int | None = None  # that a request may set
 
 
 class Driver:
@@ -217,6 +218,7 @@ class Driver:
             self._plan,
             options.limits,
             options.rate_bytes_per_second,
+            options.max_rate_bytes_per_second,
         )
         return DecisionInputs(
             plan=self._plan,

@@ -47,12 +47,18 @@ def update_progress(
     plan: RebalancePlan,
     limits: MovementPolicy,
     approved_rate: int,
+    max_rate: int | None = None,
 ) -> RunProgress:
-    """Return the progress after this observation; the first one records how the cluster was."""
+    """Return the progress after this observation; the first one records how the cluster was.
+
+    A request sets no rate above `max_rate`.
+    """
     moving = by_state[MoveState.MOVING]
     base = previous or _first_progress(plan, observation)
     back_off = _back_off(base, observation, moving, limits.throttle_back_off, approved_rate)
-    rate = rate_in_force(observation, limits, approved_rate, back_off.level)
+    requested_rate = observation.active_requests.rate_bytes_per_second
+    wanted_rate = min(requested_rate, max_rate or requested_rate) if requested_rate else None
+    rate = rate_in_force(observation, limits, wanted_rate or approved_rate, back_off.level)
     throttles = wanted_throttles(moving, base.rate_bytes_per_second or rate)
     missing = missing_changes(throttles, observation.configs, observation.touched_keys)
     removed = removed_by_others(missing, observation.touched_keys, observation.configs)
@@ -92,16 +98,15 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
 
 
 def rate_in_force(
-    observation: Observation, limits: MovementPolicy, approved_rate: int, back_off_level: int
+    observation: Observation, limits: MovementPolicy, wanted_rate: int, back_off_level: int
 ) -> int:
-    """Return bytes per second: what was requested last, else approved, lowered where it has to be.
+    """Return bytes per second: the wanted rate, lowered where it has to be.
 
     The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
     rate: 20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it
     is lower, it holds.
     """
-    rate = observation.active_requests.rate_bytes_per_second or approved_rate
-    rate = min(rate, rate_at(limits, observation.observed_at) or rate)
+    rate = min(wanted_rate, rate_at(limits, observation.observed_at) or wanted_rate)
     default = default_rate(observation.configs)
     rate = rate if default is None else min(rate, default)
     lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)

@@ -40,6 +40,7 @@ from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, LivenessProbe
 from counterpoise.kafka_admin.tokens import TokenError
+from counterpoise.model.acl import Acl
 
 MAX_ATTEMPTS: Final = 4
 WRITE_SECONDS: Final = 24.0  # of a whole call that changes something; a run's step lock holds 30
@@ -256,6 +257,9 @@ class BrokerClient:
     def principal(self) -> str:
         """Return who the cluster takes us for, as far as that can be known from here."""
         return self.settings.principal
+
+    def acl_to_grant(self, acl: Acl) -> Acl:
+        return self.settings.acl_to_grant(acl)
 
     def error_text(self, error: BaseException) -> str:
         """Return the text of a client's exception without secrets."""

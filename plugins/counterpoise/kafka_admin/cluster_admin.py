@@ -136,8 +136,12 @@ class KafkaClusterAdmin(ClusterAdmin):
     ) -> CallResults[TopicPartition]:
         return altering.elect_preferred_leaders(self._broker_client, partitions, deadline)
 
-    def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
-        return permissions.refused_operations(self._broker_client, broker_id, topic)
+    def refused_operations(
+        self, broker_id: int, topics: Sequence[str], throttled_topics: Sequence[str]
+    ) -> Mapping[str, str]:
+        return permissions.refused_operations(
+            self._broker_client, broker_id, topics, throttled_topics
+        )
 
     def refused_reads(self) -> Mapping[str, str]:
         """Return what is refused of what snapshots and audits read, each with the reason.

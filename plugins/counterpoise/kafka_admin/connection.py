@@ -37,6 +37,7 @@ from counterpoise.kafka_admin.connection_rules import (
     url_queries,
 )
 from counterpoise.kafka_admin.tls_context import ssl_context
+from counterpoise.model.acl import Acl
 
 if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
     from counterpoise.kafka_admin.tokens import TokenSource
@@ -58,6 +59,8 @@ class ConnectionSettings:
     bootstrap_servers: tuple[str, ...]  # host:port, in the order in which they are tried
     librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     tokens: "TokenSource | None" = field(default=None, repr=False, compare=False)  # OAUTHBEARER
+    needed_acls: tuple[Acl, ...] = ()  # of whoever connects; they are in docs/security.md
+    where: str = field(default="connection", compare=False)  # these were read, for messages
 
     @classmethod
     def parse(cls, extra: Mapping[str, object], *, where: str = "connection") -> Self:
@@ -76,7 +79,8 @@ class ConnectionSettings:
             raise ConfigurationError(where, tuple(complaints))
         known = {key: value for key, value in settings.items() if key in KNOWN}
         protocol = choice_of(known, "security.protocol", "PLAINTEXT")
-        return cls(addresses, {**known, "security.protocol": protocol}, _token_source(known))
+        checked = {**known, "security.protocol": protocol}
+        return cls(addresses, checked, _token_source(known), where=where)
 
     def at(self, address: str) -> Self:
         """Return the same settings for this address alone."""
@@ -130,6 +134,12 @@ class ConnectionSettings:
             name = self.librdkafka.get("sasl.kerberos.principal", "")
             return f"User:{re.split('[/@]', name)[0]}" if name else _SOMEBODY
         return _certificate_principal(self.librdkafka) if self.uses_tls else _ANONYMOUS
+
+    def acl_to_grant(self, acl: Acl) -> Acl:
+        """Return the permission to ask for where `acl` is missing: the one with it that this
+        connection needs anyway.
+        """
+        return next((more for more in self.needed_acls if more.includes(acl)), acl)
 
     def without_secrets(self, text: str) -> str:
         """Return a client's `text` without passwords and tokens, fit for messages and logs."""
@@ -212,7 +222,7 @@ def kafka_python_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     if "client.id" in given:
         arguments["client_id"] = given["client.id"]
     if settings.uses_tls:
-        arguments["ssl_context"] = ssl_context(given)
+        arguments["ssl_context"] = ssl_context(given, where=settings.where)
     return arguments
 
 

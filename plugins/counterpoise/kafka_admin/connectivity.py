@@ -24,6 +24,7 @@ from counterpoise.kafka_admin.connection import ConnectionSettings, join_address
 from counterpoise.kafka_admin.endpoint import EndpointChecker
 from counterpoise.kafka_admin.kraft import describe_quorum
 from counterpoise.kafka_admin.metadata import none_if_negative
+from counterpoise.model.acl import Acl
 from counterpoise.model.connectivity import (
     ClusterMetadata,
     ConnectivityCheck,
@@ -207,6 +208,9 @@ class AddressClient:
     def principal(self) -> str:
         """Return who the cluster takes us for, as far as that can be known from here."""
         return self._settings.principal
+
+    def acl_to_grant(self, acl: Acl) -> Acl:
+        return self._settings.acl_to_grant(acl)
 
     def pause(self, attempt: int) -> None:
         time.sleep(0.1 * attempt)

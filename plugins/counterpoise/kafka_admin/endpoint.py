@@ -104,8 +104,8 @@ class EndpointChecker:
         self._verifying: ssl.SSLContext | None = None
         self._unverified: ssl.SSLContext | None = None  # only to read a refused certificate
         if settings.uses_tls:
-            self._verifying = ssl_context(settings.librdkafka)
-            self._unverified = ssl_context(settings.librdkafka)
+            self._verifying = ssl_context(settings.librdkafka, where=settings.where)
+            self._unverified = ssl_context(settings.librdkafka, where=settings.where)
             self._unverified.check_hostname = False
             self._unverified.verify_mode = ssl.CERT_NONE
 

@@ -17,6 +17,8 @@ class HasPrincipal(Protocol):
     @property
     def principal(self) -> str: ...
 
+    def acl_to_grant(self, acl: Acl) -> Acl: ...
+
 
 def is_refusal(error_code: int) -> bool:
     """Return whether a permission is missing."""
@@ -28,8 +30,8 @@ def describe_error_code(
 ) -> str:
     """Return `NAME: message` of an error code in a response; "" for no error.
 
-    For a missing permission the message has what is needed (`acl`) and the command that grants it
-    to the sender.
+    For a missing permission the message has what is needed (`acl`, or the one with it that the
+    sender needs anyway) and the command that grants it to the sender.
     """
     if error_code == 0:
         return ""
@@ -40,8 +42,8 @@ def describe_error_code(
         lacking = f"{name}: the principal lacks a permission (ACL)"
         if acl is None or sender is None:
             return lacking
-        who = sender.principal
-        return f"{lacking}: {who} needs {acl.in_words}; grant it with `{acl.grant(who)}`"
+        who, needed = sender.principal, sender.acl_to_grant(acl)
+        return f"{lacking}: {who} needs {needed.in_words}; grant it with `{needed.grant(who)}`"
     return f"{name}: {message}" if message and message != name else name
 
 

@@ -76,7 +76,7 @@ def librdkafka_client(settings: ConnectionSettings, **extra: Any) -> AdminClient
     except KafkaException as error:
         reason = settings.without_secrets(str(error.args[0].str()))
         complaint = f"librdkafka refuses the settings: {reason}"
-        raise ConfigurationError("connection", (complaint,)) from None
+        raise ConfigurationError(settings.where, (complaint,)) from None
 
 
 def _librdkafka_reason(address: str, settings: ConnectionSettings) -> str:

@@ -1,6 +1,6 @@
 """Finds out which operations the cluster refuses to a principal, without changing anything.
 
-    refused_operations(broker_client, 4, "orders")
+    refused_operations(broker_client, 4, ["orders", "payments"], ["orders"])
     # {"elect leaders": "CLUSTER_AUTHORIZATION_FAILED: ... grant it with `kafka-acls.sh ...`"}
     refused_reads(broker_client)                    # of a connection that only reads
 
@@ -12,7 +12,7 @@ Limits: a policy that refuses other values than the ones tried here is not found
 (before 4.0) brokers do not forward requests: the results are those of the controller.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
@@ -52,6 +52,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
+from counterpoise.model.words import join_names
 
 NO_SUCH_PARTITION: Final = TopicPartition("__counterpoise_probe", 0)
 _TRIED_RATE: Final = "20000000"
@@ -60,18 +61,26 @@ _TRIED_RATE: Final = "20000000"
 _ALLOWED: Final = frozenset({0, 3, 14, 15, 16, 69, 84, 85})
 _ACLS: Final[Mapping[str, Acl]] = {**CHANGES, **READS}
 
-Trials = Mapping[str, BrokerRequest]  # by operation
+_OF_TOPICS: Final = frozenset({SET_LISTS, READ_TOPICS, READ_TOPIC_CONFIGS})
+_TOPICS_PER_REQUEST: Final = 2000
+
+Trials = Sequence[tuple[str, BrokerRequest]]  # each with its operation
 
 
-def refused_operations(broker_client: BrokerClient, broker_id: int, topic: str) -> dict[str, str]:
+def refused_operations(
+    broker_client: BrokerClient,
+    broker_id: int,
+    topics: Sequence[str],
+    throttled_topics: Sequence[str],
+) -> dict[str, str]:
     """See `ClusterAdmin.refused_operations`.
 
     Raises BrokerUnresponsiveError when a broker does not respond, and ClusterError for a response
     that says nothing about permissions (the cluster is electing a controller, say).
     """
-    changes = _changes(broker_client, broker_id, topic)
-    reads = _reads(broker_client, broker_id, topic)
-    return _refused(broker_client, {**changes, **reads})
+    changes = _changes(broker_client, broker_id, throttled_topics)
+    reads = _reads(broker_client, broker_id, topics)
+    return _refused(broker_client, [*changes, *reads])
 
 
 def refused_reads(broker_client: BrokerClient) -> dict[str, str]:
@@ -80,16 +89,16 @@ def refused_reads(broker_client: BrokerClient) -> dict[str, str]:
     Raises what `refused_operations` raises. Consumer groups are tried with one of them.
     """
     broker_id = broker_client.responding_broker_id()
-    trials = _reads(broker_client, broker_id, NO_SUCH_PARTITION.topic)
+    trials = list(_reads(broker_client, broker_id, [NO_SUCH_PARTITION.topic]))
     if group := group_trial(broker_client):
-        trials[READ_GROUPS] = group
+        trials.append((READ_GROUPS, group))
     return _refused(broker_client, trials)
 
 
 def _refused(broker_client: BrokerClient, trials: Trials) -> dict[str, str]:
-    responses = broker_client.read_each(list(trials.values()))
+    responses = broker_client.read_each([request for _, request in trials])
     refused: dict[str, str] = {}
-    for (operation, request), response in zip(trials.items(), responses, strict=True):
+    for (operation, request), response in zip(trials, responses, strict=True):
         if not isinstance(response, Failure):
             reason = _refusal(broker_client, operation, response)
         elif response.is_unresponsive:
@@ -100,7 +109,7 @@ def _refused(broker_client: BrokerClient, trials: Trials) -> dict[str, str]:
         else:
             reason = response.reason
         if reason:
-            refused[operation] = reason
+            refused.setdefault(operation, reason)
     return _without_included(refused)
 
 
@@ -119,47 +128,64 @@ def _without_included(refused: Mapping[str, str]) -> dict[str, str]:
 # -- requests
 
 
-def _changes(broker_client: BrokerClient, broker_id: int, topic: str) -> dict[str, BrokerRequest]:
+def _changes(
+    broker_client: BrokerClient, broker_id: int, topics: Sequence[str]
+) -> Iterator[tuple[str, BrokerRequest]]:
     forwarding_id = broker_client.forwarding_broker_id()
     broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-    rates = _validate_request(broker, RATE_KEYS, _TRIED_RATE)
-    topic_resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    lists = _validate_request(topic_resource, LIST_KEYS, f"0:{broker_id}")
+    rates = _validate_request([broker], RATE_KEYS, _TRIED_RATE)
     cancellation = reassignment_request(broker_client, {NO_SUCH_PARTITION: None}, False)
     election = election_request(broker_client, [NO_SUCH_PARTITION])
-    return {
-        SET_RATE: BrokerRequest(broker_id, rates, probes_first=True),
-        SET_LISTS: BrokerRequest(forwarding_id, lists),
-        REASSIGN: BrokerRequest(forwarding_id, cancellation),
-        ELECT: BrokerRequest(forwarding_id, election),
-    }
+    yield SET_RATE, BrokerRequest(broker_id, rates, probes_first=True)
+    for batch in _batches(topics):
+        lists = _validate_request(_topic_resources(batch), LIST_KEYS, f"0:{broker_id}")
+        yield SET_LISTS, BrokerRequest(forwarding_id, lists)
+    yield REASSIGN, BrokerRequest(forwarding_id, cancellation)
+    yield ELECT, BrokerRequest(forwarding_id, election)
 
 
-def _reads(broker_client: BrokerClient, broker_id: int, topic: str) -> dict[str, BrokerRequest]:
+def _reads(
+    broker_client: BrokerClient, broker_id: int, topics: Sequence[str]
+) -> Iterator[tuple[str, BrokerRequest]]:
     no_topics = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(
         name=NO_SUCH_PARTITION.topic, partition_indexes=[NO_SUCH_PARTITION.partition]
     )
     reassignments = ListPartitionReassignmentsRequest(
         timeout_ms=int(broker_client.request_timeout_seconds * 1000), topics=[no_topics]
     )
-    topics = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
-        allow_auto_topic_creation=False,
-    )
     broker = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-    topic_resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    broker_configs = describe_request([broker], RATE_KEYS)
     forwarding_id = broker_client.forwarding_broker_id()
-    return {
-        READ_CLUSTER: BrokerRequest(forwarding_id, reassignments),
-        READ_BROKER_CONFIGS: BrokerRequest(broker_id, describe_request([broker], RATE_KEYS)),
-        READ_TOPICS: BrokerRequest(broker_id, topics),
-        READ_TOPIC_CONFIGS: BrokerRequest(broker_id, describe_request([topic_resource], LIST_KEYS)),
+    yield READ_CLUSTER, BrokerRequest(forwarding_id, reassignments)
+    yield READ_BROKER_CONFIGS, BrokerRequest(broker_id, broker_configs)
+    for batch in _batches(topics):
+        topic_configs = describe_request(_topic_resources(batch), LIST_KEYS)
+        yield READ_TOPICS, BrokerRequest(broker_id, _metadata_request(batch))
+        yield READ_TOPIC_CONFIGS, BrokerRequest(broker_id, topic_configs)
+
+
+def _batches(topics: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(topics), _TOPICS_PER_REQUEST):
+        yield topics[begin : begin + _TOPICS_PER_REQUEST]
+
+
+def _topic_resources(topics: Sequence[str]) -> list[ConfigResource]:
+    return [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+
+
+def _metadata_request(topics: Sequence[str]) -> MetadataRequest:
+    named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+
+def _validate_request(
+    resources: Sequence[ConfigResource], keys: tuple[str, ...], value: str
+) -> Any:
+    changes = {
+        resource: [ConfigChange(resource, key, ConfigOperation.SET, value) for key in keys]
+        for resource in resources
     }
-
-
-def _validate_request(resource: ConfigResource, keys: tuple[str, ...], value: str) -> Any:
-    changes = [ConfigChange(resource, key, ConfigOperation.SET, value) for key in keys]
-    return alter_request({resource: changes}, validate_only=True)
+    return alter_request(changes, validate_only=True)
 
 
 # -- responses
@@ -167,18 +193,29 @@ def _validate_request(resource: ConfigResource, keys: tuple[str, ...], value: st
 
 def _refusal(broker_client: BrokerClient, operation: str, response: Any) -> str:
     """Return the first reason in a response; "" where the operation is allowed."""
-    for error_code, message in _errors(operation, response):
+    rows = list(_rows_of(operation, response))
+    for row in rows:
+        error_code, message = row.error_code, getattr(row, "error_message", None)
         if error_code in _ALLOWED or (operation in READS and not is_refusal(error_code)):
             continue
         reason = describe_error_code(error_code, message, _ACLS[operation], broker_client)
         if error_code < 0 or kafka_errors.for_code(error_code).retriable:
             raise ClusterError(f'whether we may "{operation}": {reason}; try again')
-        return reason
+        return _topics_refused(rows) + reason if operation in _OF_TOPICS else reason
     return ""
 
 
-def _errors(operation: str, response: Any) -> Iterator[tuple[int, str | None]]:
-    """Yield code and message of everything in a response that has an error code."""
+def _topics_refused(rows: Sequence[Any]) -> str:
+    """Return `topic orders, payments: `, where some are refused and others are not; else ""."""
+    refused = [row for row in rows if is_refusal(row.error_code)]
+    if len(refused) in (0, len(rows)):
+        return ""
+    names = [getattr(row, "resource_name", None) or row.name for row in refused]
+    return f"topic {join_names(sorted(names))}: "
+
+
+def _rows_of(operation: str, response: Any) -> Iterator[Any]:
+    """Yield everything in a response that has an error code."""
     rows: list[Any]
     if operation in (SET_RATE, SET_LISTS):
         rows = list(response.responses)
@@ -195,5 +232,4 @@ def _errors(operation: str, response: Any) -> Iterator[tuple[int, str | None]]:
     else:
         topics = response.replica_election_results
         rows = [response, *(p for topic in topics for p in topic.partition_result)]
-    for row in rows:
-        yield row.error_code, getattr(row, "error_message", None)
+    yield from rows

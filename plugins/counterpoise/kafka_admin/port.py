@@ -161,11 +161,14 @@ class ClusterAdmin(ClusterReader, Protocol):
         """Elect preferred leaders (KIP-460); "not needed" counts as accepted."""
         ...
 
-    def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
+    def refused_operations(
+        self, broker_id: int, topics: Sequence[str], throttled_topics: Sequence[str]
+    ) -> Mapping[str, str]:
         """Return what the cluster refuses to this principal, each with the reason.
 
         Operations are those of `model.acl`, CHANGES and what of READS a run needs. Tried with a
-        rate on `broker_id`, lists on `topic` and a partition that does not exist; changes nothing.
+        rate on `broker_id`, lists on `throttled_topics`, reading `topics`, and a partition that
+        does not exist; changes nothing.
         """
         ...
 

@@ -23,7 +23,7 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, raise_for
 from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
-from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_TOPICS
+from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_TOPICS, Acl
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     BrokerDescription,
@@ -46,6 +46,8 @@ class RequestReader(Protocol):
 
     @property
     def principal(self) -> str: ...
+
+    def acl_to_grant(self, acl: Acl) -> Acl: ...
 
     def read(self, request: Any, what: str) -> Any: ...
 

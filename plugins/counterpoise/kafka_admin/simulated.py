@@ -337,7 +337,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         return partition.elect_preferred(self.live_broker_ids)
 
     @_call
-    def refused_operations(self, broker_id: int, topic: str) -> Mapping[str, str]:
+    def refused_operations(
+        self, broker_id: int, topics: Sequence[str], throttled_topics: Sequence[str]
+    ) -> Mapping[str, str]:
         return dict(self.denied)
 
     # -- inside

@@ -21,42 +21,45 @@ from counterpoise.kafka_admin.connection_rules import HOST_NAMES, VERIFICATION, 
 _SYSTEM_ROOTS: Final = "probe"  # librdkafka's word for the authorities of the system
 
 
-def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+def ssl_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.SSLContext:
     """Return a context with these settings, which were checked.
 
-    Raises ConfigurationError, naming the setting, for a file or PEM text that cannot be
+    Raises ConfigurationError, naming `where` and the setting, for a file or PEM text that cannot be
     used.
     """
     is_verified = is_true(given, VERIFICATION, "true")
-    context = _trusting_context(given)
+    context = _trusting_context(given, where)
     context.check_hostname = is_verified and choice_of(given, HOST_NAMES, "https") != "none"
     context.verify_mode = ssl.CERT_REQUIRED if is_verified else ssl.CERT_NONE
     if certificate := _first_name(given, "ssl.certificate.location", "ssl.certificate.pem"):
-        with _naming(certificate):
+        with _naming(certificate, where):
             _load_own_certificate(context, given)
     if crl := given.get("ssl.crl.location"):
-        with _naming("ssl.crl.location"):
+        with _naming("ssl.crl.location", where):
             context.load_verify_locations(cafile=crl)
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
-def https_context(given: Mapping[str, str]) -> ssl.SSLContext:
+def https_context(given: Mapping[str, str], *, where: str = "connection") -> ssl.SSLContext:
     """Return a context for the address that gives tokens (`https.ca.location`, `https.ca.pem`)."""
     return _trusting_context(
         {key.replace("https.", "ssl."): given[key] for key in given if key.startswith("https.")},
+        where,
         prefix="https",
     )
 
 
-def _trusting_context(given: Mapping[str, str], *, prefix: str = "ssl") -> ssl.SSLContext:
+def _trusting_context(
+    given: Mapping[str, str], where: str, *, prefix: str = "ssl"
+) -> ssl.SSLContext:
     """Return a context that trusts the given authority alone, or else those of the system."""
     location = given.get("ssl.ca.location", _SYSTEM_ROOTS)
     pem = given.get("ssl.ca.pem")
     if location == _SYSTEM_ROOTS and not pem:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with _naming(f"{prefix}.ca.pem" if pem else f"{prefix}.ca.location"):
+    with _naming(f"{prefix}.ca.pem" if pem else f"{prefix}.ca.location", where):
         if pem:
             context.load_verify_locations(cadata=pem)
         elif Path(location).is_dir():
@@ -97,13 +100,13 @@ def _first_name(given: Mapping[str, str], *names: str) -> str | None:
 
 
 @contextmanager
-def _naming(key: str) -> Iterator[None]:
+def _naming(key: str, where: str) -> Iterator[None]:
     """Raise ConfigurationError, with the setting, for what OpenSSL says in this block."""
     try:
         yield
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         complaint = f'"{key}" cannot be used: {_reason(key, error)}'
-        raise ConfigurationError("connection", (complaint,)) from None
+        raise ConfigurationError(where, (complaint,)) from None
 
 
 def _reason(key: str, error: Exception) -> str:

@@ -202,11 +202,9 @@ def _answer(request: urllib.request.Request, context: ssl.SSLContext, hint: str)
     except urllib.error.HTTPError as error:
         with error:
             raise TokenError(f"no token: {url} answers {error.code}: {hint}") from None
-    except http.client.HTTPException as error:
-        # Its own words may hold what the other side wrote, or the address.
-        raise TokenError(
-            f"no token: {url} does not answer as HTTP does ({type(error).__name__}): {hint}"
-        ) from None
+    except http.client.HTTPException:  # its own words may hold what the other side wrote
+        said = "what came back is no HTTP that can be read; does it want https?"
+        raise TokenError(f"no token: {url} does not answer ({said}): {hint}") from None
     except (OSError, ValueError) as error:  # URLError is an OSError
         cause = getattr(error, "reason", error)
         reason = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)

@@ -5,7 +5,8 @@
     chain.let_go("demo", before=moment, now=now)       # a checkpoint; verify begins there
 
 `links.py` says how an entry is computed. A row is pending, not inserted by somebody else, while the
-next writer will chain it: it is newer than all of its table that are chained, and not a day old.
+next writer will chain it: it is newer than all of its table that are chained, or came late, and its
+time is of this day.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import links
 from counterpoise.ledger.links import CHAINED_TABLES, CHECKPOINT, ChainedRow, Link, time_text
-from counterpoise.ledger.schema import chain, runs
+from counterpoise.ledger.schema import chain, requests, runs
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.chain import ChainBreak, ChainReport, ChainState
 from counterpoise.model.control import Control
@@ -36,6 +37,12 @@ class Chain:
         """Chain the rows that an older worker, or a role that may only insert, has written."""
         with self._transactions.writing() as connection:
             links.chain_everything(connection, now)
+
+    def clusters(self) -> frozenset[str]:
+        """Return the clusters that have rows, or entries."""
+        columns = (runs.c.cluster, requests.c.cluster, chain.c.cluster)
+        with self._transactions.reading() as connection:
+            return frozenset(connection.scalars(sa.union(*map(sa.select, columns))))
 
     def verify(
         self, now: datetime, *, cluster: str | None = None, heads: Sequence[str] = ()
@@ -183,13 +190,18 @@ class _Check:
         self.hashes |= {link.hash, link.previous_hash}
 
     def add_unchained(self, table: str, row_id: int, row: _Known, now: datetime) -> None:
-        is_newest = row_id > self.newest_ids.get(table, 0)
-        is_recent = is_newest or row.at >= time_text(now - links.LATE_FOR)
-        if is_recent and row.at >= time_text(now - _PENDING_FOR):
+        if self._is_pending(table, row_id, row.at, now):
             self.rows_waiting += 1
             return
         what = "is not in the chain: it was inserted, or its entry was removed"
         self.breaks.append(ChainBreak(self.cluster, table, row_id, row.at, what))
+
+    def _is_pending(self, table: str, row_id: int, at: str, now: datetime) -> bool:
+        """Return whether the next writer chains a row, as `links.append_pending` chooses them."""
+        newest_id = self.newest_ids.get(table, 0)
+        if row_id > newest_id:
+            return _is_around(at, now, _PENDING_FOR)
+        return row_id > newest_id - links.LATE_IDS and _is_around(at, now, links.LATE_FOR)
 
     def _check_place(self, link: Link, last: Link) -> None:
         missing = link.sequence - last.sequence - 1
@@ -202,6 +214,9 @@ class _Check:
         self.newest_ids[link.table] = max(self.newest_ids.get(link.table, 0), link.row_id)
         if row is None:
             self._break(link, "was removed")
+            return
+        if row.cluster != link.cluster and row.row_hash == link.row_hash:
+            self._break(link, f"is a row of another cluster, {row.cluster}", at=row.at)
             return
         row.is_chained = True
         if row.row_hash != link.row_hash:
@@ -220,6 +235,10 @@ class _Check:
 
     def _break(self, link: Link, what: str, at: str = "") -> None:
         self.breaks.append(_break_at(link, what, at))
+
+
+def _is_around(at: str, now: datetime, span: timedelta) -> bool:
+    return time_text(now - span) <= at <= time_text(now + span)
 
 
 def _break_at(link: Link, what: str, at: str = "") -> ChainBreak:
@@ -265,22 +284,31 @@ def _old_links(
         runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES)
     )
     open_runs = set(connection.scalars(is_open))
+    is_about_freezes = requests.c.control.in_((Control.FREEZE, Control.UNFREEZE))
+    newest = sa.select(sa.func.max(requests.c.id)).where(
+        requests.c.cluster == cluster, is_about_freezes
+    )
+    newest_freeze_id = connection.scalar(newest)
     all_links = list(links.read_links(connection, chain.c.cluster == cluster))
     rows = _rows_of(connection, all_links)
     for link in all_links:
         row = rows.get((link.table, link.row_id))
         if (row.at if row else link.chained_at) >= time_text(before):
             return
-        if row and (row.document.get("run_id") in open_runs or _still_counts(row, now)):
+        if row and row.document.get("run_id") in open_runs:
+            return
+        if row and _still_counts(row, now, newest_freeze_id):
             return
         yield link
 
 
-def _still_counts(row: ChainedRow, now: datetime) -> bool:
-    """Return whether it is an approval that may be used yet, or a freeze that has not ended."""
+def _still_counts(row: ChainedRow, now: datetime, newest_freeze_id: int | None) -> bool:
+    """Return whether it is an approval that may be used yet, or the freeze that is in force."""
     ends_at = row.document.get("expires_at") or row.document.get("until")
-    is_freeze = row.document.get("control") == Control.FREEZE
-    return (is_freeze and ends_at is None) or str(ends_at or "") > time_text(now)
+    if row.document.get("control") == Control.FREEZE:
+        is_newest = row.row_id == newest_freeze_id
+        return is_newest and (ends_at is None or str(ends_at) > time_text(now))
+    return str(ends_at or "") > time_text(now)
 
 
 def _delete(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> None:

@@ -50,6 +50,11 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
             if migrate and (unguarded := _file_of_uri(parsed)):
                 sqlite_file.make(unguarded)
             _prepare_sqlite(engine, file, may_make=migrate)
+        elif engine.dialect.driver == "psycopg":
+            # Imported here: most ledgers are files, and their commands start faster without it.
+            from counterpoise.ledger.postgres_times import let_every_time_be_read
+
+            let_every_time_be_read(engine)
         revision = _revision(engine)
         if revision != newest_revision():
             if not migrate:
@@ -173,6 +178,7 @@ def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> 
     @sa.event.listens_for(engine, "connect")
     def _no_implicit_transactions(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
+        connection.text_factory = _text_of  # text that is no UTF-8 is read too, and told as changed
         if may_make:
             connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA foreign_keys=ON")
@@ -181,6 +187,10 @@ def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> 
     def _begin(connection: sa.Connection) -> None:
         reads_only = connection.get_execution_options().get(READS_ONLY, False)
         connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+
+
+def _text_of(stored: bytes) -> str:
+    return stored.decode(errors="backslashreplace")
 
 
 def newest_revision() -> str:

@@ -195,7 +195,7 @@ def lock(connection: sa.Connection, cluster: str) -> None:
 
 def append_pending(connection: sa.Connection, cluster: str, now: datetime) -> None:
     """Chain every row of a cluster that is not in its chain yet; `lock` was called before."""
-    parameters = {"of_cluster": cluster, "recently": now - LATE_FOR}
+    parameters = {"of_cluster": cluster, "recently": now - LATE_FOR, "soon": now + LATE_FOR}
     pending = list(connection.execute(_PENDING_ROWS, parameters))
     if not pending:
         return
@@ -272,17 +272,18 @@ def _pending_rows() -> sa.CompoundSelect[Any]:
     """Select table, id and time of what the chain of a cluster lacks: rows above the newest that is
     chained of their table, and rows of this moment that were committed late.
 
-    Parameters: `of_cluster`, `recently`.
+    Parameters: `of_cluster`, `recently`, `soon`.
     """
     of_cluster = sa.bindparam("of_cluster", type_=sa.Text)
     recently = sa.bindparam("recently", type_=UtcDateTime)
+    soon = sa.bindparam("soon", type_=UtcDateTime)
     selects = []
     for name, table in CHAINED_TABLES.items():
         of_table = (chain.c.cluster == of_cluster, chain.c.table_name == name)
         newest_id = sa.select(sa.func.coalesce(sa.func.max(chain.c.row_id), 0)).where(*of_table)
         is_chained = sa.exists().where(*of_table, chain.c.row_id == table.c.id)
         at = time_column(table)
-        came_late = sa.and_(at >= recently, sa.not_(is_chained))
+        came_late = sa.and_(at.between(recently, soon), sa.not_(is_chained))
         selects.append(
             sa.select(
                 sa.literal(name).label("table_name"),

@@ -10,7 +10,7 @@ still ours, or nothing is written: a copy of the run that was frozen and wakes l
 RunConflictError. The lock is short and goes by the database's clock, since no process can vouch for
 the clock of another one.
 
-Limits: a process that freezes in the moment between its last look at `deadline` and the call itself
+Limits: a process that freezes in the moment between its last check of `deadline` and the call itself
 may still make that call when it wakes. It notes the call then (`Journal.note_late_call`), and
 whoever watches the throttles settles the run once more.
 """

@@ -5,7 +5,7 @@ approval_question(installation, run["run_id"])
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.person import AIRFLOW
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.safe_text import safe_logger
@@ -219,8 +219,8 @@ def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, s
     """Return what the operator connection may not do that the plan needs, each with the cluster's
     reason; {} when all is allowed.
 
-    Hosted Kafka often refuses some operations; this shows it before the run starts. Changes
-    nothing.
+    Hosted Kafka often refuses some operations, and an ACL may be on some topics alone; this shows
+    it before the run starts. Changes nothing.
     """
     copying_moves = [move for move in plan.moves if move.adding]
     move = (copying_moves or plan.moves)[0]
@@ -228,7 +228,9 @@ def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, s
         live_broker_ids = admin.describe_cluster().live_broker_ids
         live_replicas = [b for b in move.replicas_after if b in live_broker_ids]
         broker_id = live_replicas[0] if live_replicas else min(live_broker_ids)
-        refused = admin.refused_operations(broker_id, move.topic)
+        refused = admin.refused_operations(
+            broker_id, _topics_of(plan.moves), _topics_of(copying_moves)
+        )
     not_needed = () if copying_moves else (SET_RATE, SET_LISTS)
     return {name: reason for name, reason in refused.items() if name not in not_needed}
 
@@ -256,3 +258,7 @@ def preflight_warnings(installation: Installation, plan: RebalancePlan) -> tuple
                 f"take writes will not be known while the plan is carried out: {error}",
             )
     return ()
+
+
+def _topics_of(moves: Iterable[Move]) -> list[str]:
+    return sorted({move.topic for move in moves})

@@ -166,6 +166,8 @@ def execution(
         limits=policy.movement,
         disk_limit_percent=policy.balance.disk_limit_percent,
         fleet_max_moves_in_flight=installation.settings.fleet_max_moves_in_flight,
+        # Again, since a role of the database may write requests without the check.
+        max_rate_bytes_per_second=access.highest_rate(policy),
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.clock, log)
