@@ -72,6 +72,7 @@ class ExecutionOptions:
     limits: MovementPolicy
     disk_limit_percent: int = BalancePolicy().disk_limit_percent
     fleet_max_moves_in_flight: int | None = None
+    approved_at: datetime | None = None  # None: whenever that was, it was before all requests
 
 
 class Driver:
@@ -92,8 +93,9 @@ class Driver:
         self._plan = plan
         self._clock = clock
         self._log = log
+        disk_limit, approved_at = options.disk_limit_percent, options.approved_at
         self._scope = ObservationScope(
-            options.run_id, plan, throttles.resources, options.disk_limit_percent
+            options.run_id, plan, throttles.resources, disk_limit, approved_at
         )
         self._executor = CommandExecutor(
             admin, self._journal, log, may_resize=plan.goal is Goal.REPLICATION_FACTOR

@@ -54,6 +54,7 @@ class ObservationScope:
     plan: RebalancePlan
     resources: Sequence[ConfigResource]  # whose throttle keys the plan may change
     disk_limit_percent: int
+    approved_at: datetime | None = None  # a rate that was requested earlier holds no more
 
 
 def observe(
@@ -90,7 +91,7 @@ def observe(
         replica_bytes=_replica_bytes(log_dirs, partitions),
         unresponsive_broker_ids=frozenset(without_configs | without_version),
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
-        active_requests=find_active_requests(requests, now),
+        active_requests=find_active_requests(requests, now, approved_at=scope.approved_at),
         conditions=ClusterConditions(
             foreign_reassignments=partitions.foreign_reassignments(),
             unavailable_partitions=_unavailable_partitions(reader, partitions.unhealthy),
