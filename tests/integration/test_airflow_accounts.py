@@ -36,7 +36,7 @@ CLUSTER = f"""
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: 20MB/s}}
-      approval: {{approvers: [alice]}}
+      access: {{approve: [alice], operate: [oscar]}}
 """
 CLUSTERS = "clusters:" + "".join(f"\n  {name}:{CLUSTER}" for name in ("demo", "other"))
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "mallory": "user", "oscar": "op"}
