@@ -140,23 +140,3 @@ def test_ids_are_numbers_and_approvers_by_name_answer(place: Place) -> None:
     assert approval.person.shown == "alice (airflow:2)"
     events = place.installation.ledger.journal(run_of_plan.run_id).events()
     assert any("granted by alice (airflow:2): broker 1" in event.text for event in events)
-
-
-def test_who_may_approve_does_not_request_by_an_event_over_rest(place: Place) -> None:
-    """FAB lets its role User write events of assets, and no event says who sent it."""
-    admin, bob = place.airflow.api("admin"), place.airflow.api("bob")
-    runs, known = place.installation.ledger.runs(), {run.run_id for run in admin.dag_runs(DAG)}
-    (asset,) = get(bob, "assets", name_pattern="rebalance_wanted")["assets"]
-    extra = {**DEMOTE, "broker_ids": [2], "cluster": "demo", "requested_by": "carol"}
-    event = {"asset_id": asset["id"], "extra": extra, "partition_key": "demo"}
-    sent = bob._client.post("/api/v2/assets/events", json=event)
-    assert sent.status_code == httpx.codes.OK
-    started = admin.wait_for_new_run(DAG, known, WAIT_SECONDS, partition_key="demo")
-    assert admin.wait_for_run(DAG, started.run_id, WAIT_SECONDS).state == "failed"
-    log = admin.task_log(DAG, started.run_id, "plan")
-    assert "nobody knows who requests this plan" in log
-    assert place.installation.ledger.runs() == runs
-
-
-def get(api: AirflowApi, path: str, **params: str) -> Any:
-    return api._client.get(f"/api/v2/{path}", params=params).raise_for_status().json()
