@@ -1,6 +1,7 @@
 """Who may do what: the one place that says so, for pages, Dag tasks and the command line.
 
     check_may(policy, people, person, Action.OPERATE)      # the person who counts, or RefusedError
+    check_may_propose(policy, people, person)              # the same, and somebody has to be known
     check_requester(policy, people, approver, requester)   # four eyes
     check_approvers(policy, people, approvals, requester)  # again, when the run starts
     check_rate(policy, 50_000_000)
@@ -68,6 +69,23 @@ def check_may(
     raise RefusedError(_why_not(person, counting, action, entries))
 
 
+def check_may_propose(policy: ClusterPolicy, people: People, person: Person) -> Person:
+    """Return the person who counts, as `check_may` does for PROPOSE.
+
+    Where the requester may not approve, somebody has to be known as the requester: whoever sends an
+    event over REST, and says it is somebody else's, may be an approver. Raises RefusedError.
+    """
+    counting = check_may(policy, people, person, Action.PROPOSE)
+    is_unknown = counting.is_claimed and not counting.account
+    if is_unknown and not policy.requester_may_approve:
+        raise RefusedError(
+            f"nobody knows who requests this plan: Airflow does not say who sent the event of "
+            f"{counting.shown}, and the policy asks for another person's approval than the "
+            "requester's. Start kafka_rebalance by its form, or with `counterpoise propose`"
+        )
+    return counting
+
+
 def may(
     policy: ClusterPolicy,
     people: People,
@@ -103,8 +121,7 @@ def check_requester(
 
 def is_requester(people: People, person: Person, requester: Person) -> bool:
     """Return whether both may be one human: by name, by account, or by what `people:` says."""
-    has_same_account = bool(person.account) and person.account == requester.account
-    return has_same_account or any(
+    return any(
         one.is_same(other)
         for one in (person, _verified(people, person))
         for other in (requester, _verified(people, requester))

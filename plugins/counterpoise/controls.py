@@ -55,6 +55,11 @@ def check_grant(
     return _usable_rate(installation, plan, rate or "")
 
 
+def check_reason(reason: str) -> str:
+    """Return a reason without blanks around it. Raises InputError for an empty one."""
+    return _required(reason, "reason")
+
+
 def record_decision(
     installation: Installation,
     run_id: str,
@@ -77,7 +82,7 @@ def record_decision(
     run = _run_of_plan(installation, run_id, fingerprint)
     rate_bytes_per_second: int | None = None
     try:
-        reason = _required(reason, "reason")
+        reason = check_reason(reason)
         counting = _who_decides(installation, run, decision, by)
         if must_be_another and decision is Decision.GRANTED:
             _check_is_another(installation, run_id, counting)

@@ -213,7 +213,14 @@ class Installation:
             admin.close()
 
     def _check_identity(self, name: str, cluster_id: str) -> None:
-        pinned = self.cluster(name).pinned_cluster_id
+        cluster = self.cluster(name)
+        pinned, meant = cluster.pinned_cluster_id, self.settings.named(cluster_id)
+        if meant and pinned != cluster_id and meant.name != cluster.listed_as:
+            raise WrongClusterError(
+                f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, "
+                f"which {self.settings.where} names {meant.name}. Use that name, or check the "
+                "bootstrap addresses. Nothing was changed."
+            )
         if pinned and pinned != cluster_id:
             raise WrongClusterError(
                 f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, but "
@@ -320,7 +327,8 @@ def open_bootstrap_installation(
     else:
         named = None
     name = name or (named.name if named else f"kafka-{cluster_id.lower()}")
-    cluster = _at_the_address(settings.clusters.get(name) or named, name, cluster_id)
+    # The id comes first: under the name of another cluster, the policy would be another one.
+    cluster = _at_the_address(named or settings.clusters.get(name), name, cluster_id)
     clusters = {**settings.clusters, name: cluster}
     installation.known_clusters = replace(settings, clusters=clusters)
     return installation, name

@@ -118,7 +118,17 @@ def named_snapshot(
     Needs no ledger. Raises InputError where the settings pin another cluster id for that name.
     """
     settings = settings_in(installation.locations)
-    named = settings.clusters.get(snapshot.cluster) or settings.named(snapshot.cluster_id)
+    by_name, by_id = (
+        settings.clusters.get(snapshot.cluster),
+        settings.named(snapshot.cluster_id),
+    )
+    if by_name and by_id and by_name.name != by_id.name:
+        raise InputError(
+            f"the document is named {snapshot.cluster}, but is of cluster id "
+            f"{snapshot.cluster_id}, which is {by_id.name} in {settings.where}; make the plan from "
+            f"a document of {snapshot.cluster}, or name this one {by_id.name}"
+        )
+    named = by_id or by_name
     if named is None:
         return snapshot, BalancePolicy()
     pinned = named.pinned_cluster_id

@@ -105,7 +105,9 @@ def test_a_dag_that_triggers_this_one_only_claims_its_user(form: Any) -> None:
     run = SimpleNamespace(
         partition_key="demo", triggering_user_name="alice", run_type="operator_triggered"
     )
-    assert wanted_rebalance(PEOPLE, run, form, []).requested_by == Person("alice", is_claimed=True)
+    requester = wanted_rebalance(PEOPLE, run, form, []).requested_by
+    assert requester == Person("alice", "airflow-dag:", is_claimed=True)
+    assert requester.shown == "alice (claimed by a Dag)"
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import pipeline
-from counterpoise.errors import ClusterError, LedgerError
-from counterpoise.installation import Installation
+from counterpoise import controls, pipeline
+from counterpoise.errors import ClusterError, LedgerError, NotApprovedError
+from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.acl import REASSIGN
@@ -236,6 +236,39 @@ def test_a_move_that_cannot_go_on_is_settled_reported_and_fails_the_run(
     assert [run.state for run in installation.ledger.runs()] == [RunState.HALTED]
     assert placement(kafka) == earlier
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
+
+
+OPERATED = """
+      access: {operate: [oscar]}
+"""
+
+
+def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+) -> None:
+    """Airflow does not say who cleared a task, and the policy names who may operate."""
+    kafka.fail_next("alter_reassignments", ClusterError("the controller said no"))
+    assert rebalance(YES)[0] == "failed"
+    (run,) = installation.ledger.runs()
+    config = installation.locations.config
+    config.write_text(config.read_text().rstrip() + OPERATED)
+    with open_installation() as later:
+        with pytest.raises(NotApprovedError, match="or it is approved again"):
+            pipeline.open_run(later, run.run_id, run.fingerprint)
+        assert later.ledger.run(run.run_id).state is RunState.HALTED
+        controls.record_decision(
+            later,
+            run.run_id,
+            run.fingerprint,
+            decision=Decision.GRANTED,
+            by=Person("alice", "airflow:alice"),
+            reason="the controller is back",
+            rate="20MB/s",
+        )
+        pipeline.open_run(later, run.run_id, run.fingerprint)
+        assert later.ledger.run(run.run_id).state is RunState.RUNNING
 
 
 def test_nothing_to_move_is_well(

@@ -1,6 +1,7 @@
 """Every way in which a question can end leaves a row in the ledger, or grants nothing."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
+from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support.runs import change_state
 
 CLUSTERS = """\
@@ -69,14 +71,18 @@ def lowering(installation: Installation) -> pipeline.PlannedRun:
 
 
 def planned(
-    installation: Installation, rebalance_request: RebalanceRequest, *, is_validated: bool = True
+    installation: Installation,
+    rebalance_request: RebalanceRequest,
+    *,
+    is_validated: bool = True,
+    by: Person = Person("carol"),  # noqa: B008 - it is frozen
 ) -> pipeline.PlannedRun:
     """What `plan` and `validate` leave behind."""
     run = pipeline.plan(
         installation,
         "demo",
         rebalance_request,
-        requested_by=Person("carol"),
+        requested_by=by,
         dag_id=Task.dag_id,
         dag_run_id=Task.run_id,
     )
@@ -327,3 +333,40 @@ def test_a_second_no_ends_the_run(
     ask(is_second=True)
     answer(asked[-1], "Reject", "bob", is_second=True, reason="no")
     assert installation.ledger.run(lowering["run_id"]).state is RunState.REJECTED
+
+
+CELLS = {row.action: row.cells for row in rows()}
+
+
+@pytest.mark.parametrize("permission", PEOPLE)
+def test_tasks_do_what_the_table_of_roles_says(
+    installation: Installation, asked: list[dict[str, Any]], permission: str
+) -> None:
+    header = "clusters:\n  demo:\n    connection: kafka_demo\n"
+    installation.locations.config.write_text(f"{header}    policy: {{access: {{{POLICY}}}}}\n")
+    user = PEOPLE[permission]
+    cells = {action: CELLS[action][permission] for action in CELLS}
+    wanted = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    person = installation.people.airflow_user(user)
+    with nullcontext() if cells["propose a plan, also an undo plan"] == "yes" else refused():
+        pipeline.plan(installation, "demo", wanted, requested_by=person)
+    run = planned(installation, wanted, by=installation.people.airflow_user("pia"))
+    ask()
+
+    def answers(option: str, cell: str) -> None:
+        with nullcontext() if cell != "no" else pytest.raises(TaskAwaitingInput):
+            answer(asked[-1], option, user, rate="5MB/s", reason="x")
+
+    def state() -> RunState:
+        return installation.ledger.run(run["run_id"]).state
+
+    answers("Approve", cells["approve a plan of somebody else"])
+    assert (state() is RunState.APPROVED) == (permission == "approve")
+    if permission != "approve":
+        answer(asked[-1], "Approve", "alice", rate="5MB/s", reason="x")
+    answers("Reject", cells["reject an approved plan that has not started"])
+    assert (state() is RunState.REJECTED) == (permission != "view")
+
+
+def refused() -> AbstractContextManager[Any]:
+    return pytest.raises(RefusedError, match="here; the policy names")

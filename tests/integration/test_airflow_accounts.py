@@ -15,12 +15,15 @@ from typing import Any
 import httpx
 import pytest
 
+from counterpoise import controls
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import AirflowApiError, PendingApproval
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK, placement
 
 pytestmark = pytest.mark.timeout(900)
@@ -33,7 +36,7 @@ CLUSTER = f"""
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: 20MB/s}}
-      approval: {{approvers: [alice]}}
+      access: {{approve: [alice], operate: [oscar]}}
 """
 CLUSTERS = "clusters:" + "".join(f"\n  {name}:{CLUSTER}" for name in ("demo", "other"))
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "mallory": "user", "oscar": "op"}
@@ -143,6 +146,12 @@ class Place:
     def state_of(self, run: Run) -> RunState:
         return self.installation.ledger.run(run.run_id).state
 
+    def until_state(self, run: Run, wanted: RunState) -> None:
+        end = time.monotonic() + WAIT_SECONDS
+        while self.state_of(run) is not wanted:
+            assert time.monotonic() < end, f"run {run.run_id} is {self.state_of(run)}"
+            time.sleep(0.2)
+
     def end_of(self, dag_run_id: str) -> str:
         return self.alice.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS).state
 
@@ -161,6 +170,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
         pairs = [(1, 2), (2, 3), (3, 4), (4, 1)]
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", pairs * 2)])
+        fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(8), 8 * MB))
         variables = configure(folder, kafka)
         airflow = LocalAirflow(
             folder / "airflow",
@@ -202,15 +212,17 @@ def account(airflow: LocalAirflow, user: str) -> Iterator[Account]:
     api.close()
 
 
-def test_who_asks_by_an_asset_event_is_never_who_the_event_says(place: Place) -> None:
+def test_an_event_over_rest_asks_nobody_where_an_approver_could_have_sent_it(place: Place) -> None:
     wanted = forged_event(place, "bob")
     assert place.mallory.send("POST", "assets/events", wanted) == 403
     known = {run.run_id for run in place.alice.api.dag_runs(DAG)}
     assert place.accounts["oscar"].send("POST", "assets/events", wanted) == 200
     started = place.alice.api.wait_for_new_run(DAG, known, WAIT_SECONDS, partition_key="other")
-    run = place.run_on_screen(place.question(started.run_id))
-    assert run.requester.is_claimed
-    assert run.requester.shown == "bob (claimed by somebody unknown)"
+    assert place.end_of(started.run_id) == "failed"
+    log = place.alice.api.task_log(DAG, started.run_id, "plan")
+    assert "nobody knows who requests this plan" in log
+    assert "bob (claimed by somebody unknown)" in log
+    assert place.installation.ledger.runs() == ()
 
 
 def forged_event(place: Place, requested_by: str) -> dict[str, Any]:
@@ -223,7 +235,8 @@ def test_a_yes_counts_for_the_plan_on_the_screen_whatever_is_written_beside_it(
     place: Place,
 ) -> None:
     asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
-    question, (wanted, *_) = place.question(asked), place.installation.ledger.runs(cluster="other")
+    asked_for_other = place.mallory.api.trigger(DAG, conf=REMOVE, partition_key="other")
+    question, wanted = place.question(asked), place.run_on_screen(place.question(asked_for_other))
     run = place.run_on_screen(question)
     for task_id in TASKS:
         place.mallory.rewrite_xcoms(asked, task_id, wanted)
@@ -307,3 +320,30 @@ def test_an_answer_without_the_plan_leaves_the_question_open(place: Place) -> No
     place.answer(page, "Reject")
     assert place.end_of(asked) == "success"
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
+
+
+def test_a_cancelled_run_does_not_go_on_because_somebody_clears_a_task(place: Place) -> None:
+    """Only those who may operate let a run go on, and whoever may approve says yes once more."""
+    asked = place.bob.api.trigger(DAG, conf=REMOVE, partition_key="demo")
+    page = place.question(asked)
+    run = place.run_on_screen(page)
+    place.answer(page, "Approve", rate="1MB/s")
+    place.until_state(run, RunState.RUNNING)
+    oscar = Person("oscar", "system:oscar")
+    controls.cancel(place.installation, run.run_id, by=oscar, why="month end")
+    assert place.end_of(asked) == "failed"
+    assert place.state_of(run) is RunState.HALTED
+    replicas = place.replicas()
+
+    place.mallory.api.clear_task(DAG, asked, "execute")
+    assert place.end_of(asked) == "failed"
+    assert place.state_of(run) is RunState.HALTED
+    assert place.replicas() == replicas
+    assert "it is approved again" in place.alice.api.task_log(DAG, asked, "open_run", try_number=2)
+
+    place.mallory.api.clear_task(DAG, asked, "approve")
+    again = place.question(asked)
+    assert again.body == page.body
+    place.answer(again, "Approve", rate="50MB/s")
+    assert place.end_of(asked) == "success"
+    assert place.state_of(run) is RunState.DONE

@@ -33,7 +33,7 @@ MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
 DAG = "kafka_rebalance"
 WAIT_SECONDS = 300.0
 # In this order, so that admin is 1, alice 2, bob 3 and carol 4.
-ROLES = {"admin": "Admin", "alice": "Op", "bob": "Op", "carol": "Op"}
+ROLES = {"admin": "Admin", "alice": "Op", "bob": "User", "carol": "Op"}
 SETTINGS = f"""
 people:
   alice: {{airflow: ["2", alice], command_line: [asmith]}}

@@ -187,3 +187,110 @@ def forge_rate(shell: CommandLine, rate_bytes_per_second: int) -> None:
             (rate_bytes_per_second,),
         )
     database.close()
+
+
+class Execution:
+    """`execute`, with the throttle rates that brokers had meanwhile."""
+
+    def __init__(
+        self, shell: CommandLine, kafka: SimulatedCluster, patch: pytest.MonkeyPatch
+    ) -> None:
+        self._shell, self._kafka, self._patch = shell, kafka, patch
+        self.rates: set[int] = set()
+
+    def run(self, path: Path, *, interrupted_after: int | None = None) -> int:
+        """Return the exit code; killed by the keyboard after so many waits."""
+        waits = 0
+        self.rates.clear()
+
+        def wait(seconds: float) -> None:
+            nonlocal waits
+            waits += 1
+            for settings in own_configs(self._kafka).values():
+                rates = (settings[key] for key in settings if key.endswith("throttled.rate"))
+                self.rates.update(map(int, rates))
+            self._kafka.advance(seconds)
+            if waits == interrupted_after:
+                raise KeyboardInterrupt
+
+        with self._patch.context() as patch:
+            patch.setattr(repeating, "sleep", wait)
+            return self._shell.type("execute", path).code
+
+
+@pytest.fixture
+def execution(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> Execution:
+    return Execution(shell, kafka, monkeypatch)
+
+
+def halted_at_a_higher_rate(shell: CommandLine, execution: Execution) -> Path:
+    """Return a plan that was approved at 100 kB/s, made faster under way, then cancelled."""
+    path = planned(shell)
+    yes = ("--rate", "100kB/s", "--reason", "x")
+    assert shell.type("approve", path, *yes).code == 0
+    assert execution.run(path, interrupted_after=4) == 130
+    assert shell.type("rate", path, "120kB/s", "--why", "it is night").code == 0
+    assert execution.run(path, interrupted_after=4) == 130
+    assert 120_000 in execution.rates
+    assert shell.type("cancel", path, "--why", "month end").code == 0
+    assert execution.run(path) == 1
+    (run,) = json.loads(shell.type("status", "--json").out)
+    assert run["state"] == "halted"
+    return path
+
+
+def test_the_rate_of_a_new_approval_takes_the_place_of_one_requested_before(
+    shell: CommandLine, execution: Execution
+) -> None:
+    configure(shell, "")
+    path = halted_at_a_higher_rate(shell, execution)
+    yes = ("--rate", "60kB/s", "--reason", "slower now")
+    assert shell.type("approve", path, *yes).code == 0
+    assert execution.run(path) == 0
+    assert execution.rates == {60_000}
+
+
+def test_a_rate_requested_before_is_checked_again_when_the_run_starts(
+    shell: CommandLine, execution: Execution
+) -> None:
+    configure(shell, "")
+    path = halted_at_a_higher_rate(shell, execution)
+    for policy, says in (
+        ("movement: {rate: 50kB/s}, approval: {max_rate: 110kB/s}", "max_rate is 110 kB/s"),
+        ("access: {approve: [bob]}, approval: {requester_may_approve: yes}", "names bob"),
+    ):
+        configure(shell, policy)
+        refused = shell.type("execute", path)
+        assert refused.code == 1
+        assert says in refused.err
+    configure(shell, policy)
+    again = ("--rate", "90kB/s", "--reason", "by who may")
+    assert shell.type("approve", path, *again, user="bob").code == 0
+    assert execution.run(path) == 0
+    assert execution.rates == {90_000}
+
+
+def test_a_refused_answer_opens_no_run(shell: CommandLine) -> None:
+    """A run that is opened supersedes the one that waits."""
+    configure(shell, "")
+    path = planned(shell)
+    for command in (("approve", path, "--rate", "1MB/s"), ("reject", path)):
+        assert shell.type(*command, "--reason", " ").code == 2
+    assert json.loads(shell.type("status", "--json").out) == []
+
+
+def test_one_account_gives_one_yes_whatever_names_it_claims(shell: CommandLine) -> None:
+    configure(shell, "")
+    path = shell.folder / "lower.json"
+    goal = ("--goal", "replication-factor", "--replication-factor", "1", "--topics", "orders")
+    assert shell.type("plan", "--cluster", "demo", *goal, "--out", path).code == 0
+    assert shell.type("approve", path, *YES).code == 0
+    again = shell.type("approve", path, *YES, "--by", "carol")
+    assert "another person has to approve it too" in again.out
+    refused = shell.type("execute", path)
+    assert refused.code == 1
+    assert "2 different people have to approve it" in refused.err
+    assert "another person has to" not in shell.type("approve", path, *YES, user="bob").out
+    assert shell.type("execute", path).code == 0

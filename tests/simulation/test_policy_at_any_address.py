@@ -237,3 +237,58 @@ def test_a_run_goes_on_whatever_it_has_moved(
         assert shell.type("execute", path, *AT).code == 130
     typed = shell.type("execute", path, *AT)
     assert typed.code == 0, typed.err
+
+
+def test_the_name_of_another_cluster_does_not_bring_its_policy(shell: CommandLine) -> None:
+    """A document is edited easily; what meets a cluster is its id."""
+    configure(shell)
+    document = document_of(shell, "--cluster", "demo")
+    shell.configure(
+        "simulated:9092",
+        extra=f"    cluster_id: {CLUSTER_ID}\n    policy: {{{BOB_APPROVES}}}\n"
+        "  test:\n    connection: kafka\n",
+    )
+    renamed = json.loads(document.read_text()) | {"cluster": "test"}
+    document.write_text(json.dumps(renamed))
+    refused(
+        shell.type("plan", "--state", document, *GOAL, "--out", shell.folder / "p.json"),
+        f"cluster id {CLUSTER_ID}, which is demo",
+        code=2,
+    )
+
+
+def test_a_plan_under_the_name_of_another_cluster_does_not_escape_the_policy(
+    shell: CommandLine,
+) -> None:
+    configure(shell, name="test")
+    document = document_of(shell, *AT)
+    renamed = json.loads(document.read_text()) | {"cluster": "test"}
+    document.write_text(json.dumps(renamed))
+    path = plan_of(shell, "--state", document)
+    shell.configure(
+        "simulated:9092",
+        extra=f"    cluster_id: {CLUSTER_ID}\n    policy: {{{BOB_APPROVES}}}\n"
+        "  test:\n    connection: kafka\n",
+    )
+    denied = shell.type("approve", path, *AT, *YES, user="mallory")
+    refused(denied, "may not approve here; the policy names bob")
+    refused(shell.type("propose", path, *AT, user="bob"), "make the plan for demo")
+
+
+def test_a_run_that_halted_under_another_name_does_not_go_on(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = plan_of(shell, *AT)
+    assert shell.type("approve", path, *AT, *YES).code == 0
+
+    def interrupt(seconds: float) -> None:
+        kafka.advance(seconds)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repeating, "sleep", interrupt)
+        assert shell.type("execute", path, *AT).code == 130
+    assert shell.type("cancel", path, *AT, "--why", "x").code == 0
+    assert shell.type("execute", path, *AT).code == 1
+    configure(shell, cluster_id=CLUSTER_ID)
+    refused(shell.type("execute", path, *AT), "make the plan for demo")

@@ -50,7 +50,20 @@ def test_spellings_of_one_name_are_one_person(other: str) -> None:
     assert Person("alice", "airflow:9").is_same(Person(normalized_name(other, where="by")))
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\x1b[31mb", "alice\N{ZERO WIDTH SPACE}", "a\x00"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "  ",
+        "a\x1b[31mb",
+        "alice\N{ZERO WIDTH SPACE}",
+        "a\x00",
+        "alice\ufe0f",
+        "\N{HANGUL FILLER}",
+        "ali\N{COMBINING GRAPHEME JOINER}ce",
+        "\N{BRAILLE PATTERN BLANK}",
+    ],
+)
 def test_names_that_nobody_can_read_are_refused(name: str) -> None:
     with pytest.raises(InputError):
         PEOPLE.claimed_by(PEOPLE.system_user("bob"), name)
@@ -94,6 +107,8 @@ def test_a_claimed_name_counts_where_nobody_is_named_and_nowhere_else() -> None:
             PEOPLE.system_user("bob"),
         ),
         (Person("alice "), Person("alice")),
+        # Airflow keeps the name of who started a Dag run; the file lists the id alone.
+        (People({"airflow:3": "robert"}).airflow_user("3", "bob"), PEOPLE.airflow_user("bob")),
     ],
     ids=str,
 )
@@ -114,6 +129,20 @@ def test_the_users_to_ask_are_those_of_airflow_without_the_requester() -> None:
     assert PEOPLE.accounts_of("bob", AIRFLOW) == ("bob",)
 
 
+def test_nobody_proposes_unknown_where_requester_and_approver_have_to_differ() -> None:
+    """An event over REST says nothing of who sent it, so an approver could have."""
+    strict = ClusterPolicy(approval=ApprovalPolicy(requester_may_approve=False))
+    unknown = Person("zoe", is_claimed=True)
+    with pytest.raises(RefusedError, match="nobody knows who requests this plan"):
+        access.check_may_propose(strict, PEOPLE, unknown)
+    assert access.check_may_propose(ClusterPolicy(), PEOPLE, unknown) == unknown
+    by_a_dag = Person("zoe", "airflow-dag:another", is_claimed=True)
+    assert access.check_may_propose(strict, PEOPLE, by_a_dag) == by_a_dag
+    with pytest.raises(RefusedError, match="may not propose here"):
+        propose = ClusterPolicy(access=AccessPolicy(propose=("bob",)))
+        access.check_may_propose(propose, PEOPLE, unknown)
+
+
 HEAD = "clusters:\n  a:\n    connection: k\n"
 
 
@@ -132,6 +161,7 @@ HEAD = "clusters:\n  a:\n    connection: k\n"
         ("groups: {sre: []}", "group sre: names nobody"),
         ("groups: {sre: [' ']}", "group sre: must not be empty"),
         ("groups: {sre: ['group:x']}", "'group:x' is no person"),
+        ("groups: {sre: [' group:x']}", "'group:x' is no person"),
         ("groups: {sre: alice}", "sre must be a list of texts"),
     ],
 )
@@ -152,6 +182,8 @@ def test_mistakes_about_people_are_complained_of_with_their_line(text: str, comp
         ("access: {approve: ['']}", "approve: must not be empty"),
         ("access: {approve: ['airflow-role:Admin']}", "only pages can see the roles of Airflow"),
         ("access: {operate: ['groups:sre']}", "'groups:sre' is unknown"),
+        ("access: {operate: [' Group:sre']}", "'Group:sre' is unknown"),
+        ("access: {approve: [' airflow-role:Admin']}", "only pages can see the roles of Airflow"),
         ("access: {manage: [alice]}", "unknown key 'manage' in access"),
         ("access: 5", "access must be a mapping"),
         ("access: {approve: [a]}, approval: {approvers: [a]}", "say the same"),

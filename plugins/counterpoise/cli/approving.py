@@ -122,6 +122,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         run = queries.latest_run_of(installation, plan.fingerprint)
         is_new = run is None or run.state in CLOSED_STATES
         # Before a run is opened for it. Whoever opens it here is the one who requests it.
+        controls.check_reason(arguments.reason)
         requester = by if run is None or is_new else run.requester
         controls.check_grant(installation, plan, by=by, requester=requester, rate=arguments.rate)
         if run is None or is_new or run.state in _NOT_STARTED_STATES:
@@ -232,6 +233,7 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         by = who(installation, arguments.by)
         run = queries.latest_run_of(installation, plan.fingerprint)
+        controls.check_reason(arguments.reason)
         if run is None or run.state in CLOSED_STATES:
             run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
         else:

@@ -12,14 +12,12 @@ do not have: kill it anywhere, make a new one, and it goes on.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from counterpoise.errors import (
     ClusterError,
     HaltedError,
-    RefusedError,
     RunConflictError,
-    StalePlanError,
     WrongClusterError,
 )
 from counterpoise.execution.command_executor import (
@@ -30,20 +28,19 @@ from counterpoise.execution.command_executor import (
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, settle_command
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.halting import different_versions, stall_text, unreadable_text
+from counterpoise.execution.halting import stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
-    drifted_before_start,
     moves_by_state,
 )
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.progress_update import (
-    dead_brokers,
     ends_soon,
     stalled_links,
     update_progress,
 )
+from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
@@ -69,9 +66,6 @@ from counterpoise.units import format_rate
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
 
-# Their plans are what brings unavailable partitions back.
-_GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
-
 
 @dataclass(frozen=True)
 class ExecutionOptions:
@@ -84,6 +78,7 @@ class ExecutionOptions:
     disk_limit_percent: int = BalancePolicy().disk_limit_percent
     fleet_max_moves_in_flight: int | None = None
     max_rate_bytes_per_second: int | None = None  # that a request may set
+    approved_at: datetime | None = None  # None: whenever that was, it was before all requests
 
 
 class Driver:
@@ -104,8 +99,9 @@ class Driver:
         self._plan = plan
         self._clock = clock
         self._log = log
+        disk_limit, approved_at = options.disk_limit_percent, options.approved_at
         self._scope = ObservationScope(
-            options.run_id, plan, throttles.resources, options.disk_limit_percent
+            options.run_id, plan, throttles.resources, disk_limit, approved_at
         )
         self._executor = CommandExecutor(
             admin, self._journal, log, may_resize=plan.goal is Goal.REPLICATION_FACTOR
@@ -130,8 +126,8 @@ class Driver:
                     f"it ({run.reason}): nothing was changed; execute it again if it should go on"
                 )
             observation = self._observe()
-            self._check_drift(run.state, observation)
-            self._check_health(observation)
+            check_drift(self._plan, run.state, observation)
+            check_health(self._plan, observation)
             with step.together():
                 step.change_state(RunState.RUNNING)
                 step.update_progress(self._inputs(None, observation).run_progress)
@@ -299,57 +295,6 @@ class Driver:
         cancel = inputs.observation.active_requests.cancelled
         step.change_state(RunState.SETTLING, halt.reason, done=cancel)
         return HaltedError(f"run {self._options.run_id} halted: {halt.reason}")
-
-    def _check_drift(self, state: RunState, observation: Observation) -> None:
-        foreign = observation.conditions.foreign_reassignments
-        if foreign:
-            raise StalePlanError(
-                "somebody else is reassigning partitions of this cluster "
-                f"({join_names(foreign)}); wait for their end"
-            )
-        if state is RunState.APPROVED:
-            drifted = drifted_before_start(self._plan.moves, observation)
-        else:
-            drifted = self._drifted_since_start(observation)
-        if drifted:
-            names = join_names([move.topic_partition for move in drifted])
-            raise StalePlanError(
-                f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
-                f"({names}); make a new plan"
-            )
-
-    def _drifted_since_start(self, observation: Observation) -> tuple[Move, ...]:
-        drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
-        return tuple(
-            move for move in self._plan.moves if observation.state_of(move) in drifted_states
-        )
-
-    def _check_health(self, observation: Observation) -> None:
-        if freeze := observation.active_requests.frozen:
-            raise RefusedError(
-                f"cluster {self._plan.cluster} is {freeze.frozen_in_words}; nothing may start "
-                "before `counterpoise unfreeze` or the end of the freeze"
-            )
-        if upgrade := different_versions(observation):
-            raise RefusedError(upgrade)
-        by_state = moves_by_state(self._plan.moves, observation)
-        if dead := sorted(dead_brokers(by_state, observation)):
-            raise RefusedError(
-                f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or "
-                "make a new plan"
-            )
-        unavailable = observation.conditions.unavailable_partitions
-        if unavailable and self._plan.goal not in _GOALS_FOR_UNAVAILABLE_PARTITIONS:
-            affected = pluralize(
-                len(unavailable),
-                "partition outside the plan takes",
-                "partitions outside the plan take",
-            )
-            them = "it" if len(unavailable) == 1 else "them"
-            raise RefusedError(
-                f"{affected} no writes ({join_names(unavailable)}): repair {them} first, for "
-                "example with a plan of the goal repair"
-            )
 
     # -- closing
 

@@ -56,6 +56,7 @@ class ObservationScope:
     plan: RebalancePlan
     resources: Sequence[ConfigResource]  # whose throttle keys the plan may change
     disk_limit_percent: int
+    approved_at: datetime | None = None  # a rate that was requested earlier holds no more
 
 
 def observe(
@@ -96,7 +97,7 @@ def observe(
         unresponsive_broker_ids=frozenset(without_configs | without_version),
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
-        active_requests=find_active_requests(requests, now),
+        active_requests=find_active_requests(requests, now, approved_at=scope.approved_at),
         conditions=ClusterConditions(
             foreign_reassignments=tuple(
                 tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments

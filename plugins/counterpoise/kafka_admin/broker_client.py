@@ -390,10 +390,7 @@ class BrokerClient:
 
 
 def write_deadline(latest: float = math.inf) -> float:
-    """Return when a call that changes something, and begins now, must end (`time.monotonic`).
-
-    That is not after `latest`, the caller's own deadline.
-    """
+    """Return when a change that begins now must end (`time.monotonic`): not after `latest`."""
     return min(time.monotonic() + WRITE_SECONDS, latest)
 
 

@@ -10,22 +10,19 @@ still ours, or nothing is written: a copy of the run that was frozen and wakes l
 RunConflictError. The lock is short and goes by the database's clock, since no process can vouch for
 the clock of another one.
 
-Limits: a process that freezes in the moment between its last check of `deadline` and the call itself
-may still make that call when it wakes. It notes the call then (`Journal.note_late_call`), and
+Limits: a process that freezes in the moment between its last check of `deadline` and the call may
+still make that call when it wakes. It notes the call then (`Journal.note_late_call`), and
 whoever watches the throttles settles the run once more.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.ledger.run_states import add_event, set_state
 from counterpoise.ledger.schema import (
     elections,
@@ -33,118 +30,18 @@ from counterpoise.ledger.schema import (
     moves,
     pulses,
     requests,
-    runs,
-    step_locks,
     touched_keys,
 )
+from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.kafka import ConfigResource
-from counterpoise.model.run import STEP_LOCK_SECONDS, RunState, TouchedKey
+from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
-# A call of ours has ended this long before the lock can go to somebody else.
-_SPARE_SECONDS: Final = 1.0
-
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
-
-
-@dataclass
-class StepLock:
-    """The lock of a cluster's steps, while we hold it."""
-
-    transactions: Transactions
-    cluster: str
-    run_id: str | None  # whose lock of earlier releases is held as well
-    holder: str
-    deadline: float = 0.0  # `time.monotonic()`
-    connection: sa.Connection | None = None  # of the transaction that is open
-
-    def take(self) -> None:
-        """Take the lock. Raises StepLockHeldError when somebody else holds it."""
-        taken_at = time.monotonic()
-        with self.transactions.writing() as connection:
-            now = database_seconds(connection)
-            _make_sure_of_row(connection, self.cluster)
-            until = now + STEP_LOCK_SECONDS
-            is_taken = connection.execute(
-                step_locks.update()
-                .where(step_locks.c.cluster == self.cluster, step_locks.c.until <= now)
-                .values(holder=self.holder, until=until)
-            ).rowcount
-            if is_taken and self.run_id is not None:
-                is_taken = connection.execute(
-                    runs.update()
-                    .where(runs.c.run_id == self.run_id, runs.c.step_until <= now)
-                    .values(step_holder=self.holder, step_until=until)
-                ).rowcount
-            if not is_taken:
-                raise StepLockHeldError(
-                    f"{self._subject}: another process is at work on it; if that one died, try "
-                    f"again in {STEP_LOCK_SECONDS} s"
-                )
-        self._extend_deadline(taken_at)
-
-    def extend(self, connection: sa.Connection) -> None:
-        """Hold the lock for longer, within a transaction.
-
-        Raises RunConflictError when it has gone to somebody else.
-        """
-        extended_at = time.monotonic()
-        until = database_seconds(connection) + STEP_LOCK_SECONDS
-        is_held = connection.execute(
-            step_locks.update().where(*self._is_ours).values(until=until)
-        ).rowcount
-        if is_held and self.run_id is not None:
-            is_held = connection.execute(
-                runs.update().where(*self._is_ours_in_runs).values(step_until=until)
-            ).rowcount
-        if not is_held:
-            raise RunConflictError(
-                f"{self._subject}: another copy of this task has taken over; this one stops"
-            )
-        self._extend_deadline(extended_at)
-
-    def release(self) -> None:
-        with self.transactions.writing() as connection:
-            connection.execute(
-                step_locks.update().where(*self._is_ours).values(holder=None, until=0)
-            )
-            connection.execute(
-                runs.update().where(*self._is_ours_in_runs).values(step_holder=None, step_until=0)
-            )
-
-    def _extend_deadline(self, held_from: float) -> None:
-        self.deadline = held_from + STEP_LOCK_SECONDS - _SPARE_SECONDS
-
-    @property
-    def _subject(self) -> str:
-        return f"cluster {self.cluster}" if self.run_id is None else f"run {self.run_id}"
-
-    @property
-    def _is_ours(self) -> tuple[sa.ColumnElement[bool], ...]:
-        return step_locks.c.cluster == self.cluster, step_locks.c.holder == self.holder
-
-    @property
-    def _is_ours_in_runs(self) -> tuple[sa.ColumnElement[bool], ...]:
-        return runs.c.run_id == self.run_id, runs.c.step_holder == self.holder
-
-
-def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
-    known = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == cluster)
-    if connection.scalar(known) is None:
-        connection.execute(step_locks.insert().values(cluster=cluster, until=0))
-
-
-def database_seconds(connection: sa.Connection) -> int:
-    """Return the seconds since 1970 by the database's clock."""
-    if connection.dialect.name == "sqlite":
-        return int(connection.execute(sa.text("SELECT strftime('%s', 'now')")).scalar_one())
-    return int(
-        connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
-    )
 
 
 @contextmanager

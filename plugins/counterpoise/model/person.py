@@ -10,6 +10,7 @@ is only claimed. What somebody may do follows from the account (`People.name_of`
 match exactly; whether two are the same person is judged generously, so that nobody counts twice.
 """  # noqa: E501 - an example a line
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,11 @@ AIRFLOW: Final = "airflow"
 SYSTEM: Final = "system"
 DAG: Final = "airflow-dag"
 _CLAIMED: Final = "claimed:"
+# Python calls them printable, but nobody sees them: joiners, fillers, variation selectors, and the
+# pattern of Braille that has no dot.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def normalized_name(text: str, *, where: str) -> str:
@@ -31,7 +37,7 @@ def normalized_name(text: str, *, where: str) -> str:
     name = " ".join(unicodedata.normalize("NFKC", text).split())
     if not name:
         raise InputError(f"{where}: must not be empty; the ledger keeps it for later questions")
-    if not name.isprintable():
+    if not name.isprintable() or _INVISIBLE.search(name):
         raise InputError(f"{where}: {text!a} has characters that cannot be seen")
     return name
 
@@ -53,6 +59,8 @@ class Person:
     name: str
     account: str = ""
     is_claimed: bool = False  # by the account: nobody has verified the name
+    # Airflow's word for the account, where it is not the name; the ledger does not keep it.
+    user_name: str = field(default="", compare=False, repr=False)
 
     @property
     def account_id(self) -> str:
@@ -80,20 +88,24 @@ class Person:
         return cls(name, recorded.removeprefix(_CLAIMED), recorded.startswith(_CLAIMED))
 
     def is_same(self, other: "Person") -> bool:
-        """Return whether both may be one human: by name, or by the id of a verified account."""
-        return not self._keys.isdisjoint(other._keys)
+        """Return whether both may be one human: by account, whatever it claims, or by name."""
+        has_same_account = bool(self.account) and self.account == other.account
+        return has_same_account or not self._keys.isdisjoint(other._keys)
 
     @property
     def _keys(self) -> set[str]:
         keys = {name_key(self.name)}
         if self.account and not self.is_claimed:
             keys.add(name_key(self.account_id))
+        if self.user_name:
+            keys.add(name_key(self.user_name))
         return keys
 
 
 def _account_in_words(account: str) -> str:
     kind, _, account_id = account.partition(":")
-    words = {SYSTEM: f"system user {account_id}", DAG: f"the Dag {account_id}"}
+    dag = f"the Dag {account_id}" if account_id else "a Dag"
+    words = {SYSTEM: f"system user {account_id}", DAG: dag}
     return words.get(kind) or account or "somebody unknown"
 
 
@@ -113,7 +125,8 @@ class People:
         if account in self.accounts:
             return self.accounts[account]
         kind, _, account_id = account.partition(":")
-        return account if self._is_listed(account_id, kind) else account_id
+        is_nobody = not account_id or self._is_listed(account_id, kind)
+        return account if is_nobody else account_id
 
     def accounts_of(self, name: str, kind: str) -> tuple[str, ...]:
         """Return the ids by which a system knows a person: as listed, else the name itself."""
@@ -134,7 +147,7 @@ class People:
         name = self.name_of(account)
         if account not in self.accounts and user_name and not self._is_listed(user_name, AIRFLOW):
             name = user_name
-        return Person(normalized_name(name, where="Airflow user"), account)
+        return Person(normalized_name(name, where="Airflow user"), account, user_name=user_name)
 
     def system_user(self, user_name: str) -> Person:
         """Return who a user of the operating system is."""

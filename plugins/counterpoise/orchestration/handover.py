@@ -28,6 +28,8 @@ PLAN_TASK: Final = "plan"
 ANALYSIS: Final = ("kafka_leader_balance", "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
 STARTED_BY_A_PERSON: Final = "manual"
+STARTED_BY_A_DAG: Final = "operator_triggered"
+_SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
 _ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by", "from_rest_api")
 # What the form gives for a field that was left empty.
@@ -139,10 +141,12 @@ def _who_triggered(people: People, dag_run: Any) -> Person:
     A Dag that triggers this one hands its own user on: that name is only claimed.
     """
     user_name = getattr(dag_run, "triggering_user_name", None)
+    run_type = getattr(dag_run, "run_type", None)
+    account = _SOME_DAG if run_type == STARTED_BY_A_DAG else ""
     if not user_name:
-        return Person("unknown", is_claimed=True)
-    if dag_run.run_type != STARTED_BY_A_PERSON:
-        return Person(normalized_name(user_name, where="Airflow user"), is_claimed=True)
+        return Person("unknown", account, is_claimed=True)
+    if run_type != STARTED_BY_A_PERSON:
+        return Person(normalized_name(user_name, where="Airflow user"), account, is_claimed=True)
     return people.airflow_user(user_name)
 
 

@@ -14,12 +14,14 @@ from counterpoise.approval import (
     granted_approval,
     people_needed,
 )
-from counterpoise.errors import RefusedError
+from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.approval import Decision
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.control import find_active_requests
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import Action
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.pipeline.approving import check_plan_rules
 
@@ -27,7 +29,15 @@ Log = Callable[[str], None]
 
 
 def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
-    """Start an approved run, as `opened_run` does."""
+    """Start an approved run for its Dag run, as `opened_run` does.
+
+    Airflow does not say who cleared a task, so where the policy names who may operate, a run that
+    has halted (cancelled by one of them, say) goes on after another yes. Raises NotApprovedError.
+    """
+    run = installation.ledger.run(run_id)
+    policy = installation.cluster(run.cluster).policy
+    if run.state is RunState.HALTED and access.named_entries(policy, Action.OPERATE):
+        _check_approved_since(installation, run)
     with opened_run(installation, run_id, fingerprint):
         pass
 
@@ -48,8 +58,8 @@ def opened_run(
         )
     if run.state not in UNDER_WAY_STATES:
         _check_approved(installation, run, plan)
-    if run.state is RunState.APPROVED:
         installation.check_name(plan)
+    if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
     _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
@@ -68,6 +78,38 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
     in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
     policy = installation.cluster(run.cluster).policy
     access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
+    _check_requested_rate(installation, run, in_force[-1])
+
+
+def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
+    """Check the rate that somebody requested since the approval: it goes on to hold."""
+    requests = installation.ledger.requests(run.cluster, run.run_id)
+    active = find_active_requests(requests, installation.clock(), approved_at=approval.at)
+    if active.rate is None:
+        return
+    policy = installation.cluster(run.cluster).policy
+    rate = active.rate.rate_bytes_per_second or 0
+    try:
+        access.check_rate(policy, rate)
+        if rate > (approval.rate_bytes_per_second or 0):
+            access.check_may(policy, installation.people, active.rate.person, Action.APPROVE)
+    except RefusedError as error:
+        raise NotApprovedError(
+            f"the rate that {active.rate.person.shown} requested does not hold any more: {error}. "
+            "Approve the plan again: the rate of that approval holds then"
+        ) from None
+
+
+def _check_approved_since(installation: Installation, run: Run) -> None:
+    """Raise NotApprovedError where nobody has approved a run since it halted."""
+    *_, last = installation.ledger.approvals_of(run.run_id)
+    if run.closed_at is None or last.at > run.closed_at:
+        return
+    raise NotApprovedError(
+        f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
+        "one of them goes on with it (`counterpoise execute PLAN`), or it is approved again (clear "
+        "`approve`)"
+    )
 
 
 def _restore_pending(installation: Installation, cluster: str) -> None:
@@ -168,6 +210,7 @@ def execution(
         fleet_max_moves_in_flight=installation.settings.fleet_max_moves_in_flight,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
+        approved_at=approval.at,
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.clock, log)

@@ -55,7 +55,7 @@ def plan(
     `submit_plan` raise.
     """
     settings = installation.cluster(cluster)
-    access.check_may(settings.policy, installation.people, requested_by, Action.PROPOSE)
+    access.check_may_propose(settings.policy, installation.people, requested_by)
     previous_id = installation.ledger.last_snapshot_id(cluster)
     fresh = fresh_snapshot(installation, cluster, installation.clock())
     snapshot = _with_rates(installation, fresh, previous_id)
@@ -125,7 +125,7 @@ def submit_plan(
     it was made for.
     """
     policy, people = installation.cluster(plan.cluster).policy, installation.people
-    requester = access.check_may(policy, people, requested_by, Action.PROPOSE)
+    requester = access.check_may_propose(policy, people, requested_by)
     installation.check_name(plan)
     if not plan.cluster_id:
         raise RefusedError(

@@ -95,9 +95,10 @@ def _members(node: yaml.Node, name: str) -> tuple[str, ...]:
 
 
 def _one_name(text: str, where: str) -> str:
-    if _MISSPELT_PREFIX.match(text):
-        raise InputError(f"{where}: {text!r} is no person; write the person's name")
-    return normalized_name(text, where=where)
+    name = normalized_name(text, where=where)
+    if _MISSPELT_PREFIX.match(name):
+        raise InputError(f"{where}: {name!r} is no person; write the person's name")
+    return name
 
 
 def approvers(node: yaml.Node, name: str) -> tuple[str, ...]:
@@ -116,7 +117,8 @@ def named_people(*, with_roles: bool = False) -> Callable[[yaml.Node, str], tupl
     return parse
 
 
-def _entry(text: str, name: str, *, with_roles: bool) -> str:
+def _entry(written: str, name: str, *, with_roles: bool) -> str:
+    text = normalized_name(written, where=name)
     for prefix in (GROUP, AIRFLOW_ROLE):
         if text.startswith(prefix):
             if prefix == AIRFLOW_ROLE and not with_roles:
@@ -130,7 +132,7 @@ def _entry(text: str, name: str, *, with_roles: bool) -> str:
             f'{name}: {text!r} is unknown; write a name, "{GROUP}NAME", or for view '
             f'"{AIRFLOW_ROLE}NAME"'
         )
-    return normalized_name(text, where=name)
+    return text
 
 
 def check_policy(section: Section | None, policy: ClusterPolicy, people: People) -> None:

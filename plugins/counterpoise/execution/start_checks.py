@@ -1,0 +1,77 @@
+"""What has to be true before a run starts, or goes on after a halt. Pure.
+
+check_drift(plan, RunState.APPROVED, observation)     # raises StalePlanError
+check_health(plan, observation)                       # raises RefusedError
+"""
+
+from typing import Final
+
+from counterpoise.errors import RefusedError, StalePlanError
+from counterpoise.execution.halting import different_versions
+from counterpoise.execution.observation import (
+    MoveState,
+    Observation,
+    drifted_before_start,
+    moves_by_state,
+)
+from counterpoise.execution.progress_update import dead_brokers
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.model.words import join_names, pluralize
+
+# Their plans are what brings unavailable partitions back.
+_GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
+
+
+def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) -> None:
+    """Raise StalePlanError where somebody else moves partitions, or has moved some of the plan."""
+    if foreign := observation.conditions.foreign_reassignments:
+        raise StalePlanError(
+            "somebody else is reassigning partitions of this cluster "
+            f"({join_names(foreign)}); wait for their end"
+        )
+    if state is RunState.APPROVED:
+        drifted = drifted_before_start(plan.moves, observation)
+    else:
+        drifted = _drifted_since_start(plan, observation)
+    if drifted:
+        names = join_names([move.topic_partition for move in drifted])
+        raise StalePlanError(
+            f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
+            f"({names}); make a new plan"
+        )
+
+
+def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
+    drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
+    return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
+
+
+def check_health(plan: RebalancePlan, observation: Observation) -> None:
+    """Raise RefusedError where the cluster is in no state to move anything."""
+    if freeze := observation.active_requests.frozen:
+        raise RefusedError(
+            f"cluster {plan.cluster} is {freeze.frozen_in_words}; nothing may start "
+            "before `counterpoise unfreeze` or the end of the freeze"
+        )
+    if upgrade := different_versions(observation):
+        raise RefusedError(upgrade)
+    by_state = moves_by_state(plan.moves, observation)
+    if dead := sorted(dead_brokers(by_state, observation)):
+        raise RefusedError(
+            f"brokers of the plan are dead: {', '.join(map(str, dead))}; bring them back, or "
+            "make a new plan"
+        )
+    unavailable = observation.conditions.unavailable_partitions
+    if unavailable and plan.goal not in _GOALS_FOR_UNAVAILABLE_PARTITIONS:
+        affected = pluralize(
+            len(unavailable),
+            "partition outside the plan takes",
+            "partitions outside the plan take",
+        )
+        them = "it" if len(unavailable) == 1 else "them"
+        raise RefusedError(
+            f"{affected} no writes ({join_names(unavailable)}): repair {them} first, for "
+            "example with a plan of the goal repair"
+        )
