@@ -3,6 +3,7 @@
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError
+from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -96,12 +97,17 @@ def test_one_refused_resource_does_not_hold_up_the_others(cluster: Cluster) -> N
 def test_one_call_makes_at_most_10000_records(cluster: Cluster) -> None:
     """Each change of a broker is a record; the deletion of an unset key, too."""
 
-    def delete_keys(count: int) -> str:
-        changes = [ConfigChange(broker(4), f"plugin.key{n}", DELETE) for n in range(count)]
-        return cluster.admin.alter_configs(changes).errors.get(broker(4), "")
+    refusals: list[str] = []
 
-    assert delete_keys(RECORDS_OF_ONE_CALL) == ""
-    assert delete_keys(RECORDS_OF_ONE_CALL + 1).startswith(
+    def is_answered(count: int) -> bool:
+        changes = [ConfigChange(broker(4), f"plugin.key{n}", DELETE) for n in range(count)]
+        refusals.append(cluster.admin.alter_configs(changes).errors.get(broker(4), ""))
+        return not refusals[-1].startswith(NO_RESPONSE)
+
+    cluster.wait_until(lambda: is_answered(RECORDS_OF_ONE_CALL), "the answer")
+    assert refusals[-1] == ""
+    cluster.wait_until(lambda: is_answered(RECORDS_OF_ONE_CALL + 1), "the answer")
+    assert refusals[-1].startswith(
         "POLICY_VIOLATION: Unable to perform excessively large batch operation."
     )
 
