@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 FAB := $(VENV)/fab
 FAB_STAMP := $(FAB)/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --no-header --generate-hashes
+OLDER_KAFKA := 3.9.2
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
@@ -42,15 +43,18 @@ SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_
 
 test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m "not on_brokers"
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(SHARED_OUT)
 
 test-on-brokers: setup
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m on_brokers
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
-test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB
+test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Kafka 3.9
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 
 # The FAB provider needs another python-dateutil than requirements.txt has.
 $(FAB_STAMP): requirements-fab.txt | $(STAMP)

@@ -6,7 +6,8 @@
 
 `python -m local_kafka` starts one until Ctrl-C.
 
-Limits: loopback, plaintext unless a listener says otherwise (`security.py`), KRaft, Kafka 4.x.
+Limits: loopback, plaintext unless a listener says otherwise (`security.py`), KRaft, Kafka 3.9 and
+4.x.
 """
 
 from local_kafka.broker import BrokerHome, BrokerSpec, Listener, brokers_in_racks

@@ -9,8 +9,8 @@ Beside the jars is an archive of Kafka's classes as a JVM loads them (class data
 with it a broker starts on little more than half of the processor time. A broker that was started
 with `options_to_write_archive` writes it at an orderly stop; without it everything works as well.
 
-Limits: Kafka 4.x, which logs by log4j 2; no Kafka Connect; one class archive per Java and version
-of Kafka.
+Limits: Kafka 3.9 and 4.x, whose output goes to log4j 2; no Kafka Connect; one class archive per
+Java and version of Kafka.
 """
 
 import fcntl
@@ -50,7 +50,8 @@ _SETTINGS = """\
 """
 
 # Kafka's POMs name log4j-core 2.25.4 and slf4j 1.7; without log4j-slf4j-impl, which connects the
-# two, brokers log nothing.
+# two, brokers log nothing. Kafka 3.9 would connect slf4j to log4j 1, of which it needs classes
+# only.
 _MODULES = """\
 <ivy-module version="2.0">
   <info organisation="local" module="kafka"/>
@@ -61,6 +62,7 @@ _MODULES = """\
     <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"
                 conf="default->default"/>
     <exclude org="org.apache.kafka" module="connect-runtime"/>
+    <exclude org="org.slf4j" module="slf4j-reload4j"/>
   </dependencies>
 </ivy-module>
 """

@@ -247,7 +247,8 @@ def test_the_last_in_sync_replica_takes_the_leader_with_it_and_brings_it_back() 
     assert cluster.list_offsets([ORDERS]) == {ORDERS: (0, 5)}
     cluster.kill_broker(1)
     (topic,) = cluster.describe_topics()
-    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (None, (1,))
+    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (None, ())
+    assert cluster.list_eligible_leaders(["orders"]) == {ORDERS: (1,)}
     assert cluster.list_offsets([ORDERS]) == {}
     cluster.restart_broker(1)
     assert leader_of(cluster) == 1
@@ -273,7 +274,7 @@ def test_config_levels_and_operations() -> None:
     assert told(TOPIC, LEADER_LIST) == ConfigValue("", ConfigSource.DEFAULT)
     cluster.configs.broker_defaults[LEADER_RATE] = "5"
     assert told(broker(1), LEADER_RATE) == ConfigValue("5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
-    assert cluster.configs.rate(1, LEADER_RATE) == 5
+    assert cluster.configs.rate(1, LEADER_RATE) == 5  # in force, since broker 1 has none itself
     change(cluster, TOPIC, LEADER_LIST, APPEND, "0:1,0:2")
     change(cluster, TOPIC, LEADER_LIST, APPEND, "0:2,0:3")
     assert told(TOPIC, LEADER_LIST) == ConfigValue("0:1,0:2,0:3", ConfigSource.DYNAMIC_TOPIC)
@@ -445,8 +446,9 @@ def test_whatever_happens_a_partition_stays_one_that_kafka_could_have(
             cluster.alter_reassignments({ORDERS: argument})
         p = cluster.partitions[ORDERS]
         assert len(set(p.replicas)) == len(p.replicas)
-        assert p.isr and p.isr <= set(p.replicas)
+        assert p.isr or p.eligible
+        assert p.isr | p.eligible <= set(p.replicas)
         assert p.leader is None or p.leader in p.isr & cluster.live_broker_ids
-        assert (p.leader is None) == (not p.isr & cluster.live_broker_ids)
+        assert (p.leader is None) == (not (p.isr or p.eligible) & cluster.live_broker_ids)
         assert p.is_moving or len(p.replicas) == 3
         assert set(p.adding) | set(p.removing) <= set(p.replicas)

@@ -48,6 +48,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 BYTES_PER_RECORD: Final = 1000
+NO_REPLICAS: Final = "the list of replicas is empty"
 _NOT_LIVE: Final = "it is not live (fenced, stopped or unknown)"
 _NOT_READABLE: Final = (
     "TOPIC_AUTHORIZATION_FAILED: the principal lacks a permission (ACL): grant it with "
@@ -123,6 +124,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         brokers = [
             BrokerDescription(broker_id, f"broker-{broker_id}", 9092, broker.rack, broker.is_fenced)
             for broker_id, broker in sorted(self.brokers.items())
+            if not broker.is_fenced or self.kafka_version >= (4, 0)  # KIP-1073
         ]
         return ClusterDescription(self.cluster_id, tuple(brokers))
 
@@ -202,7 +204,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         self, topics: Sequence[str]
     ) -> Mapping[TopicPartition, tuple[int, ...]]:
         wanted = set(topics)
-        return {k: ids for k, ids in sorted(self.eligible_leaders.items()) if k.topic in wanted}
+        found = {
+            key: tuple(b for b in partition.replicas if b in partition.eligible)
+            for key, partition in self.partitions.items()
+            if partition.eligible
+        }
+        found |= self.eligible_leaders
+        return {key: ids for key, ids in sorted(found.items()) if key.topic in wanted}
 
     @_call
     def describe_groups(self) -> tuple[ConsumerGroup, ...]:
@@ -284,14 +292,12 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     def _alter_topics(
         self, grouped: Mapping[ConfigResource, Sequence[ConfigChange]]
     ) -> dict[ConfigResource, str]:
-        refusals = {}
-        for resource, changes in grouped.items():
-            name = resource.name
-            refusal = f"UNKNOWN_TOPIC_OR_PARTITION: The topic '{name}' does not exist."
-            if name in self.topic_ids:
-                refusal = self.configs.alter(resource, changes)
-            refusals[resource] = refusal
-        return refusals
+        known = {r: changes for r, changes in grouped.items() if r.name in self.topic_ids}
+        refusals = {
+            resource: f"UNKNOWN_TOPIC_OR_PARTITION: The topic '{resource.name}' does not exist."
+            for resource in grouped
+        }
+        return refusals | self.configs.alter_all(known)
 
     @_call
     def alter_reassignments(
@@ -302,13 +308,14 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         deadline: float = math.inf,
     ) -> CallResults[TopicPartition]:
         _check_deadline("reassignments", deadline)
-        wanted = dict(targets)
+        empty = {key: NO_REPLICAS for key, target in targets.items() if target == ()}
+        wanted = {key: target for key, target in targets.items() if key not in empty}
+        may_resize = may_change_replication_factor
 
-        def reassign_all() -> CallResults[TopicPartition]:
-            may_resize = may_change_replication_factor
-            return _results({k: self._reassign(k, wanted[k], may_resize) for k in wanted})
+        def reassign_all() -> dict[TopicPartition, str]:
+            return {key: self._reassign(key, wanted[key], may_resize) for key in wanted}
 
-        return self._send("reassignments", reassign_all)
+        return _results((self._send("reassignments", reassign_all) if wanted else {}) | empty)
 
     def _reassign(
         self, key: TopicPartition, target: tuple[int, ...] | None, may_resize: bool
@@ -319,7 +326,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if target is None:
             return partition.cancel(self.live_broker_ids)
         refusal = partition.reassign(tuple(target), self.brokers.keys(), may_resize=may_resize)
-        partition.complete_if_ready(self.live_broker_ids)
+        self.complete_if_ready(partition)
         return refusal
 
     @_call

@@ -5,10 +5,11 @@
 
 As Kafka 4.3.1 does it: an unset rate is absent; an unset list is an empty default; APPEND leaves
 out entries that the list has already; APPEND to `*` is refused; SUBTRACT of the last entry leaves
-an empty value that is set, not an unset one.
+an empty value that is set, not an unset one; a request makes at most 10,000 records.
+docs/kafka-facts.md has the tests that hold this to real brokers.
 
 Limits: knows the keys of replication throttles, `min.insync.replicas` and retention; other keys
-accept any text.
+accept any text, where Kafka refuses a topic key that it does not know.
 """
 
 import re
@@ -30,6 +31,9 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 
+# Of a request that the controller answers as a whole (MAX_RECORDS_PER_USER_OP).
+MAX_RECORDS_PER_REQUEST: Final = 10_000
+TOO_MANY_RECORDS: Final = "POLICY_VIOLATION: Unable to perform excessively large batch operation."
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -56,7 +60,9 @@ _DEFAULTS: Final = {
         "auto.leader.rebalance.enable": "true",
     },
 }
-_LIST: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+_LIST: Final = re.compile(r"\*|(\d+:\d+)?(,(\d+:\d+)?)*")
 
 
 @dataclass(slots=True)
@@ -102,13 +108,38 @@ class SimulatedConfigs:
 
     def alter(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         """Apply all changes of one resource, or none; return "" or the refusal."""
-        wanted = dict(self.dynamic.get(resource, {}))
+        return self.alter_all({resource: changes})[resource]
+
+    def alter_all(
+        self, changes_by_resource: Mapping[ConfigResource, Sequence[ConfigChange]]
+    ) -> dict[ConfigResource, str]:
+        """Apply one request; return "" or the refusal of each resource.
+
+        All changes of a resource are made, or none; with too many records no resource is changed.
+        """
+        refusals: dict[ConfigResource, str] = {}
+        values: dict[ConfigResource, dict[str, str]] = {}
+        record_count = 0
+        for resource, changes in changes_by_resource.items():
+            before = self.dynamic.get(resource, {})
+            wanted = dict(before)
+            refusals[resource] = self._apply_all(wanted, resource, changes)
+            if not refusals[resource]:
+                values[resource] = wanted
+                record_count += _count_records(resource, changes, before, wanted)
+        if record_count > MAX_RECORDS_PER_REQUEST:
+            return dict.fromkeys(changes_by_resource, TOO_MANY_RECORDS)
+        self.dynamic.update(values)
+        return refusals
+
+    def _apply_all(
+        self, wanted: dict[str, str], resource: ConfigResource, changes: Sequence[ConfigChange]
+    ) -> str:
         if len({change.key for change in changes}) < len(changes):
             return "INVALID_REQUEST: Error due to duplicate config keys"
         for change in changes:
             if complaint := self._apply(wanted, resource, change):
                 return complaint
-        self.dynamic[resource] = wanted
         return ""
 
     def _apply(self, wanted: dict[str, str], resource: ConfigResource, change: ConfigChange) -> str:
@@ -140,6 +171,11 @@ class SimulatedConfigs:
         value = self.dynamic.get(broker, {}).get(key, self.broker_defaults.get(key))
         return None if value is None else int(value)
 
+    def min_isr(self, topic: str) -> int:
+        """Return `min.insync.replicas` of a topic."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        return int(self.describe(resource, [MIN_ISR])[MIN_ISR].value or 1)
+
     def throttles(self, topic: str, partition: int, broker_id: int, key: str) -> bool:
         """Return whether the topic's list names this replica."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -150,25 +186,64 @@ class SimulatedConfigs:
 def _value(
     levels: Sequence[tuple[Mapping[str, str], ConfigSource]], key: str
 ) -> ConfigValue | None:
-    return next((ConfigValue(level[key], source) for level, source in levels if key in level), None)
+    for level, source in levels:
+        if key in level:
+            value = level[key]
+            return ConfigValue(_without_spaces(value) if key in LIST_KEYS else value, source)
+    return None
+
+
+def _count_records(
+    resource: ConfigResource,
+    changes: Sequence[ConfigChange],
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> int:
+    """Return how many records the controller writes: for topics only those that change a value."""
+    if resource.is_broker:
+        return len(changes)
+    return sum(before.get(change.key) != after.get(change.key) for change in changes)
 
 
 def _merged(before: str, change: ConfigChange) -> str:
-    """Return a list after APPEND or SUBTRACT: "0:1,0:2" without "0:2" is "0:1"."""
-    entries, changed = _entries(before), _entries(change.value)
-    if change.operation is ConfigOperation.APPEND:
-        return ",".join(dict.fromkeys((*entries, *changed)))
-    return ",".join(entry for entry in entries if entry not in changed)
+    """Return a list after APPEND or SUBTRACT: "0:1,0:2" without "0:2" is "0:1".
+
+    As in `ConfigurationControlManager`: spaces belong to an entry, SUBTRACT removes an entry once.
+    """
+    entries = [entry for entry in _split(before) if entry]
+    for entry in _split(change.value):
+        if change.operation is ConfigOperation.SUBTRACT:
+            if entry in entries:
+                entries.remove(entry)
+        elif entry not in entries:
+            entries.append(entry)
+    return ",".join(entries)
 
 
-def _entries(text: str) -> list[str]:
-    return [entry.strip() for entry in text.split(",") if entry.strip()]
+def _split(text: str) -> list[str]:
+    """Split at commas as Java does: a gap at the end is dropped, but an empty text is one entry."""
+    entries = text.split(",")
+    while len(entries) > 1 and not entries[-1]:
+        entries.pop()
+    return entries if text.strip(",") or not text else []
+
+
+def _without_spaces(text: str) -> str:
+    """Return a list as a broker shows it."""
+    return ",".join(entry.strip() for entry in text.split(","))
+
+
+def _whole_number(text: str) -> int:
+    """Return the number; -1 where it is none."""
+    return int(text) if text.isdecimal() else -1
 
 
 def _invalid(key: str, value: str) -> str:
     problem = f"Invalid value {value} for configuration {key}"
-    if key in _RATES and (not value.lstrip("-").isdigit() or int(value) < 0):
+    if key in _RATES and not 0 <= _whole_number(value) <= _LONG_MAX:
         return f"INVALID_REQUEST: {problem}: Value must be at least 0"
-    if key in LIST_KEYS and not _LIST.fullmatch(value):
+    if key == MIN_ISR and not 1 <= _whole_number(value) <= _INT_MAX:
+        return f"INVALID_CONFIG: {problem}: Value must be at least 1"
+    if key in LIST_KEYS and not _LIST.fullmatch(_without_spaces(value)):
         return f"INVALID_CONFIG: {problem}: it must be * or partition:broker pairs"
     return ""

@@ -4,11 +4,14 @@
     partition.reassign((4, 2, 3), registered={1, 2, 3, 4})
     partition.replicas          # (4, 2, 3, 1): the union, target first
 
-The rules are those of `ReplicationControlManager`, `PartitionReassignmentReplicas` and
-`PartitionReassignmentRevert` of Kafka 4.3, oddities included: a cancelled reassignment changes the
-order; going back to the old replicas while one is being added never completes; a reassignment with
-a changed target that is then cancelled leaves one replica too many. Completion waits for every
-target replica, as before KAFKA-16218 was fixed: the slower case.
+The rules are those of `ReplicationControlManager`, `PartitionChangeBuilder`,
+`PartitionReassignmentReplicas` and `PartitionReassignmentRevert` of Kafka 4.3, oddities included: a
+cancelled reassignment changes the order; going back to the old replicas while one is being added
+never completes; a reassignment with a changed target that is then cancelled leaves one replica too
+many. Completion waits for the replicas being added; where fewer are added than removed, for the
+kept ones, too (KAFKA-16218). A broker that leaves an ISR below the minimum is an
+eligible leader (KIP-966); so the last one leaves the ISR empty. docs/kafka-facts.md has the tests
+that hold this to real brokers.
 
 Limits: a replica is complete when it is as long as the leader's; records have no offsets or epochs.
 """
@@ -28,6 +31,7 @@ class SimulatedPartition:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     copied: dict[int, float] = field(default_factory=dict)  # bytes of replicas outside the ISR
+    eligible: set[int] = field(default_factory=set)  # may lead while the ISR is empty (KIP-966)
 
     @property
     def is_moving(self) -> bool:
@@ -69,8 +73,6 @@ class SimulatedPartition:
 
     def _complaint(self, target: tuple[int, ...], registered: Collection[int]) -> str:
         assigned = "INVALID_REPLICATION_ASSIGNMENT: The manual partition assignment includes"
-        if not target:
-            return f"{assigned} an empty replica list."
         for broker_id in target:
             if broker_id not in registered:
                 return f"{assigned} broker {broker_id}, but no such broker is registered."
@@ -84,30 +86,52 @@ class SimulatedPartition:
             return "NO_REASSIGNMENT_IN_PROGRESS"
         kept = tuple(b for b in self.replicas if b not in self.adding)
         if not kept or not self.isr.intersection(kept):
-            return "INVALID_REPLICA_ASSIGNMENT: reverting would need an unclean leader election"
+            return "INVALID_REPLICATION_ASSIGNMENT: reverting would need an unclean leader election"
         self._set_replicas(kept, live)
         return ""
 
-    def complete_if_ready(self, live: Collection[int]) -> bool:
-        """Complete the reassignment if every target replica is in sync; return whether it did."""
-        never_completes = set(self.adding) & set(self.removing)
-        if not self.is_moving or never_completes or not self.isr.issuperset(self.target):
+    def complete_if_ready(
+        self, live: Collection[int], *, waits_for_kept_replicas: bool = False
+    ) -> bool:
+        """Complete the reassignment if every replica being added is in sync; return whether it did.
+
+        The ISR never becomes empty by it. Where more is removed than added, every target replica
+        has to be in sync; before KAFKA-16218 was mended (`waits_for_kept_replicas`) always.
+        """
+        stays_in_sync = self.isr.intersection(self.target)
+        needed = set(self.adding)
+        if waits_for_kept_replicas or len(self.adding) < len(self.removing):
+            needed.update(self.target)
+        if not self.is_moving or not stays_in_sync or not needed <= stays_in_sync:
             return False
         self._set_replicas(self.target, live)
         return True
 
     def _set_replicas(self, replicas: tuple[int, ...], live: Collection[int]) -> None:
+        has_removed = not set(self.replicas) <= set(replicas)
+        epoch_before = self.leader_epoch
         self.replicas = replicas
         self.adding = self.removing = ()
         self.isr.intersection_update(replicas)
+        self.eligible.intersection_update(replicas)
         self.copied = {b: size for b, size in self.copied.items() if b in replicas}
         self.find_leader(live)
+        if has_removed and self.leader_epoch == epoch_before:
+            self.leader_epoch += 1  # so that a removed follower's requests are refused
 
     def find_leader(self, live: Collection[int]) -> None:
-        """Keep the leader if it may lead, else elect the first in-sync live replica, if any."""
-        candidates = [b for b in self.replicas if b in self.isr and b in live]
-        if self.leader not in candidates:
-            self._set_leader(candidates[0] if candidates else None)
+        """Keep the leader if it may lead, else elect the first live replica that may, if any."""
+        may_lead = self.isr or self.eligible
+        candidates = [b for b in self.replicas if b in may_lead and b in live]
+        if self.leader in candidates:
+            return
+        elected = candidates[0] if candidates else None
+        if elected is not None and not self.isr:
+            self.isr.add(elected)
+            self.eligible.discard(elected)
+            self.copied.pop(elected, None)
+        if elected != self.leader:
+            self._set_leader(elected)
 
     def elect_preferred(self, live: Collection[int]) -> str:
         """Elect the preferred leader; return "", also where none is needed, or the refusal."""
@@ -123,12 +147,26 @@ class SimulatedPartition:
         self.leader = broker_id
         self.leader_epoch += 1
 
-    def lose(self, broker_id: int, live: Collection[int]) -> None:
-        """Remove a dead broker from the ISR, unless it is the last in it."""
-        if broker_id in self.isr and len(self.isr) > 1:
+    def lose(self, broker_id: int, live: Collection[int], min_isr: int | None = 1) -> None:
+        """Remove a dead broker from the ISR; below `min_isr` it becomes an eligible leader.
+
+        None is Kafka without eligible leaders: the last replica stays in the ISR.
+        """
+        is_last = self.isr == {broker_id}
+        if broker_id in self.isr and not (is_last and min_isr is None):
             self.isr.discard(broker_id)
             self.copied[broker_id] = self.size_bytes
+            if min_isr is not None and len(self.isr) < min(min_isr, len(self.replicas)):
+                self.eligible.add(broker_id)
         self.find_leader(live)
+
+    def join(self, broker_id: int, min_isr: int | None = 1) -> None:
+        """Add a complete replica to the ISR; from `min_isr` up no other replica is eligible."""
+        self.isr.add(broker_id)
+        self.copied.pop(broker_id, None)
+        self.eligible.discard(broker_id)
+        if len(self.isr) >= min(min_isr or 1, len(self.replicas)):
+            self.eligible.clear()
 
     def regain(self, broker_id: int, live: Collection[int]) -> None:
         """Let a broker that is back lead again; outside the ISR it has to catch up first."""

@@ -10,8 +10,11 @@ throttles (KIP-73) that apply to both ends. A throttle applies only where the to
 replica *and* the broker has a rate. Each limit is shared evenly: with a full speed of 100 MB/s,
 four replicas that copy from one broker get 25 MB/s each.
 
-Limits: Kafka shares a rate by who asks first, which comes to the same over some seconds; partitions
-grow by the snapshot's `bytes_in_per_second`; a broker that comes back has lost nothing.
+`kafka_version` makes it an older Kafka where that one differs; docs/kafka-facts.md says in what.
+
+Limits: no bursts: a replica under a rate of 0 gets nothing, where Kafka lets 1 MiB pass in ten
+seconds; Kafka shares a rate by who asks first, which comes to the same over some seconds;
+partitions grow by the snapshot's `bytes_in_per_second`; a broker that comes back has lost nothing.
 """
 
 import uuid
@@ -71,6 +74,7 @@ class SimulatedWorld:
     """See the module's docstring."""
 
     cluster_id: str = "simulated"
+    kafka_version: tuple[int, int] = (4, 3)
     full_speed_bytes_per_second: float = FULL_SPEED_BYTES_PER_SECOND
     now: float = 0.0  # seconds
     brokers: dict[int, SimulatedBroker] = field(default_factory=dict)
@@ -83,6 +87,8 @@ class SimulatedWorld:
     quorum: Quorum | None = None  # None: the first three brokers vote
     eligible_leaders: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     groups: list[ConsumerGroup] = field(default_factory=list)
+    _unregistered: dict[int, SimulatedBroker] = field(default_factory=dict)
+    _created_topics: int = 0
 
     # -- building
 
@@ -136,6 +142,21 @@ class SimulatedWorld:
         self.brokers[broker_id] = SimulatedBroker(rack)
         self.versions[broker_id] = VERSION
 
+    def create_topic(self, topic: str, assignment: Iterable[tuple[int, ...]]) -> None:
+        """Create an empty topic with these replicas of its partitions; its id is a new one.
+
+        Each partition needs a live broker; dead ones are not in its ISR.
+        """
+        self._created_topics += 1
+        self.topic_ids[topic] = str(
+            uuid.uuid5(uuid.NAMESPACE_DNS, f"{self._created_topics}.{topic}")
+        )
+        live_ids = self.live_broker_ids
+        for number, replicas in enumerate(assignment):
+            isr = [broker_id for broker_id in replicas if broker_id in live_ids]
+            partition = SimulatedPartition(tuple(replicas), set(isr), isr[0], 0.0)
+            self.partitions[TopicPartition(topic, number)] = partition
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its configs."""
         del self.topic_ids[topic]
@@ -174,6 +195,8 @@ class SimulatedWorld:
 
     def restart_broker(self, broker_id: int) -> None:
         """Start a broker with its data and configs; it copies what it missed as time passes."""
+        if broker_id in self._unregistered:
+            self.brokers[broker_id] = self._unregistered.pop(broker_id)
         broker = self.brokers[broker_id]
         broker.is_up = True
         broker.is_frozen = False
@@ -182,6 +205,13 @@ class SimulatedWorld:
         broker.pending_changes.clear()
         for partition in self.partitions.values():
             partition.regain(broker_id, self.live_broker_ids)
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Unregister a dead broker, as `kafka-cluster.sh unregister` does.
+
+        Its replicas and its dynamic configs remain, for when it starts again.
+        """
+        self._unregistered[broker_id] = self.brokers.pop(broker_id)
 
     @property
     def live_broker_ids(self) -> frozenset[int]:
@@ -195,8 +225,9 @@ class SimulatedWorld:
             if broker.fenced_at is not None and broker.fenced_at <= self.now:
                 broker.is_fenced = has_fenced = True
                 broker.fenced_at = None
-                for partition in self.partitions.values():
-                    partition.lose(broker_id, self.live_broker_ids)
+                for key, partition in self.partitions.items():
+                    if broker_id in partition.replicas:
+                        partition.lose(broker_id, self.live_broker_ids, self._min_isr(key.topic))
         return has_fenced
 
     def is_responding(self, broker_id: int) -> bool:
@@ -264,14 +295,23 @@ class SimulatedWorld:
     def _settle(self, partitions: Mapping[TopicPartition, SimulatedPartition]) -> None:
         """Add complete replicas to the ISR, and complete reassignments that are ready."""
         responding_ids = self._responding_ids()
-        for partition in partitions.values():
+        for key, partition in partitions.items():
             has_leader = partition.leader in responding_ids
             for broker_id in partition.behind(responding_ids) if has_leader else ():
                 # Half a byte of tolerance, since the sums are floats.
                 if partition.copied.get(broker_id, 0.0) >= partition.size_bytes - 0.5:
-                    partition.isr.add(broker_id)
-                    partition.copied.pop(broker_id, None)
-            partition.complete_if_ready(self.live_broker_ids)
+                    partition.join(broker_id, self._min_isr(key.topic))
+            self.complete_if_ready(partition)
+
+    def complete_if_ready(self, partition: SimulatedPartition) -> None:
+        """Complete a reassignment that has nothing more to wait for, as this version of Kafka."""
+        partition.complete_if_ready(
+            self.live_broker_ids, waits_for_kept_replicas=self.kafka_version < (4, 3)
+        )
+
+    def _min_isr(self, topic: str) -> int | None:
+        """Return the ISR below which replicas are eligible leaders; None before KIP-966."""
+        return self.configs.min_isr(topic) if self.kafka_version >= (4, 1) else None
 
     def _seconds_to_events(self, rates: Iterable[tuple[Transfer, float]]) -> Iterator[float]:
         """Yield the seconds until each replica has caught up, and each dead broker is fenced."""

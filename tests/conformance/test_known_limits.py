@@ -1,0 +1,41 @@
+"""What the simulated cluster leaves out, as its docstrings say: on real brokers alone."""
+
+import pytest
+
+from counterpoise.model.cluster import TopicPartition
+from tests.support.conformance import DELETE, SET, RealBrokers, topic
+
+FIRST_FETCH_BYTES = 1 << 20
+QUIET_SECONDS = 2.0
+
+pytestmark = pytest.mark.on_brokers
+
+
+def test_a_rate_of_zero_lets_the_first_fetch_pass(real_brokers: RealBrokers) -> None:
+    """A fetch is refused only while the last ten seconds are above the rate."""
+    key = real_brokers.held_move((1, 2), (1, 4))
+
+    def copied() -> int:
+        return sum(d.sizes.get(key, 0) for d in real_brokers.admin.describe_log_dirs([4]))
+
+    real_brokers.wait_until(lambda: copied() > 0, "the first fetch")
+    real_brokers.let_pass(QUIET_SECONDS)
+    assert 0 < copied() <= FIRST_FETCH_BYTES
+    assert real_brokers.refusal(key, None) == ""
+    real_brokers.clean_up()
+
+
+def test_a_small_move_completes_under_a_rate_of_zero(real_brokers: RealBrokers) -> None:
+    key = TopicPartition(real_brokers.make_topic((1, 2)), 0)
+    real_brokers.produce(key, 100_000)
+    real_brokers.hold_followers(key.topic, 4)
+    assert real_brokers.refusal(key, (1, 4)) == ""
+    real_brokers.wait_until(lambda: not real_brokers.is_moving(key), "the move")
+    real_brokers.clean_up()
+
+
+def test_an_unknown_key_of_a_topic_is_refused_when_set(real_brokers: RealBrokers) -> None:
+    resource = topic(real_brokers.make_topic((1, 2)))
+    assert real_brokers.alter(resource, "no.such.key", SET, "1") == "INVALID_CONFIG"
+    assert real_brokers.alter(resource, "no.such.key", DELETE) == ""
+    assert real_brokers.admin.describe_configs([resource], ["no.such.key"]) == {resource: {}}
