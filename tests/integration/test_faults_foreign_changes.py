@@ -91,6 +91,12 @@ def test_somebody_else_reassigns_and_had_throttles_before(
 def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, ground: Ground) -> None:
     ground.movement = ONE_AT_A_TIME
     ground.create_topic("shared", [(1, 2, 3)] * 2)
+    # Ours name only what moves: theirs keep the other one's move slow enough to be seen.
+    theirs = [
+        (topic_resource("shared"), LEADER_REPLICAS, "0:1,0:2,0:3,1:1,1:2,1:3"),
+        (topic_resource("shared"), FOLLOWER_REPLICAS, "0:4,1:4"),
+    ]
+    somebody_sets(ground, theirs)
     before = configs(kafka)
     run = ground.approved({"shared-0": (4, 2, 3), "shared-1": (4, 2, 3)})
     ground.advance(run, lambda: len(ground.reassignments()) == 1, "a move is under way")
@@ -102,6 +108,7 @@ def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, grou
     wait_until(lambda: placement(kafka)[waiting][0] == (1, 2, 4), "the other one's move to end", 60)
     assert configs(kafka) == before
     assert not ground.reassignments()
+    somebody_sets(ground, [(resource, key, None) for resource, key, _ in theirs])
 
 
 def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
