@@ -1,15 +1,17 @@
-"""A run that goes on beside what an earlier run of the same cluster left to restore."""
+"""What an earlier run of a cluster left: beside a run that goes on, beside a plan that waits."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from counterpoise import controls, pipeline
+from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -48,6 +50,15 @@ def approved(installation: Installation) -> pipeline.PlannedRun:
         rate="1MB/s",
     )
     return run
+
+
+def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
+    """Cancel a run under way, and settle it."""
+    controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+    with pytest.raises(HaltedError):
+        pipeline.execute_step(installation, *run_of(run), print)
+    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+        kafka.advance(wait)
 
 
 def until_moving(
@@ -89,3 +100,49 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
     assert installation.ledger.run(later["run_id"]).state is RunState.DONE
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    assert own_configs(kafka) == {}
+    journal = installation.ledger.journal(run["run_id"])
+    journal.note_late_call("config change")
+    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
+    late = ConfigChange(rate.resource, rate.key, ConfigOperation.SET, rate.written_value)
+    kafka.alter_configs([late])
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
+    assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
+    assert pipeline.watch_throttles(installation, "demo", print).settled_runs == ()
+
+
+def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    pipeline.snapshot(installation, "demo", installation.clock())
+    request = RebalanceRequest(Goal.REBALANCE)
+    newer = pipeline.plan(installation, "demo", request, requested_by=Person("bob"))
+    assert newer is not None
+    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
+    partition = submission.topic_partition
+    (move,) = (
+        m
+        for m in installation.plan_of(installation.ledger.run(run["run_id"])).moves
+        if m.topic_partition == partition
+    )
+    kafka.alter_reassignments({partition: move.replicas_after})
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
+    assert not kafka.list_reassignments()
+    assert own_configs(kafka) == {}
+    assert installation.ledger.run(newer["run_id"]).state is RunState.PROPOSED
