@@ -35,6 +35,7 @@ class Death:
     moving: TopicPartition
     before: dict[TopicPartition, PartitionDescription]
     refused_cancel: str
+    cancel_without_leader: str
     rate: ConfigValue | None = None
 
 
@@ -45,10 +46,17 @@ def death(shared_cluster: Cluster) -> Iterator[Death]:
     keys = [TopicPartition(cluster.make_topic(one), 0) for one in replicas]
     cluster.altered(broker(DEAD), LEADER_RATE, SET, "77")
     reverting = half_moved(cluster)
+    leaderless = cluster.held_move((DEAD,), (4,))
     before = {key: cluster.partition(key) for key in keys}
     cluster.kill(DEAD)
     cluster.wait_until(lambda: cluster.partition(reverting).isr == (3,), "the smaller ISR")
-    yield Death(*keys, before=before, refused_cancel=cluster.refusal(reverting, None))
+    cluster.wait_until(lambda: cluster.partition(leaderless).leader is None, "no leader")
+    yield Death(
+        *keys,
+        before=before,
+        refused_cancel=cluster.refusal(reverting, None),
+        cancel_without_leader=cluster.refusal(leaderless, None),
+    )
     if DEAD not in cluster.admin.describe_cluster().live_broker_ids:
         cluster.start(DEAD)
 
@@ -213,6 +221,15 @@ def test_a_cancel_that_would_keep_no_in_sync_replica_is_refused(
 ) -> None:
     """It would need an unclean leader election."""
     assert death.refused_cancel == "INVALID_REPLICATION_ASSIGNMENT"
+
+
+def test_a_cancel_without_a_leader_is_refused_since_kafka_4_1(
+    cluster: Cluster, death: Death
+) -> None:
+    """The ISR is empty then (KIP-966), and an eligible leader does not count."""
+    is_refused = cluster.version >= (4, 1)
+    expected = "INVALID_REPLICATION_ASSIGNMENT" if is_refused else ""
+    assert death.cancel_without_leader == expected
 
 
 # -- when it is back

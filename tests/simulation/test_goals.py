@@ -322,6 +322,7 @@ def test_a_partition_that_nobody_leads_halts_the_run_and_its_move_is_cancelled(
     run = made(
         tmp_path, Goal.REMOVE_BROKERS, move("payments-0", "3", "4", size=2_000_000), brokers=(3,)
     )
+    run.cluster.kafka_version = (4, 0)  # from 4.1 on Kafka refuses the cancel
     driver = run.driver()
     until_moving(run, driver)
     run.cluster.kill_broker(3)  # had the only copy
