@@ -72,19 +72,20 @@ STEP_WRITES: Final = (
 
 
 class CrashingStep(CrashingProxy):
-    """Crashes before or after a transaction: what happens inside one is rolled back."""
+    """Crashes before a transaction: what happens inside one is rolled back, and after it come only
+    reads, up to the next transaction or call.
+    """
 
     def __getattr__(self, name: str) -> Any:
-        if self._target.lock.connection is not None:
-            return getattr(self._target, name)
-        return super().__getattr__(name)
+        if name in self._names and self._target.lock.connection is None:
+            self._countdown.tick()
+        return getattr(self._target, name)
 
     @contextmanager
     def together(self) -> Iterator[None]:
         self._countdown.tick()
         with self._target.together():
             yield
-        self._countdown.tick()
 
     def of_run(self, run_id: str) -> "CrashingStep":
         return CrashingStep(self._target.of_run(run_id), self._names, self._countdown)
