@@ -2,9 +2,11 @@
 
     next_batch(pending, inputs)
 
-    1. leave out moves that wait for a broker, or for a replica outside the ISR
-    2. ordinary topics first; offsets, transactions and share groups after all others, few at a
-       time, since each of them moves the coordinator of clients; what copies nothing comes last
+    1. leave out moves that wait for a broker, or for a replica outside the ISR: what is ready goes
+       on without them
+    2. of the rest ordinary topics first; offsets, transactions and share groups after all others,
+       few at a time, since each of them moves the coordinator of clients; what copies nothing comes
+       last
     3. interleave sources and destinations, large partitions first
     4. take each move for which the caps have room
 
@@ -33,14 +35,9 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     def copies(move: Move) -> bool:
         return bool(observation.adding_replicas(move))
 
-    def is_ready(move: Move) -> bool:
-        return not observation.out_of_sync_replicas(move) and not _waits_for_broker(
-            move, observation
-        )
-
-    ready = [move for move in pending if is_ready(move)]
+    ready = ready_moves(pending, observation)
     ready_copies = [move for move in ready if copies(move)]
-    all_copies = [move for move in (*pending, *inputs.moving) if copies(move)]
+    all_copies = [move for move in (*ready, *inputs.moving) if copies(move)]
     if not all_copies:
         return tuple(ready[:MAX_PARTITIONS_PER_CALL])
     if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
@@ -51,11 +48,20 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     return batch[:free_slots]
 
 
-def _waits_for_broker(move: Move, observation: Observation) -> bool:
-    """Return whether a broker of a copy does not respond: no throttle can be read back there."""
-    concerned = {*move.replicas_before, *move.adding}
-    is_concerned = bool(concerned & observation.unresponsive_broker_ids)
-    return is_concerned and bool(observation.adding_replicas(move))
+def ready_moves(pending: Sequence[Move], observation: Observation) -> list[Move]:
+    """Return the moves that wait neither for a broker nor for a replica outside the ISR."""
+    return [
+        move
+        for move in pending
+        if not observation.out_of_sync_replicas(move) and not brokers_to_wait_for(move, observation)
+    ]
+
+
+def brokers_to_wait_for(move: Move, observation: Observation) -> frozenset[int]:
+    """Return the brokers of a copy that do not respond: no throttle can be read back there."""
+    if not observation.adding_replicas(move):
+        return frozenset()
+    return observation.unresponsive_broker_ids & {*move.replicas_before, *move.adding}
 
 
 def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:

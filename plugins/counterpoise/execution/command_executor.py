@@ -30,7 +30,7 @@ from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.targets import default_rate, keys_touched_by, list_entries
-from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -50,6 +50,9 @@ ELECTION_PAUSE_SECONDS: Final = 1.0  # clients look up each new leader
 # The topic was deleted since the observation; or a cancel without an answer was applied after all,
 # so that the next one finds nothing to cancel.
 _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS")
+# Or a broker stopped since the observation: the next one shows it, and knows how long to wait.
+_PASSES: Final = (NO_RESPONSE, NOT_SENT, *_OVERTAKEN)
+_NOT_ELECTABLE: Final = "PREFERRED_LEADER_NOT_AVAILABLE"
 _MAX_ERRORS_NAMED: Final = 20
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
@@ -78,9 +81,9 @@ class CommandExecutor:
         of the run has taken over.
         """
         match command:
-            case Wait(reason, is_brief):
-                self._log(reason)
-                return READ_BACK_SECONDS if is_brief else OBSERVE_AGAIN_SECONDS
+            case Wait():
+                self._log(command.in_words)
+                return READ_BACK_SECONDS if command.is_brief else OBSERVE_AGAIN_SECONDS
             case Throttle():
                 return self._throttle(command, observation, rate, step)
             case Submit(moves):
@@ -228,7 +231,7 @@ class CommandExecutor:
             self._log(str(error))
             return
         self._record_errors("election", results, step)
-        _raise_if_refused("election", results)
+        _raise_if_refused("election", results, harmless=(_NOT_ELECTABLE, *_OVERTAKEN))
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
         with step.together():
@@ -258,7 +261,7 @@ class CommandExecutor:
         with self._noting_a_late_call("config change"), step.together():
             step.answer_received(call, except_for=unanswered)
             self._record_errors("config change", results, step)
-        _raise_if_refused("config change", results, harmless=(NO_RESPONSE, *_OVERTAKEN))
+        _raise_if_refused("config change", results, harmless=_PASSES)
         return frozenset(results.accepted)
 
     @contextmanager

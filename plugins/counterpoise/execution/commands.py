@@ -6,10 +6,12 @@ Each command is one change of the cluster at most, and harmless when it is appli
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from counterpoise.execution.waits import WaitReason
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.words import pluralize
 
 KeyChange = tuple[TouchedKey, ConfigChange]  # a key of ours, and a change that takes back
 
@@ -81,10 +83,21 @@ class MarkRestored:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Observe again later. `is_brief`: in a moment, since brokers only have to catch up."""
+    """Observe again later, for as long as the reason may last.
 
-    reason: str
+    `is_brief`: in a moment, since brokers only have to catch up.
+    """
+
+    reason: WaitReason
+    moving: int = 0  # partitions, meanwhile
     is_brief: bool = False
+
+    @property
+    def in_words(self) -> str:
+        if not self.moving:
+            return self.reason.in_words
+        are_moving = pluralize(self.moving, "partition is moving", "partitions are moving")
+        return f"{are_moving}; {self.reason.in_words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +110,12 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do, but to restore keys of dead brokers when these return."""
+    """Nothing is left to do, but to restore keys of brokers that are dead, or do not respond, when
+    these return. `gave_up`: what else is left, and why.
+    """
 
     pending_restores: tuple[TouchedKey, ...] = ()
+    gave_up: str = ""
 
 
 Command = (

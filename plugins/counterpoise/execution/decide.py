@@ -13,11 +13,16 @@ What is sent is always the difference between the plan and the cluster, so that 
 harmless.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from counterpoise.execution.batching import MAX_PARTITIONS_PER_CALL, next_batch
+from counterpoise.execution.batching import (
+    MAX_PARTITIONS_PER_CALL,
+    brokers_to_wait_for,
+    next_batch,
+    ready_moves,
+)
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -25,26 +30,43 @@ from counterpoise.execution.commands import (
     Elect,
     Finish,
     Halt,
+    Restore,
     RestoreOrder,
     Submit,
+    Throttle,
     Wait,
 )
 from counterpoise.execution.decision_inputs import QUIET_SECONDS, DecisionInputs
 from counterpoise.execution.halting import (
-    EXECUTE_AGAIN,
-    halt_for_out_of_sync_replicas,
-    out_of_sync_names,
     reason_to_halt,
     reason_to_hold,
     reason_to_pause,
+    slowed_links,
 )
 from counterpoise.execution.observation import MoveState
 from counterpoise.execution.progress_update import stalled_links
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
+from counterpoise.execution.waits import (
+    EXECUTE_AGAIN,
+    FleetIsFull,
+    Moving,
+    UnknownOutcomes,
+    WaitReason,
+    WithoutEffect,
+)
+from counterpoise.execution.waits_for_cluster import (
+    DeadBrokers,
+    LeaderlessPartitions,
+    LeadersOutOfSync,
+    OutOfSyncReplicas,
+    UnmeasuredBrokers,
+    UnresponsiveBrokers,
+    name_of_slowed,
+)
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
-from counterpoise.model.words import join_ids, join_names, pluralize
+from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 _CANCELS_ALL: Final = (
@@ -54,10 +76,36 @@ _CANNOT_FINISH: Final = (
     "a target replica is on a dead broker, the partition has no leader to copy from, its broker "
     "makes no progress, or the same replica is added and removed"
 )
+# What each change does, for the case that it has no effect, however often it is sent.
+_CHANGES: Final[Mapping[type[Command], str]] = {
+    Throttle: "setting throttle keys",
+    Submit: "submitting moves",
+    Elect: "electing leaders",
+    Cancel: "cancelling moves",
+    CancelLate: "cancelling moves of earlier runs",
+    RestoreOrder: "restoring the replica order",
+    Restore: "restoring throttle keys",
+}
 
 
 def next_command(inputs: DecisionInputs) -> Command:
-    """Return the next thing to do for a run that may move."""
+    """Return the next thing to do for a run that may move; a wait that is over halts it."""
+    command = _next_command(inputs)
+    reason = reason_to_wait(command)
+    if reason is not None and inputs.is_over(reason):
+        return Halt(reason.when_over(inputs.limits))
+    return command
+
+
+def reason_to_wait(command: Command) -> WaitReason | None:
+    """Return what a command waits for: a change waits for its effect."""
+    if isinstance(command, Wait):
+        return command.reason
+    what = _CHANGES.get(type(command))
+    return WithoutEffect(what) if what else None
+
+
+def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     if late := inputs.observation.conditions.late_reassignments:
@@ -72,7 +120,7 @@ def next_command(inputs: DecisionInputs) -> Command:
     if command := throttle_command(inputs, in_flight, batch, remaining):
         return command
     if hold:
-        return Wait(f"{_are_moving(inputs)}; {hold}" if inputs.moving else hold)
+        return Wait(hold, moving=len(inputs.moving))
     if batch:
         return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
@@ -103,27 +151,36 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
 def settle_command(inputs: DecisionInputs) -> Command:
     """Return the next thing to do for a run that starts nothing new.
 
-    First nothing of ours is in flight any more, then every throttle key is restored.
+    First nothing of ours is in flight any more, then every throttle key is restored. What cannot be
+    done within its patience is left: listed, and looked after by the watch.
     """
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
+    if inputs.is_over(WithoutEffect("")):
+        return _give_up(inputs)
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
     in_flight = [*moving, *unknown_outcomes]
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
-        finish = "finishes" if len(moving) == 1 else "finish"
-        return Wait(f"{_are_moving(inputs)} and {finish} under the throttle")
+        return Wait(Moving(len(moving), settles=True))
     if cancelled := _own_cancelled(inputs):
         return RestoreOrder(tuple(cancelled[:MAX_PARTITIONS_PER_CALL]))
-    if unknown_outcomes:
-        were_sent = pluralize(len(unknown_outcomes), "move was sent", "moves were sent")
-        they = "it" if len(unknown_outcomes) == 1 else "they"
-        return Wait(
-            f"{were_sent}, no answer came, and {they} may still be applied: waiting until "
-            f"{QUIET_SECONDS:.0f} s have passed and the brokers respond"
-        )
-    return restore_all_keys(inputs.observation)
+    unanswered = UnknownOutcomes(len(unknown_outcomes), QUIET_SECONDS)
+    if unknown_outcomes and not inputs.is_over(unanswered):
+        return Wait(unanswered)
+    return restore_all_keys(inputs)
+
+
+def _give_up(inputs: DecisionInputs) -> Finish:
+    """Return the end of a run that the cluster does not let end: what is left, is listed."""
+    unrestored = tuple(t for t in inputs.observation.touched_keys if t.restored_at is None)
+    in_flight = [*inputs.moving, *inputs.by_state[MoveState.STUCK]]
+    left = "the cluster refused what would end this run (`counterpoise status RUN` shows it)"
+    if in_flight:
+        are_moving = pluralize(len(in_flight), "partition is", "partitions are")
+        left += f"; {are_moving} still in flight: {join_names(_names(in_flight))}"
+    return Finish(unrestored, left)
 
 
 def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
@@ -141,23 +198,33 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
 
     The policy, a person, or the reason of the halt may want that all of them are cancelled.
     """
-    observation, moving = inputs.observation, inputs.moving
+    moving = inputs.moving
     stuck = inputs.by_state[MoveState.STUCK]
-    if _cancels_all(inputs):
+    if _cancels_all(inputs) or inputs.is_over(Moving(len(moving))):
         return [*stuck, *moving]
-    stalled_links_now = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
-    stalled_brokers = {link.broker_id for link in stalled_links_now}
+    return [*stuck, *(move for move in moving if _cannot_finish(move, inputs))]
 
-    def cannot_finish(move: Move) -> bool:
-        """Kafka ends a reassignment when every target replica is in the ISR, and copies from the
-        leader alone.
-        """
-        needs_dead_broker = bool(set(move.replicas_after) - observation.live_broker_ids)
-        has_no_leader = observation.leader_of(move) is None
-        is_stalled = bool(stalled_brokers & set(observation.copying_brokers(move)))
-        return needs_dead_broker or has_no_leader or is_stalled
 
-    return [*stuck, *(move for move in moving if cannot_finish(move))]
+def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
+    """Return whether a move in flight has been waited for in vain.
+
+    Kafka ends a reassignment when every target replica is in the ISR, and copies from the leader
+    alone. A broker that is down may come back: what it has is lost only after the patience.
+    """
+    observation = inputs.observation
+    copying = observation.copying_brokers(move)
+    dead = tuple(set(move.replicas_after) - observation.live_broker_ids)
+    if inputs.is_over(DeadBrokers(dead)) or inputs.is_over(UnmeasuredBrokers(copying)):
+        return True
+    if observation.leader_of(move) is None and inputs.is_over(LeaderlessPartitions(())):
+        return True
+    stalled = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
+    slowed = inputs.names_over(slowed_links(inputs))
+    stuck_brokers = {link.broker_id for link in stalled}
+    stuck_brokers |= {
+        link.broker_id for link in inputs.run_progress.links if name_of_slowed(link.name) in slowed
+    }
+    return bool(stuck_brokers & set(copying))
 
 
 def _cancels_all(inputs: DecisionInputs) -> bool:
@@ -168,36 +235,54 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
     )
 
 
-def _are_moving(inputs: DecisionInputs) -> str:
-    return pluralize(len(inputs.moving), "partition is moving", "partitions are moving")
-
-
 def _cancel(moves: Sequence[Move], reason: str) -> Cancel:
     return Cancel(tuple(moves[:MAX_PARTITIONS_PER_CALL]), reason)
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
-    """Return the wait, or the halt, of a run with moves of which none may be submitted now."""
+    """Return what a run waits for that has moves of which none may be submitted now.
+
+    Who lags is named last: only when nothing else goes on.
+    """
+    observation, pending = inputs.observation, inputs.pending
     if inputs.moving:
-        return Wait(_are_moving(inputs))
-    if not inputs.pending:
+        return Wait(_reason_of_moving(inputs))
+    if not pending:
         return None
-    if halt := halt_for_out_of_sync_replicas(inputs):
-        return halt
-    if names := out_of_sync_names(inputs):
-        waiting = pluralize(
-            len(names),
-            "partition waits until the replicas that it keeps",
-            "partitions wait until the replicas that they keep",
-        )
-        return Wait(f"{waiting} are in sync: {join_names(names)}")
-    waiting = pluralize(len(inputs.pending), "partition waits", "partitions wait")
-    if unresponsive := sorted(inputs.observation.unresponsive_broker_ids):
-        return Wait(f"{waiting} for brokers that do not respond: {join_ids(unresponsive)}")
-    return Wait(
-        f"{waiting}: the moves of other clusters use up the fleet's max_moves_in_flight, or a call "
-        "without a response may still be applied"
-    )
+    if ready_moves(_may_be_submitted(inputs), observation):
+        return Wait(FleetIsFull(len(pending)))
+    if names := _out_of_sync_names(inputs):
+        return Wait(OutOfSyncReplicas(tuple(names)))
+    unresponsive = {b for move in pending for b in brokers_to_wait_for(move, observation)}
+    if unresponsive:
+        return Wait(UnresponsiveBrokers(tuple(sorted(unresponsive)), len(pending)))
+    return Wait(UnknownOutcomes(len(inputs.unknown_outcomes), QUIET_SECONDS))
+
+
+def _reason_of_moving(inputs: DecisionInputs) -> WaitReason:
+    """Return what the moves in flight wait for: their copies, or brokers that all of them need."""
+    observation, moving = inputs.observation, inputs.moving
+    needed = [{*move.replicas_after, *observation.copying_brokers(move)} for move in moving]
+    unresponsive = [brokers & observation.unresponsive_broker_ids for brokers in needed]
+    if all(unresponsive):
+        broker_ids = tuple(sorted(set().union(*unresponsive)))
+        return UnresponsiveBrokers(broker_ids, len(moving))
+    unmeasured = [
+        observation.unmeasured_broker_ids.intersection(observation.copying_brokers(move))
+        for move in moving
+    ]
+    if all(unmeasured):
+        return UnmeasuredBrokers(tuple(sorted(set().union(*unmeasured))))
+    return Moving(len(moving))
+
+
+def _out_of_sync_names(inputs: DecisionInputs) -> list[str]:
+    """Return `orders-0 (brokers [3])` for each pending move that keeps replicas out of sync."""
+    names = []
+    for move in inputs.pending:
+        if broker_ids := inputs.observation.out_of_sync_replicas(move):
+            names.append(f"{move.topic_partition} (brokers {list(broker_ids)})")
+    return names
 
 
 def _next_election(inputs: DecisionInputs) -> Command:
@@ -224,7 +309,10 @@ def _next_election(inputs: DecisionInputs) -> Command:
 
     electable = tuple(move for move in to_elect if is_electable(move))
     if not electable:
-        leaders = pluralize(len(to_elect), "preferred leader is", "preferred leaders are")
-        return Wait(f"{leaders} not in sync yet")
+        return Wait(LeadersOutOfSync(tuple(_names(to_elect))))
     max_elections = inputs.limits.max_elections_per_look
     return Elect(electable[:max_elections], is_last=len(electable) <= max_elections)
+
+
+def _names(moves: Sequence[Move]) -> list[str]:
+    return [str(move.topic_partition) for move in moves]

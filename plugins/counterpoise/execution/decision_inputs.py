@@ -6,6 +6,7 @@ inputs.missing_changes(throttles)    # (): these throttles are in force
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
@@ -15,6 +16,7 @@ from counterpoise.execution.throttling.targets import (
     missing_changes,
     wanted_throttles,
 )
+from counterpoise.execution.waits import DECIDED, NO_EFFECT, NO_PROGRESS, WaitReason
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
@@ -23,6 +25,7 @@ from counterpoise.model.run_progress import RunProgress
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
+_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}",)  # of one change after another, without a wait
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,35 @@ class DecisionInputs:
     run_progress: RunProgress
     limits: MovementPolicy
     fleet_max_moves_in_flight: int | None = None
+
+    def is_over(self, reason: WaitReason) -> bool:
+        """Return whether a reason to wait has lasted for longer than its patience."""
+        return bool(self.names_over(reason))
+
+    def names_over(self, reason: WaitReason) -> tuple[str, ...]:
+        """Return which of the reason's names have lasted for longer than its patience."""
+        patience = reason.patience(self.limits)
+        if patience is None:
+            return ()
+        lasting, now = self.run_progress.conditions_since, self.observation.observed_at
+        names = [name for name in reason.kept_names if name in lasting]
+        return tuple(name for name in names if now - lasting[name] >= patience)
+
+    def conditions_after(self, reason: WaitReason | None) -> dict[str, datetime]:
+        """Return what the ledger keeps after a decision to wait for this reason.
+
+        As long as nothing moves, other reasons go on lasting: a run that waits for one thing and
+        another in turn has an end, too. While somebody wants it to wait, nothing has to move.
+        """
+        lasting, now = self.run_progress.conditions_since, self.observation.observed_at
+        kept = {name: at for name, at in lasting.items() if name not in _OF_CHANGES}
+        if NO_PROGRESS not in lasting:
+            kept = {name: at for name, at in kept.items() if not name.startswith(DECIDED)}
+        if reason is None:
+            return kept
+        if reason.is_wanted:
+            kept.pop(NO_PROGRESS, None)
+        return kept | {name: lasting.get(name, now) for name in reason.kept_names}
 
     @property
     def moving(self) -> Sequence[Move]:

@@ -20,34 +20,33 @@ from counterpoise.errors import (
     RunConflictError,
     WrongClusterError,
 )
+from counterpoise.execution.closing import end_state
 from counterpoise.execution.command_executor import (
+    OBSERVE_AGAIN_SECONDS,
     OBSERVE_SOON_SECONDS,
     READ_BACK_SECONDS,
     CommandExecutor,
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
-from counterpoise.execution.decide import next_command, settle_command
+from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.halting import stall_text, unreadable_text
+from counterpoise.execution.halting import back_off_text, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
     moves_by_state,
 )
 from counterpoise.execution.observe import ObservationScope, observe
-from counterpoise.execution.progress_update import (
-    ends_soon,
-    stalled_links,
-    update_progress,
-)
+from counterpoise.execution.progress_update import ends_soon, stalled_links, update_progress
 from counterpoise.execution.start_checks import check_drift, check_health
-from counterpoise.execution.throttling.pending_restores import mark_restored
+from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
     keys_in_force,
     throttled_brokers,
 )
 from counterpoise.execution.throttling.targets import wanted_throttles
+from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
@@ -57,11 +56,9 @@ from counterpoise.model.run import (
     LateCall,
     Run,
     RunState,
-    TouchedKey,
 )
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_ids, join_names, pluralize
-from counterpoise.units import format_rate
+from counterpoise.model.words import join_names
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
@@ -170,8 +167,14 @@ class Driver:
             late_calls = self._journal.late_calls()
             inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
-                return self._close(inputs.observation, command.pending_restores, late_calls, step)
-            return self._apply(command, inputs, step)
+                return self._close(inputs, command, late_calls, step)
+            try:
+                return self._apply(command, inputs, step)
+            except ClusterError as error:
+                if error.retryable:
+                    raise
+                self._log(str(error))  # sent again, for as long as its patience
+                return OBSERVE_AGAIN_SECONDS
 
     def check_cluster(self) -> None:
         """Raise WrongClusterError when another cluster answers than the plan is for."""
@@ -261,19 +264,20 @@ class Driver:
     ) -> None:
         """Keep the progress in the ledger, and record a changed back-off and new stalls."""
         run_progress = inputs.run_progress
-        reason = command.reason if isinstance(command, (Wait, Halt)) else ""
+        waits_for = command.in_words if isinstance(command, Wait) else ""
         cancels = isinstance(command, Halt) and command.cancels
         step.update_progress(
             replace(
                 run_progress,
-                waits_for=reason,
+                waits_for=command.reason if isinstance(command, Halt) else waits_for,
+                conditions_since=inputs.conditions_after(reason_to_wait(command)),
                 is_cancelling=run_progress.is_cancelling or cancels,
             )
         )
         if previous is None:
             return
         if previous.back_off_level != run_progress.back_off_level:
-            self._executor.record_event("brake", _back_off_text(previous, run_progress), step)
+            self._executor.record_event("brake", back_off_text(previous, run_progress), step)
         known = {link.name for link in stalled_links(previous, inputs.limits)}
         stalled = stalled_links(run_progress, inputs.limits)
         new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
@@ -300,71 +304,37 @@ class Driver:
 
     def _close(
         self,
-        observation: Observation,
-        pending_restores: tuple[TouchedKey, ...],
+        inputs: DecisionInputs,
+        finish: Finish,
         late_calls: tuple[LateCall, ...],
         step: "Step",
     ) -> float | None:
         """End the run when every broker that responds reports each key as it was.
 
         One that does not respond has none of our rates any more, and reads the metadata log before
-        it serves again.
+        it serves again. One that keeps reporting other values is waited for, but not for ever.
         """
+        observation, pending_restores = inputs.observation, finish.pending_restores
         responding = observation.live_broker_ids - observation.unresponsive_broker_ids
         concerned = throttled_brokers(*self._plan.moves) & responding
-        touched_keys, configs = observation.touched_keys, observation.configs
-        if stale := brokers_that_disagree(self._admin, observation, concerned):
-            ids = join_ids(stale)
-            brokers = f"broker {ids} does" if len(stale) == 1 else f"brokers {ids} do"
-            self._log(f"waiting: {brokers} not report the restored configs yet")
-            return READ_BACK_SECONDS
-        restored = [t for t in touched_keys if t.restored_at is None and t not in pending_restores]
-        state, reason = self._end_state(observation, pending_restores)
+        stale = brokers_that_disagree(self._admin, observation, concerned)
+        if stale and not finish.gave_up:
+            behind = UnreportedConfigs(stale)
+            if not inputs.is_over(behind):
+                self._log(behind.in_words)
+                conditions = inputs.conditions_after(behind)
+                step.update_progress(replace(inputs.run_progress, conditions_since=conditions))
+                return READ_BACK_SECONDS
+            finish = replace(finish, gave_up=behind.when_over(self._options.limits))
+        unrestored = [t for t in observation.touched_keys if t.restored_at is None]
+        restored = [touched for touched in unrestored if touched not in pending_restores]
+        state, reason = end_state(self._plan, observation, self._run().reason, finish)
         with step.together():
-            mark_restored(step, restored, configs, observation.topic_ids)
+            mark_restored(step, restored, observation.configs, observation.topic_ids)
             for touched in pending_restores:
-                step.restore_later(
-                    touched, f"broker {touched.resource.name} is dead: restored when it returns"
-                )
+                step.restore_later(touched, why_pending(touched, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.
             step.change_state(state, reason, done=observation.active_requests.cancelled)
         return None
-
-    def _end_state(
-        self, observation: Observation, pending_restores: tuple[TouchedKey, ...]
-    ) -> tuple[RunState, str]:
-        def is_as_planned(move: Move) -> bool:
-            is_done = observation.state_of(move) is MoveState.DONE
-            return is_done and observation.has_planned_leader(move)
-
-        unfinished = [move for move in self._plan.moves if not is_as_planned(move)]
-        gone = [move for move in unfinished if observation.state_of(move) is MoveState.GONE]
-        pending = ""
-        if pending_restores:
-            keys = pluralize(len(pending_restores), "config key")
-            pending = (
-                f"{keys} of dead brokers to restore: restored by `counterpoise watch --cluster "
-                f"{self._plan.cluster}`, or by kafka_throttle_watch, when they return"
-            )
-        if len(unfinished) == len(gone):
-            whose = "its" if len(gone) == 1 else "their"
-            skipped = (
-                f"{pluralize(len(gone), 'partition')} skipped: {whose} topic is gone"
-                if gone
-                else ""
-            )
-            return RunState.DONE, "; ".join(filter(None, (skipped, pending)))
-        reason = self._run().reason or "interrupted"
-        undone = (
-            f"{len(unfinished)} of {pluralize(len(self._plan.moves), 'partition')} not as planned"
-        )
-        return RunState.HALTED, "; ".join(filter(None, (reason, undone, pending)))
-
-
-def _back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
-    rate = f"at most {format_rate(run_progress.rate_bytes_per_second)} per broker"
-    if run_progress.back_off_level > previous.back_off_level:
-        return f"slower, {rate}: partitions outside the plan lost in-sync replicas"
-    return f"faster, {rate}: partitions outside the plan have their replicas in sync again"

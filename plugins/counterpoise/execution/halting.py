@@ -1,38 +1,50 @@
 """When a run stops by itself, and when it submits nothing new for a while. Pure.
 
     reason_to_halt(inputs)    # Halt, or None
-    reason_to_pause(inputs)   # "" unless people or the calendar want nothing new
-    reason_to_hold(inputs)    # "" unless something has to pass first
+    reason_to_pause(inputs)   # None unless people or the calendar want nothing new
+    reason_to_hold(inputs)    # None unless something has to pass first
 
-What a run can wait out is waited out first: `progress_update` records since when each condition
-lasts, and the policy says for how long that may be.
+What a run can wait out is waited out first: `conditions` records since when each condition lasts,
+and the policy says for how long that may be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from counterpoise.execution.commands import Halt
+from counterpoise.execution.conditions import dead_brokers
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation
-from counterpoise.execution.progress_update import (
-    LEADERLESS,
-    OUT_OF_SYNC,
-    UNAVAILABLE,
-    dead_brokers,
-    stalled_links,
-)
+from counterpoise.execution.progress_update import stalled_links
 from counterpoise.execution.throttling.targets import default_rate
+from counterpoise.execution.waits import (
+    EXECUTE_AGAIN,
+    DifferentVersions,
+    Frozen,
+    OutsideWindows,
+    Paused,
+    WaitReason,
+)
+from counterpoise.execution.waits_for_cluster import (
+    LEADERLESS,
+    UNAVAILABLE,
+    DeadBrokers,
+    LeaderlessPartitions,
+    SlowedLinks,
+    UnavailablePartitions,
+    name_of_dead,
+    name_of_slowed,
+)
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move
 from counterpoise.model.run_progress import Link, RunProgress
-from counterpoise.model.words import join_names, name_brokers, pluralize
-from counterpoise.units import format_moment, format_rate, format_seconds
+from counterpoise.model.words import join_names, pluralize
+from counterpoise.units import format_rate, format_seconds
 
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
 # With something in flight. Setting keys takes one observation, reading them back another.
 _MAX_UNTHROTTLED_OBSERVATIONS = 5
 _MAX_LINKS_NAMED = 5
-EXECUTE_AGAIN = "execute the plan again (`counterpoise execute PLAN`)"
 
 
 def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
@@ -41,46 +53,41 @@ def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
         return Halt(str(cancel), cancels=True)
     return (
         _foreign_changes(inputs)
-        or _dead_brokers(inputs)
-        or _unavailable_partitions(inputs)
+        or _lasting_trouble(inputs)
         or _full_log_dirs(inputs)
         or _stalled_links(inputs)
         or _isr_loss(inputs)
-        or _leaderless_partitions(inputs)
         or _below_min_isr(inputs)
     )
 
 
-def reason_to_pause(inputs: DecisionInputs) -> str:
-    """Return why people or the calendar want nothing new for now; "" when they do not."""
+def reason_to_pause(inputs: DecisionInputs) -> WaitReason | None:
+    """Return why people or the calendar want nothing new for now; None when they do not."""
     requests = inputs.observation.active_requests
-    if freeze := requests.frozen:
-        return f"the cluster is {freeze.frozen_in_words}"
-    if pause := requests.paused:
-        return f"paused by {pause.person.shown}: {pause.why}"
+    if requests.frozen:
+        return Frozen(requests.frozen)
+    if requests.paused:
+        return Paused(requests.paused)
     if opens := opens_at(inputs.limits, inputs.observation.observed_at):
-        return f"outside the maintenance windows; the next one opens at {format_moment(opens)}"
-    return ""
+        return OutsideWindows(opens)
+    return None
 
 
-def reason_to_hold(inputs: DecisionInputs) -> str:
-    """Return what has to pass before anything new is submitted; "" when nothing has to."""
-    if upgrade := different_versions(inputs.observation):
-        return upgrade
-    conditions = [name for name in inputs.run_progress.conditions_since if name != OUT_OF_SYNC]
-    return f"{', '.join(conditions)}: waiting for that to pass" if conditions else ""
+def reason_to_hold(inputs: DecisionInputs) -> WaitReason | None:
+    """Return what has to pass before anything new is submitted; None when nothing has to."""
+    return different_versions(inputs.observation) or next(_troubles(inputs), None)
 
 
-def different_versions(observation: Observation) -> str:
-    """Return what shows that a rolling upgrade is under way; "" when all live brokers are alike."""
+def different_versions(observation: Observation) -> DifferentVersions | None:
+    """Return what shows that a rolling upgrade is under way; None when all live brokers are
+    alike.
+    """
     versions = sorted(observation.conditions.broker_versions.items())
     brokers_by_version = grouped((version, broker_id) for broker_id, version in versions)
     if len(brokers_by_version) <= 1:
-        return ""
-    groups = " and ".join(map(name_brokers, brokers_by_version.values()))
-    return (
-        f"a rolling upgrade seems to be under way: {groups} speak different versions; "
-        "nothing new is submitted until it is over"
+        return None
+    return DifferentVersions(
+        tuple((version, tuple(ids)) for version, ids in brokers_by_version.items())
     )
 
 
@@ -96,28 +103,45 @@ def unreadable_text(observation: Observation) -> str:
     )
 
 
-def halt_for_out_of_sync_replicas(inputs: DecisionInputs) -> Halt | None:
-    """Return the end of a run whose last partitions keep replicas that stay out of sync."""
-    if not _has_lasted(OUT_OF_SYNC, inputs):
-        return None
-    names = out_of_sync_names(inputs)
-    skipped = pluralize(
-        len(names),
-        "partition skipped: replicas that it keeps",
-        "partitions skipped: replicas that they keep",
-    )
-    return Halt(
-        f"{skipped} are not in sync: {join_names(names)}; check these brokers, then {EXECUTE_AGAIN}"
-    )
+def _troubles(inputs: DecisionInputs) -> Iterator[WaitReason]:
+    """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
+    lasting = inputs.run_progress.conditions_since
+    if dead := sorted(dead_brokers(inputs.by_state, inputs.observation)):
+        yield DeadBrokers(tuple(dead))
+    if UNAVAILABLE in lasting:
+        unavailable_now = set(inputs.observation.conditions.unavailable_partitions)
+        names = sorted(unavailable_now - set(inputs.run_progress.unavailable_at_start))
+        yield UnavailablePartitions(tuple(names))
+    if LEADERLESS in lasting:
+        unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+        leaderless = [m for m in unfinished if m.adding and not _has_leader(m, inputs)]
+        yield LeaderlessPartitions(tuple(_names(leaderless)))
 
 
-def out_of_sync_names(inputs: DecisionInputs) -> list[str]:
-    """Return `orders-0 (brokers [3])` for each pending move that keeps replicas out of sync."""
-    names = []
-    for move in inputs.pending:
-        if broker_ids := inputs.observation.out_of_sync_replicas(move):
-            names.append(f"{move.topic_partition} (brokers {list(broker_ids)})")
-    return names
+def _has_leader(move: Move, inputs: DecisionInputs) -> bool:
+    return inputs.observation.leader_of(move) is not None
+
+
+def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
+    """Return the end of a run for a trouble that has lasted for longer than its patience."""
+    for reason in (*_troubles(inputs), slowed_links(inputs)):
+        if names := inputs.names_over(reason):
+            over = reason
+            if isinstance(reason, DeadBrokers):  # of several, those that are dead for too long
+                over = DeadBrokers(tuple(b for b in reason.broker_ids if name_of_dead(b) in names))
+            return Halt(over.when_over(inputs.limits))
+    return None
+
+
+def slowed_links(inputs: DecisionInputs) -> SlowedLinks:
+    """Return the links that lose ground at a rate which we lowered."""
+    run_progress = inputs.run_progress
+    names = tuple(
+        link.name
+        for link in run_progress.links
+        if name_of_slowed(link.name) in run_progress.conditions_since
+    )
+    return SlowedLinks(names, run_progress.rate_bytes_per_second)
 
 
 def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
@@ -148,34 +172,6 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
             cancels=True,
         )
     return None
-
-
-def _dead_brokers(inputs: DecisionInputs) -> Halt | None:
-    dead = sorted(dead_brokers(inputs.by_state, inputs.observation))
-    broker_ids = [b for b in dead if _has_lasted(f"broker {b} is dead", inputs)]
-    if not broker_ids:
-        return None
-    return Halt(
-        f"brokers of the plan are dead: {', '.join(map(str, broker_ids))}; bring them back and "
-        f"{EXECUTE_AGAIN}, or make a new plan"
-    )
-
-
-def _unavailable_partitions(inputs: DecisionInputs) -> Halt | None:
-    if not _has_lasted(UNAVAILABLE, inputs):
-        return None
-    unavailable_now = set(inputs.observation.conditions.unavailable_partitions)
-    names = sorted(unavailable_now - set(inputs.run_progress.unavailable_at_start))
-    affected = pluralize(
-        len(names),
-        "partition outside the plan takes no writes",
-        "partitions outside the plan take no writes",
-    )
-    they_are = "it is" if len(names) == 1 else "they are"
-    return Halt(
-        f"{affected}: {join_names(names)}; {they_are} "
-        f"offline or under min.insync.replicas: check the brokers, then {EXECUTE_AGAIN}"
-    )
 
 
 def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
@@ -225,6 +221,14 @@ def stall_text(link: Link, run_progress: RunProgress) -> str:
     )
 
 
+def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
+    """Return whether copies got slower or faster, and why."""
+    rate = f"at most {format_rate(run_progress.rate_bytes_per_second)} per broker"
+    if run_progress.back_off_level > previous.back_off_level:
+        return f"slower, {rate}: partitions outside the plan lost in-sync replicas"
+    return f"faster, {rate}: partitions outside the plan have their replicas in sync again"
+
+
 def _isr_loss(inputs: DecisionInputs) -> Halt | None:
     observation, run_progress = inputs.observation, inputs.run_progress
     back_off, rate = inputs.limits.throttle_back_off, run_progress.rate_bytes_per_second
@@ -238,20 +242,6 @@ def _isr_loss(inputs: DecisionInputs) -> Halt | None:
     return Halt(
         f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: "
         f"{join_names(names)}; when the cluster has less load, {EXECUTE_AGAIN}"
-    )
-
-
-def _leaderless_partitions(inputs: DecisionInputs) -> Halt | None:
-    if not _has_lasted(LEADERLESS, inputs):
-        return None
-    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-    leaderless = [m for m in unfinished if m.adding and inputs.observation.leader_of(m) is None]
-    affected = pluralize(
-        len(leaderless), "partition of the plan has", "partitions of the plan have"
-    )
-    return Halt(
-        f"{affected} no leader to copy from: "
-        f"{join_names(_names(leaderless))}; bring the brokers back, then {EXECUTE_AGAIN}"
     )
 
 
@@ -272,13 +262,6 @@ def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
         f"min.insync.replicas: {join_names(names)}; lower min.insync.replicas of the topics first, "
         "or make a new plan"
     )
-
-
-def _has_lasted(condition: str, inputs: DecisionInputs) -> bool:
-    """Return whether a condition has lasted for longer than the policy's patience."""
-    since = inputs.run_progress.conditions_since.get(condition)
-    now, patience = inputs.observation.observed_at, inputs.limits.dead_broker_patience
-    return since is not None and now - since >= patience
 
 
 def _names(moves: Sequence[Move]) -> list[str]:

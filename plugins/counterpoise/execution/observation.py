@@ -87,6 +87,10 @@ class Observation:
     # Bytes of a replica, by partition and broker, where something copies.
     replica_bytes: Mapping[tuple[TopicPartition, int], int] = field(repr=False)
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
+    # Brokers of copies under way whose log dirs are not known: what has arrived there is not 0.
+    unmeasured_broker_ids: frozenset[int] = frozenset()
+    # Brokers that may still apply what they were sent; None: fenced ones are not reported.
+    registered_broker_ids: frozenset[int] | None = None
     # Of topics that lose replicas.
     min_insync_replicas: Mapping[str, int] = field(default_factory=dict, repr=False)
     # The present ids of the plan's topics, as far as these exist.
@@ -190,6 +194,10 @@ class Observation:
         leader = self.leader_of(move)
         source = () if leader is None else (leader,)
         return (*source, *self.adding_replicas(move))
+
+    def is_measured(self, move: Move) -> bool:
+        """Return whether it is known how much of a copy under way has arrived."""
+        return self.unmeasured_broker_ids.isdisjoint(self.copying_brokers(move))
 
     def out_of_sync_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the replicas outside the ISR that the next reassignment keeps.

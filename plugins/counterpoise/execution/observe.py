@@ -79,7 +79,8 @@ def observe(
     concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
     without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
     without_version = live_broker_ids - versions.keys()
-    log_dirs = _read_log_dirs(reader, partitions, versions)
+    copying_broker_ids = _copying_brokers(partitions)
+    log_dirs = _read_log_dirs(reader, copying_broker_ids & versions.keys())
     topics_with_leader = _topics_with_leader(partitions.unhealthy)
     min_isr = _min_insync_replicas(reader, topics_with_leader, skip_refused=True)
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
@@ -95,6 +96,8 @@ def observe(
         touched_keys=touched_keys,
         replica_bytes=_replica_bytes(log_dirs, partitions),
         unresponsive_broker_ids=frozenset(without_configs | without_version),
+        unmeasured_broker_ids=copying_broker_ids - {log_dir.broker_id for log_dir in log_dirs},
+        registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
         active_requests=find_active_requests(requests, now, approved_at=scope.approved_at),
@@ -282,10 +285,8 @@ def _under_replicated(
     return leaders
 
 
-def _read_log_dirs(
-    reader: ClusterReader, partitions: _Partitions, responding: Iterable[int]
-) -> tuple[LogDirDescription, ...]:
-    """Read the log dirs of the brokers between which a move of the plan copies."""
+def _copying_brokers(partitions: _Partitions) -> frozenset[int]:
+    """Return the brokers between which a move of the plan copies."""
     copying: set[int] = set()
     for tp, reassignment in partitions.reassignments.items():
         if not reassignment.adding or tp not in partitions.planned:
@@ -294,8 +295,14 @@ def _read_log_dirs(
         leader = partitions.planned[tp][1].leader
         if leader is not None:
             copying.add(leader)
-    broker_ids = sorted(copying & set(responding))
-    return reader.describe_log_dirs(broker_ids) if broker_ids else ()
+    return frozenset(copying)
+
+
+def _read_log_dirs(
+    reader: ClusterReader, broker_ids: Iterable[int]
+) -> tuple[LogDirDescription, ...]:
+    asked_ids = sorted(broker_ids)
+    return reader.describe_log_dirs(asked_ids) if asked_ids else ()
 
 
 def _replica_bytes(

@@ -10,22 +10,20 @@ outside the plan loses an in-sync replica; at 12:00:30 it still lacks it, the ra
 10 MB/s, at 12:01:00 to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from counterpoise.execution.observation import (
-    MovesByState,
-    MoveState,
-    Observation,
-    changes_replica_set,
-)
+from counterpoise.execution.conditions import find_conditions, since, was_measured
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
     default_rate,
     missing_changes,
     removed_by_others,
     wanted_throttles,
 )
+from counterpoise.execution.waits import DECIDED, NO_PROGRESS
+from counterpoise.execution.waits_for_cluster import name_of_slowed
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
@@ -33,11 +31,9 @@ from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import Link, RunProgress
 
-# Kept in the ledger, with the time since when: the words of what a run waits for stay as they are.
-OUT_OF_SYNC = "replicas that are kept are not in sync"
-LEADERLESS = "partitions of the plan have no leader"
-UNAVAILABLE = "partitions outside the plan take no writes"
 _SOON_SECONDS = 15
+# More than that is a gap: no process was at work on the run.
+_MAX_TIME_BETWEEN_OBSERVATIONS = timedelta(minutes=1)
 
 
 def update_progress(
@@ -54,6 +50,8 @@ def update_progress(
     A request sets no rate above `max_rate`.
     """
     moving = by_state[MoveState.MOVING]
+    if previous is not None:
+        previous = _without_unobserved_time(previous, observation.observed_at)
     base = previous or _first_progress(plan, observation)
     back_off = _back_off(base, observation, moving, limits.throttle_back_off, approved_rate)
     requested_rate = observation.active_requests.rate_bytes_per_second
@@ -62,12 +60,16 @@ def update_progress(
     throttles = wanted_throttles(moving, base.rate_bytes_per_second or rate)
     missing = missing_changes(throttles, observation.configs, observation.touched_keys)
     removed = removed_by_others(missing, observation.touched_keys, observation.configs)
-    return RunProgress(
+    is_lowered = rate < approved_rate
+    links = tuple(_links(base, observation, moving, is_lowered=is_lowered))
+    arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
+    progress = _progress(plan, by_state, arrived_bytes, observation)
+    run_progress = RunProgress(
         observed_at=observation.observed_at,
-        progress=_progress(plan, by_state, observation),
+        progress=progress,
         rate_bytes_per_second=rate,
-        links=tuple(_links(base, observation, moving)),
-        arrived_bytes={str(m.topic_partition): _arrived_bytes(m, observation) for m in moving},
+        links=links,
+        arrived_bytes=arrived_bytes,
         seconds_left=_seconds_left(by_state, observation, rate),
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
@@ -75,10 +77,70 @@ def update_progress(
         throttle_gaps=base.throttle_gaps + bool(removed),
         unthrottled_observations=base.unthrottled_observations + 1 if missing else 0,
         is_cancelling=base.is_cancelling,
-        conditions_since=_conditions(base, by_state, observation),
+        conditions_since=find_conditions(base, by_state, observation),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
     )
+    return _with_progress_conditions(previous, run_progress, observation, is_lowered=is_lowered)
+
+
+def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
+    """Return the progress before as if only observed time had passed: who did not look does not
+    know that a broker was dead all the while.
+    """
+    unobserved = now - previous.observed_at - _MAX_TIME_BETWEEN_OBSERVATIONS
+    if unobserved <= timedelta(0):
+        return previous
+    conditions = {name: at + unobserved for name, at in previous.conditions_since.items()}
+    links = [
+        replace(link, last_progress_at=link.last_progress_at + unobserved)
+        for link in previous.links
+    ]
+    return replace(previous, conditions_since=conditions, links=tuple(links))
+
+
+def _with_progress_conditions(
+    previous: RunProgress | None,
+    run_progress: RunProgress,
+    observation: Observation,
+    *,
+    is_lowered: bool,
+) -> RunProgress:
+    """Return the progress with since when nothing moves, and which links lose ground.
+
+    Where what has arrived is not known, it is not known either whether anything moves.
+    """
+    if previous is None:
+        return run_progress
+    names = []
+    if is_lowered and not observation.unmeasured_broker_ids:
+        names += [name_of_slowed(link.name) for link in _losing_links(previous, run_progress)]
+    if not _has_progressed(previous, run_progress):
+        names += [name for name in previous.conditions_since if name.startswith(DECIDED)]
+        names += [] if observation.unmeasured_broker_ids else [NO_PROGRESS]
+    conditions = dict(run_progress.conditions_since)
+    conditions |= since(previous, names, observation.observed_at)
+    return replace(run_progress, conditions_since=conditions)
+
+
+def _has_progressed(previous: RunProgress, run_progress: RunProgress) -> bool:
+    """Return whether a move began or ended, bytes arrived, or a leader was elected."""
+    arrived_before = previous.arrived_bytes
+    has_more_bytes = any(
+        size_bytes > arrived_before.get(partition, 0)
+        for partition, size_bytes in run_progress.arrived_bytes.items()
+    )
+    return has_more_bytes or previous.progress != run_progress.progress
+
+
+def _losing_links(previous: RunProgress, run_progress: RunProgress) -> list[Link]:
+    """Return the links with no fewer bytes left than at the observation before."""
+    bytes_before = {link.name: link.bytes_left for link in previous.links}
+    return [
+        link
+        for link in run_progress.links
+        if link.bytes_left and link.bytes_left >= bytes_before.get(link.name, link.bytes_left + 1)
+    ]
 
 
 def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgress:
@@ -170,12 +232,14 @@ def _back_off(
     return _BackOff(base.back_off_level, has_isr_loss, since)
 
 
-def _links(base: RunProgress, observation: Observation, moving: Iterable[Move]) -> Iterator[Link]:
+def _links(
+    base: RunProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
+) -> Iterator[Link]:
     """Yield each direction of each broker that copies, with its bytes and since when it is stuck.
 
     A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
     progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
-    or ends.
+    or ends, and where what has arrived is not known.
     """
     copies_by_link = grouped(
         ((broker_id, sends), (move, destination))
@@ -186,66 +250,102 @@ def _links(base: RunProgress, observation: Observation, moving: Iterable[Move]) 
     )
     links_before = {(link.broker_id, link.sends): link for link in base.links}
     for (broker_id, sends), copies in sorted(copies_by_link.items()):
-        yield _link(
-            base, observation, broker_id, sends, copies, links_before.get((broker_id, sends))
-        )
+        link = _new_link(base, observation, broker_id, sends, copies)
+        before = links_before.get((broker_id, sends))
+        if before is not None and _has_same_copies(base, observation, before, copies):
+            link = _followed(link, before, is_lowered=is_lowered)
+        yield link
 
 
-def _link(
+def _new_link(
     base: RunProgress,
     observation: Observation,
     broker_id: int,
     sends: bool,
     copies: list[tuple[Move, int]],
-    before: Link | None,
 ) -> Link:
+    """Return a link as if its moves began now; copies of unknown size are not counted as stuck."""
     seconds = (observation.observed_at - base.observed_at).total_seconds()
     bytes_left = 0
+    known_bytes_left = 0
     bytes_since = 0
     for move, destination in copies:
-        bytes_left += observation.bytes_to_copy(move, destination)
         arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
-        bytes_since += max(0, _arrived_bytes(move, observation) - arrived_before)
-    min_bytes_left, last_progress_at = bytes_left, observation.observed_at
-    partitions = {str(move.topic_partition) for move, _ in copies}
-    has_same_copies = (
-        before is not None
-        and before.moves == len(copies)
-        and partitions <= base.arrived_bytes.keys()
-    )
-    if before is not None and has_same_copies and bytes_left >= before.min_bytes_left:
-        min_bytes_left = before.min_bytes_left
-        last_progress_at = before.last_progress_at
+        missing_bytes = observation.bytes_to_copy(move, destination)
+        if observation.is_measured(move):
+            known_bytes_left += missing_bytes
+        else:
+            missing_bytes = max(0, missing_bytes - arrived_before)
+        bytes_left += missing_bytes
+        bytes_since += max(0, _arrived_bytes(move, observation, base) - arrived_before)
     return Link(
         broker_id=broker_id,
         sends=sends,
         moves=len(copies),
         bytes_left=bytes_left,
         bytes_per_second=round(bytes_since / seconds) if seconds > 0 else 0,
-        min_bytes_left=min_bytes_left,
-        last_progress_at=last_progress_at,
+        min_bytes_left=known_bytes_left,
+        last_progress_at=observation.observed_at,
     )
 
 
-def _arrived_bytes(move: Move, observation: Observation) -> int:
-    """Return the bytes that the replicas being added have, all together."""
+def _has_same_copies(
+    base: RunProgress, observation: Observation, before: Link, copies: list[tuple[Move, int]]
+) -> bool:
+    """Return whether a link copies what it copied before, and as much of that is known."""
+    moves = [move for move, _ in copies]
+    partitions = {str(move.topic_partition) for move in moves}
+    if before.moves != len(copies) or not partitions <= base.arrived_bytes.keys():
+        return False
+    known_now = [observation.is_measured(move) for move in moves]
+    known_before = [
+        was_measured(base.conditions_since, observation.copying_brokers(move)) for move in moves
+    ]
+    return any(known_now) and known_now == known_before
+
+
+def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
+    """Return a link with since when it has made no progress.
+
+    Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
+    arrive, since producers may write more than that.
+    """
+    arrives = is_lowered and link.bytes_per_second > 0
+    if arrives or link.min_bytes_left < before.min_bytes_left:
+        return link
+    return replace(
+        link,
+        min_bytes_left=before.min_bytes_left,
+        last_progress_at=before.last_progress_at,
+    )
+
+
+def _arrived_bytes(move: Move, observation: Observation, base: RunProgress) -> int:
+    """Return the bytes that the replicas being added have, all together; the last that is known."""
+    if not observation.is_measured(move):
+        return base.arrived_bytes.get(str(move.topic_partition), 0)
     return sum(
         observation.replica_bytes.get((move.topic_partition, broker_id), 0)
         for broker_id in observation.adding_replicas(move)
     )
 
 
-def _progress(plan: RebalancePlan, by_state: MovesByState, observation: Observation) -> Progress:
+def _progress(
+    plan: RebalancePlan,
+    by_state: MovesByState,
+    arrived_bytes: Mapping[str, int],
+    observation: Observation,
+) -> Progress:
     done, moving = by_state[MoveState.DONE], by_state[MoveState.MOVING]
     done_bytes = sum(move.copied_bytes for move in done)
-    arrived_bytes = sum(
-        min(move.copied_bytes, _arrived_bytes(move, observation)) for move in moving
+    copied_bytes = done_bytes + sum(
+        min(move.copied_bytes, arrived_bytes[str(move.topic_partition)]) for move in moving
     )
     return Progress(
         moves_done=len(done),
         moves_total=len(plan.moves),
         moves_in_flight=len(moving),
-        copied_bytes=done_bytes + arrived_bytes,
+        copied_bytes=copied_bytes,
         total_bytes=plan.copied_bytes,
         elections_left=sum(not observation.has_planned_leader(move) for move in done),
     )
@@ -268,39 +368,3 @@ def _seconds_left(by_state: MovesByState, observation: Observation, rate: int) -
             for link in ((destination, False), source):
                 bytes_left[link] = bytes_left.get(link, 0) + missing_bytes
     return round(max(bytes_left.values()) / rate) if bytes_left and rate else None
-
-
-def _conditions(
-    base: RunProgress, by_state: MovesByState, observation: Observation
-) -> dict[str, datetime]:
-    """Return what is waited for, with the time since when it lasts."""
-    present = [f"broker {b} is dead" for b in sorted(dead_brokers(by_state, observation))]
-    if set(observation.conditions.unavailable_partitions) - set(base.unavailable_at_start):
-        present.append(UNAVAILABLE)
-    moving = by_state[MoveState.MOVING]
-    pending = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
-    if any(move.adding and observation.leader_of(move) is None for move in (*pending, *moving)):
-        present.append(LEADERLESS)
-    if pending and not moving and all(observation.out_of_sync_replicas(m) for m in pending):
-        present.append(OUT_OF_SYNC)
-    return {name: base.conditions_since.get(name, observation.observed_at) for name in present}
-
-
-def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
-    """Return the brokers that the rest of the plan needs, and that are not live."""
-    unfinished = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
-    remaining = [move for state in unfinished for move in by_state[state]]
-    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
-    needed = {b for move in remaining for b in _brokers_needed(move, observation)}
-    return needed - observation.live_broker_ids
-
-
-def _brokers_needed(move: Move, observation: Observation) -> tuple[int, ...]:
-    """Return the brokers without which a move cannot end; those that it leaves may be dead.
-
-    Where a replica is added or removed, every target replica has to be in sync in the end. A new
-    order alone is taken at once, and only its preferred leader has to be live.
-    """
-    if changes_replica_set(move) and observation.state_of(move) is not MoveState.DONE:
-        return move.replicas_after
-    return move.replicas_after[:1]

@@ -7,6 +7,7 @@ check_health(plan, observation)                       # raises RefusedError
 from typing import Final
 
 from counterpoise.errors import RefusedError, StalePlanError
+from counterpoise.execution.conditions import dead_brokers
 from counterpoise.execution.halting import different_versions
 from counterpoise.execution.observation import (
     MoveState,
@@ -14,7 +15,6 @@ from counterpoise.execution.observation import (
     drifted_before_start,
     moves_by_state,
 )
-from counterpoise.execution.progress_update import dead_brokers
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -56,7 +56,7 @@ def check_health(plan: RebalancePlan, observation: Observation) -> None:
             "before `counterpoise unfreeze` or the end of the freeze"
         )
     if upgrade := different_versions(observation):
-        raise RefusedError(upgrade)
+        raise RefusedError(upgrade.in_words)
     by_state = moves_by_state(plan.moves, observation)
     if dead := sorted(dead_brokers(by_state, observation)):
         raise RefusedError(

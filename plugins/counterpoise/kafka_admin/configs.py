@@ -29,7 +29,7 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE, without_repeated_keys
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, without_repeated_keys
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,
@@ -250,8 +250,10 @@ def _refused_and_unknown(
     refused: dict[ConfigResource, str] = {}
     unknown: dict[ConfigResource, str] = {}
     if isinstance(result, Failure):
-        failed = dict.fromkeys(resources, result.reason)
-        return ({}, failed) if result.was_sent else (failed, {})
+        if result.was_sent:
+            return {}, dict.fromkeys(resources, result.reason)
+        reason = f"{NOT_SENT}: {result.reason}" if result.is_unresponsive else result.reason
+        return dict.fromkeys(resources, reason), {}
     for response in result.responses:
         if response.error_code:
             resource = ConfigResource(_TYPES_BACK[response.resource_type], response.resource_name)

@@ -35,7 +35,10 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 
-NO_RESPONSE: Final = "no answer"  # the reason begins so where a change was sent without response
+# The reason begins so where a change was sent without response,
+NO_RESPONSE: Final = "no answer"
+# and so where its broker did not respond, so that nothing was sent.
+NOT_SENT: Final = "nothing was sent"
 
 
 class ClusterReader(Protocol):
@@ -135,9 +138,9 @@ class ClusterAdmin(ClusterReader, Protocol):
         Kafka refuses a request that names a key twice: where entries are added to a list and others
         taken from it, a second request follows when the first one has been answered. Requests to
         several brokers are parallel. A broker that does not respond is among the errors as "no
-        answer: ...": its change may still be applied, now or later. With another reason it was
-        refused, or never sent. Raises UnknownOutcomeError only when the response about the topics
-        was lost; the requests to brokers have ended by then, too.
+        answer: ...": its change may still be applied, now or later; or as "nothing was sent: ...".
+        With another reason it was refused. Raises UnknownOutcomeError only when the response about
+        the topics was lost; the requests to brokers have ended by then, too.
         """
         ...
 

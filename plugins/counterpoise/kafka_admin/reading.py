@@ -36,6 +36,7 @@ from counterpoise.model.kafka import (
 UNKNOWN_TOPIC: Final = 3
 _LEADER_NOT_AVAILABLE: Final = 5
 _INVALID_TOPIC: Final = 17
+_VERSION_WITH_FENCED_BROKERS: Final = 2  # of DescribeCluster (KIP-1073)
 
 
 class RequestReader(Protocol):
@@ -69,7 +70,8 @@ def describe_cluster(broker_client: RequestReader) -> ClusterDescription:
     for b in response.brokers:
         is_fenced = bool(getattr(b, "is_fenced", False))
         brokers.append(BrokerDescription(b.broker_id, b.host, b.port, b.rack, is_fenced))
-    return ClusterDescription(response.cluster_id, by_id(brokers))
+    has_fenced_brokers = (response.API_VERSION or 0) >= _VERSION_WITH_FENCED_BROKERS
+    return ClusterDescription(response.cluster_id, by_id(brokers), has_fenced_brokers)
 
 
 def live_or_named_brokers(

@@ -23,7 +23,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin, without_repeated_keys
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_repeated_keys
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
@@ -54,6 +54,7 @@ _NOT_READABLE: Final = (
     "TOPIC_AUTHORIZATION_FAILED: the principal lacks a permission (ACL): grant it with "
     f"`{DESCRIBE_CONFIGS_OF_TOPICS.grant('User:operator')}`"
 )
+_NO_CONNECTION: Final = "no connection"
 _FROZEN: Final = f"{NO_RESPONSE}: nothing within 2 s; it may still be applied"
 
 
@@ -77,14 +78,14 @@ def _call(
         self.calls.append(Call(name, args[0] if args else None, kwargs))
         if errors := self._failures.get(name):
             raise errors.pop(0)
-        if not any(map(self.is_responding, self.brokers)):
+        if not any(map(self.is_reachable, self.brokers)):
             raise ClusterUnreachableError((("simulated", "no broker responds"),))
         result = method(self, *args, **kwargs)
         if self._lost_responses.get(name):
             self._lost_responses[name] -= 1
             broker_id = self.addressed_broker
             if broker_id is None:
-                broker_id = min(filter(self.is_responding, self.brokers))
+                broker_id = min(filter(self.is_reachable, self.brokers))
             message = f"{name}: the response was lost; it may be applied"
             raise UnknownOutcomeError(message, broker_id=broker_id)
         return result
@@ -103,6 +104,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     addressed_broker: int | None = None
     denied: dict[str, str] = field(default_factory=dict)  # result of `refused_operations`
     unreadable_topics: set[str] = field(default_factory=set)  # without DescribeConfigs
+    # Brokers that serve the cluster, but that this client does not reach.
+    unreachable: set[int] = field(default_factory=set)
+    without_log_dirs: set[int] = field(default_factory=set)  # whose log dirs are not described
     _configs_before: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     _failures: dict[str, list[Exception]] = field(default_factory=dict)
     _lost_responses: dict[str, int] = field(default_factory=dict)
@@ -158,7 +162,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         self, broker_ids: Sequence[int] | None = None
     ) -> tuple[LogDirDescription, ...]:
         sizes_by_broker: dict[int, dict[TopicPartition, int]] = {
-            broker_id: {} for broker_id in self._responding(broker_ids)
+            broker_id: {}
+            for broker_id in self._responding(broker_ids)
+            if broker_id not in self.without_log_dirs
         }
         for key, partition in self.partitions.items():
             for broker_id in partition.replicas:
@@ -169,7 +175,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     def _responding(self, broker_ids: Sequence[int] | None) -> list[int]:
         """Return those of `broker_ids` (None: of the live brokers) that respond."""
         asked_ids = self.live_broker_ids if broker_ids is None else set(broker_ids)
-        return [broker_id for broker_id in sorted(asked_ids) if self.is_responding(broker_id)]
+        return [broker_id for broker_id in sorted(asked_ids) if self.is_reachable(broker_id)]
 
     def _log_dir(self, broker_id: int, sizes: Mapping[TopicPartition, int]) -> LogDirDescription:
         total = self.brokers[broker_id].disk_total_bytes
@@ -185,7 +191,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             partition = self.partitions.get(key)
             if partition is None or partition.leader is None:
                 continue
-            if self.is_responding(partition.leader):
+            if self.is_reachable(partition.leader):
                 offsets[key] = (0, int(partition.size_bytes) // BYTES_PER_RECORD)
         return offsets
 
@@ -231,8 +237,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         via_broker: int | None = None,
         skip_refused: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        if via_broker is not None and not self.is_responding(via_broker):
-            message = f"the configs: broker {via_broker} does not respond: {_NOT_LIVE}"
+        if via_broker is not None and not self.is_reachable(via_broker):
+            reason = self._why_unreachable(via_broker)
+            message = f"the configs: broker {via_broker} does not respond: {reason}"
             raise BrokerUnresponsiveError(message)
         shown = self.configs
         if self.stale_config_reads:
@@ -285,8 +292,8 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if broker is not None and broker.is_frozen and not broker.is_fenced:
             broker.pending_changes.append(lambda: self.configs.alter(resource, changes))
             return _FROZEN
-        if not self.is_responding(broker_id):
-            return _NOT_LIVE
+        if not self.is_reachable(broker_id):
+            return f"{NOT_SENT}: {self._why_unreachable(broker_id)}"
         return self.configs.alter(resource, changes)
 
     def _alter_topics(
@@ -357,19 +364,26 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         A frozen broker applies it after it has thawed; to a dead one nothing is sent.
         """
         broker_id = self.addressed_broker
-        if broker_id is None or self.is_responding(broker_id):
+        if broker_id is None or self.is_reachable(broker_id):
             return change()
         if self.brokers[broker_id].is_frozen:
             self.brokers[broker_id].pending_changes.append(change)
             message = f"no answer to {what} sent to broker {broker_id}: they may be applied"
             raise UnknownOutcomeError(message, broker_id=broker_id)
-        message = f"{what}: nothing was sent to broker {broker_id}: {_NOT_LIVE}"
-        raise BrokerUnresponsiveError(message)
+        reason = self._why_unreachable(broker_id)
+        raise BrokerUnresponsiveError(f"{what}: nothing was sent to broker {broker_id}: {reason}")
+
+    def is_reachable(self, broker_id: int) -> bool:
+        """Return whether a broker responds to this client."""
+        return self.is_responding(broker_id) and broker_id not in self.unreachable
+
+    def _why_unreachable(self, broker_id: int) -> str:
+        return _NO_CONNECTION if broker_id in self.live_broker_ids else _NOT_LIVE
 
     def _is_available(self, resource: ConfigResource) -> bool:
         if resource.is_topic:
             return resource.name in self.topic_ids
-        return resource == EVERY_BROKER or self.is_responding(int(resource.name))
+        return resource == EVERY_BROKER or self.is_reachable(int(resource.name))
 
 
 def _check_deadline(what: str, deadline: float) -> None:

@@ -151,7 +151,12 @@ class MovementPolicy:
     throttle_back_off: Annotated[ThrottleBackOffPolicy, Key("brakes")] = field(
         default_factory=ThrottleBackOffPolicy
     )
-    dead_broker_patience: timedelta = timedelta(minutes=2)  # nothing new meanwhile; then it halts
+    # with a broker that is dead or does not respond, and what follows from it; then a run halts
+    dead_broker_patience: timedelta = timedelta(minutes=15)
+    # with brokers of different versions, a full fleet, copies whose bytes are not known
+    hold_patience: timedelta = timedelta(days=1)
+    # with a pause, and with a rate that was lowered below what producers write
+    pause_patience: timedelta = timedelta(days=7)
     # Observations are 10 s apart through Airflow: a time of fewer than three would be chance.
     # without a byte less to copy on a link: alarm; after twice that: halt
     stall_patience: Annotated[timedelta, AtLeast("30s")] = timedelta(seconds=90)

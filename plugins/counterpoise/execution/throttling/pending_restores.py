@@ -10,10 +10,12 @@ broker that was frozen applies what it was sent long ago when it wakes.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.restore import restoring_change
 from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.run import TouchedKey
+from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
@@ -26,7 +28,8 @@ def restore_pending(
 
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
     Keys with a change that nobody answered are read again until every broker has answered: by then
-    the change has been applied, or never will be.
+    the change has been applied, or never will be. A broker that is not registered any more applies
+    nothing: its keys stay pending, since the cluster keeps its config for when it registers again.
     """
     keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     if not keys:
@@ -55,10 +58,26 @@ def restore_pending(
             continue
         if touched.restored_at is None or touched.resource_key in changed:
             restored.append(touched)
-    registered = {broker.broker_id for broker in admin.describe_cluster().brokers}
+    _clear_unanswered_calls(admin, step, keys, pending)
+    return tuple(restored), tuple(pending)
+
+
+def _clear_unanswered_calls(
+    admin: ClusterAdmin,
+    step: "Step",
+    keys: Sequence[TouchedKey],
+    pending: Sequence[TouchedKey],
+) -> None:
+    """Record of which keys no call can be applied any more."""
+    cluster = admin.describe_cluster()
+    registered = {broker.broker_id for broker in cluster.brokers}
     if registered == admin.describe_versions().keys():
         step.clear_unanswered_calls(touched for touched in keys if touched not in pending)
-    return tuple(restored), tuple(pending)
+    unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
+    step.clear_unanswered_calls(unregistered)
+    for touched in unregistered:
+        if touched in pending:
+            step.restore_later(touched, _why_pending(touched, cluster.registered_broker_ids))
 
 
 def mark_restored(
@@ -95,3 +114,46 @@ def _read_topic_ids(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> dict[str
     names = sorted({touched.resource.name for touched in keys if touched.resource.is_topic})
     topics = admin.describe_topics(names) if names else ()
     return {topic.topic: topic.topic_id for topic in topics}
+
+
+def _is_unregistered(touched: TouchedKey, registered: frozenset[int] | None) -> bool:
+    """Return whether a key is of a broker of which it is known that it is not registered."""
+    resource = touched.resource
+    return resource.is_broker and registered is not None and int(resource.name) not in registered
+
+
+def why_pending(touched: TouchedKey, observation: Observation) -> str:
+    """Return why a key cannot be restored now, and when it will be."""
+    resource = touched.resource
+    if resource.is_topic:
+        return "not restored yet: the watch tries again"
+    if int(resource.name) in observation.live_broker_ids:
+        return f"broker {resource.name} does not respond: restored when it does"
+    return _why_pending(touched, observation.registered_broker_ids)
+
+
+def _why_pending(touched: TouchedKey, registered: frozenset[int] | None) -> str:
+    name = touched.resource.name
+    if _is_unregistered(touched, registered):
+        return (
+            f"broker {name} is not registered any more: the cluster keeps its config, and this is "
+            "restored if a broker with this id registers again"
+        )
+    return f"broker {name} is dead: restored when it returns"
+
+
+def pending_in_words(
+    keys: Sequence[TouchedKey], live_broker_ids: frozenset[int], cluster: str
+) -> str:
+    """Return how many keys an ended run has to restore, and who does it; "" for none."""
+    if not keys:
+        return ""
+    of_dead = all(
+        t.resource.is_broker and int(t.resource.name) not in live_broker_ids for t in keys
+    )
+    whose = " of dead brokers" if of_dead else ""
+    until = "when they return" if of_dead else "as soon as the brokers respond"
+    return (
+        f"{pluralize(len(keys), 'config key')}{whose} to restore: restored by `counterpoise watch "
+        f"--cluster {cluster}`, or by kafka_throttle_watch, {until}"
+    )

@@ -2,7 +2,7 @@
 
     unneeded_entries(throttles, observation)    # of lists that are still needed
     idle_keys(throttles, observation)           # those that nothing in flight, or to come, needs
-    restore_all_keys(observation)               # all of them, at the end of a run
+    restore_all_keys(inputs)                    # all of them, at the end of a run
     restoring_change(touched, configs)          # None: nothing of ours is in this key
     keys_to_restore(plan, configs)              # what the plan may have set; without the ledger
 
@@ -12,6 +12,7 @@ A key goes back only while it has what we wrote: compare, then set. What others 
 from collections.abc import Iterable
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
+from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
     Configs,
@@ -21,6 +22,7 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
     wanted_throttles,
 )
+from counterpoise.execution.waits_for_cluster import UnrestoredKeys
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigChange, ConfigOperation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import TouchedKey
@@ -75,28 +77,28 @@ def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tu
     return tuple(changes)
 
 
-def restore_all_keys(observation: Observation) -> Command:
-    """Return what restores each key of a run whose broker is live; Finish when none is left."""
+def restore_all_keys(inputs: DecisionInputs) -> Command:
+    """Return what restores each key of a run whose broker is live; Finish when none is left.
+
+    Brokers that are live and do not respond are waited for, but not for ever.
+    """
+    observation = inputs.observation
     unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
     of_dead_brokers = tuple(t for t in unrestored if _is_of_dead_broker(t, observation))
     restorable = [touched for touched in unrestored if touched not in of_dead_brokers]
     if keys := _with_restoring_change(restorable, observation):
         return Restore(keys)
-    unresponsive = {
-        touched.resource.name
+    unread = [
+        touched
         for touched in restorable
         if touched.resource.is_broker and touched.resource not in observation.configs
-    }
-    if unresponsive:
-        names = ", ".join(sorted(unresponsive))
-        reason = (
-            f"broker {names} does not respond: its throttle keys are restored as soon as it does"
-            if len(unresponsive) == 1
-            else f"brokers {names} do not respond: their throttle keys are restored as soon as "
-            "they do"
-        )
-        return Wait(reason, is_brief=True)
-    return Finish(of_dead_brokers)
+    ]
+    if not unread:
+        return Finish(of_dead_brokers)
+    reason = UnrestoredKeys(tuple(sorted({int(touched.resource.name) for touched in unread})))
+    if inputs.is_over(reason):
+        return Finish((*of_dead_brokers, *unread))
+    return Wait(reason, is_brief=True)
 
 
 def _with_restoring_change(

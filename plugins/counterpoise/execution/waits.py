@@ -1,0 +1,284 @@
+"""Why a run waits: each reason knows its words, its patience, and what is said when that is over.
+
+    reason = UnresponsiveBrokers((4,), waiting=12)
+    reason.in_words            # "12 partitions wait for brokers that do not respond: 4"
+    reason.patience(limits)    # the policy's `dead_broker_patience`, 15 min
+    reason.when_over(limits)   # what happened, where, and what to do
+
+No wait is without an end. A reason either ends at a time that is known (`ends_at`), or has a
+patience: when it has lasted that long, a run halts, and settling cancels what cannot finish or ends
+with its pending restores listed (`decide.py`). `names` are kept in the ledger with the time since
+when each lasts: their words stay as they are.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from counterpoise.model.control import ControlRequest
+from counterpoise.model.kafka import BrokerVersion
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.words import name_brokers, pluralize, verb
+from counterpoise.units import format_moment, format_seconds
+
+EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
+DECIDED: Final = "waits: "  # so begin the names of reasons that decisions have
+NO_PROGRESS: Final = "nothing moves"
+NO_EFFECT: Final = "changes have no effect"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason(ABC):
+    """What a run waits for. A new reason needs a case in tests/simulation/test_every_wait.py."""
+
+    policy_key: ClassVar[str] = "dead_broker_patience"  # the field that has the patience
+    # Whether people, the calendar or other clusters are why nothing moves.
+    is_wanted: ClassVar[bool] = False
+    # Whether it lasts from one decision to the next; otherwise observations show since when.
+    is_decided: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Return what the ledger keeps since when: one of them that lasts too long is enough."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str: ...
+
+    @abstractmethod
+    def when_over(self, limits: MovementPolicy) -> str:
+        """Return, for people, what lasted too long, where, and what to do."""
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Return the names as the ledger keeps them."""
+        prefix = DECIDED if self.is_decided else ""
+        return tuple(f"{prefix}{name}" for name in self.names)
+
+    def patience(self, limits: MovementPolicy) -> timedelta | None:
+        """Return how long it may last; None where `ends_at` says when it ends."""
+        patience: timedelta = getattr(limits, self.policy_key)
+        return patience
+
+    def for_how_long(self, limits: MovementPolicy) -> str:
+        patience: timedelta = getattr(limits, self.policy_key)
+        return f"for {format_seconds(patience.total_seconds())} ({self.policy_key})"
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Return when it ends by itself, where that is known."""
+        return None
+
+
+# -- people, the calendar, other clusters
+
+
+@dataclass(frozen=True, slots=True)
+class Paused(WaitReason):
+    policy_key = "pause_patience"
+    is_wanted = True
+    request: ControlRequest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"paused at {self.request.at.isoformat()}",)
+
+    @property
+    def in_words(self) -> str:
+        return f"paused by {self.request.person.shown}: {self.request.why}"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return (
+            f"{self.in_words}, {self.for_how_long(limits)}: {EXECUTE_AGAIN}, "
+            "and request `counterpoise resume`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen(WaitReason):
+    policy_key = "pause_patience"
+    is_wanted = True
+    request: ControlRequest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"frozen at {self.request.at.isoformat()}",)
+
+    @property
+    def in_words(self) -> str:
+        return f"the cluster is {self.request.frozen_in_words}"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return (
+            f"{self.in_words}, {self.for_how_long(limits)}: `counterpoise unfreeze`, then "
+            f"{EXECUTE_AGAIN}"
+        )
+
+    def patience(self, limits: MovementPolicy) -> timedelta | None:
+        return limits.pause_patience if self.request.until is None else None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        return self.request.until
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideWindows(WaitReason):
+    is_wanted = True
+    opens_at: datetime
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def in_words(self) -> str:
+        opens = format_moment(self.opens_at)
+        return f"outside the maintenance windows; the next one opens at {opens}"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return self.in_words
+
+    def patience(self, limits: MovementPolicy) -> None:
+        return None
+
+    @property
+    def ends_at(self) -> datetime:
+        return self.opens_at
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentVersions(WaitReason):
+    policy_key = "hold_patience"
+    is_wanted = True
+    brokers_by_version: tuple[tuple[BrokerVersion, tuple[int, ...]], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("brokers speak different versions",)
+
+    @property
+    def in_words(self) -> str:
+        groups = " and ".join(name_brokers(ids) for _, ids in self.brokers_by_version)
+        return (
+            f"a rolling upgrade seems to be under way: {groups} speak different versions; "
+            "nothing new is submitted until it is over"
+        )
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        groups = " and ".join(name_brokers(ids) for _, ids in self.brokers_by_version)
+        return (
+            f"{groups} speak different versions, {self.for_how_long(limits)}: end the rolling "
+            f"upgrade, then {EXECUTE_AGAIN}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetIsFull(WaitReason):
+    policy_key = "hold_patience"
+    is_wanted = True
+    waiting: int  # partitions
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("the moves of other clusters use up the fleet's max_moves_in_flight",)
+
+    @property
+    def in_words(self) -> str:
+        return f"{partitions_wait(self.waiting)}: {self.names[0]}"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return (
+            f"{self.in_words}, {self.for_how_long(limits)}: `counterpoise status` shows who moves "
+            f"what; raise max_moves_in_flight of the fleet, or {EXECUTE_AGAIN} later"
+        )
+
+
+# -- moves and calls
+
+
+@dataclass(frozen=True, slots=True)
+class Moving(WaitReason):
+    """Copies under way: `halting.py` ends those that stall, this patience what copies nothing."""
+
+    is_decided = False
+    moving: int
+    settles: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (NO_PROGRESS,)
+
+    @property
+    def in_words(self) -> str:
+        if self.settles:
+            finish = verb(self.moving, "finishes", "finish")
+            return f"{_are_moving(self.moving)} and {finish} under the throttle"
+        return _are_moving(self.moving)
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return (
+            f"{_are_moving(self.moving)}, but nothing has changed {self.for_how_long(limits)}: a "
+            "replica that is kept may be out of sync; check the brokers of these partitions, then "
+            f"{EXECUTE_AGAIN}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownOutcomes(WaitReason):
+    """Calls about partitions that got no answer, and may still be applied."""
+
+    partitions: int
+    quiet_seconds: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("calls without an answer may still be applied",)
+
+    @property
+    def in_words(self) -> str:
+        were_sent = pluralize(self.partitions, "move was sent", "moves were sent")
+        they = verb(self.partitions, "it", "they")
+        return (
+            f"{were_sent}, no answer came, and {they} may still be applied: waiting until "
+            f"{self.quiet_seconds:.0f} s have passed and the brokers respond"
+        )
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        were_sent = pluralize(self.partitions, "move was sent", "moves were sent")
+        return (
+            f"{were_sent} and no answer came, {self.for_how_long(limits)}: restart the "
+            f"broker that does not respond, then {EXECUTE_AGAIN}; what is still applied is found "
+            "by `counterpoise watch`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutEffect(WaitReason):
+    """The same change is sent again and again, and the next observation shows no effect."""
+
+    what: str  # "setting throttle keys"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (NO_EFFECT,)
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.what} has had no effect yet"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return (
+            f"{self.what} has had no effect {self.for_how_long(limits)}: `counterpoise "
+            f"status RUN` shows what the cluster refused; correct the cause, then {EXECUTE_AGAIN}"
+        )
+
+
+def partitions_wait(count: int) -> str:
+    return pluralize(count, "partition waits", "partitions wait")
+
+
+def _are_moving(count: int) -> str:
+    return pluralize(count, "partition is moving", "partitions are moving")

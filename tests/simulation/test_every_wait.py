@@ -1,0 +1,336 @@
+"""Every reason to wait has an end: each is brought about on the simulated cluster, lasts for as
+long as its patience, and then the run halts and says so, or settling ends.
+
+A reason without a case here fails the first test.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from counterpoise.errors import BrokerUnresponsiveError, HaltedError, UnknownOutcomeError
+from counterpoise.execution import Driver, ExecutionOptions, waits_for_cluster
+from counterpoise.execution.waits import (
+    DifferentVersions,
+    FleetIsFull,
+    Frozen,
+    Moving,
+    OutsideWindows,
+    Paused,
+    UnknownOutcomes,
+    WaitReason,
+    WithoutEffect,
+)
+from counterpoise.execution.waits_for_cluster import (
+    DeadBrokers,
+    LeaderlessPartitions,
+    LeadersOutOfSync,
+    OutOfSyncReplicas,
+    SlowedLinks,
+    UnavailablePartitions,
+    UnmeasuredBrokers,
+    UnreportedConfigs,
+    UnresponsiveBrokers,
+    UnrestoredKeys,
+)
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    BrokerVersion,
+    CallResults,
+    ConfigChange,
+    ConfigOperation,
+)
+from counterpoise.model.plan import Move
+from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
+from counterpoise.model.request import Goal
+from counterpoise.model.run import ENDED_STATES, RunState
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import SimulatedRun, at_broker, of_topic
+
+FIVE: Final = "1 2 3 4 5"
+ORDERS_0: Final = TopicPartition("orders", 0)
+OTHER: Final = TopicPartition("other", 0)
+LIMITS: Final = MovementPolicy(
+    dead_broker_patience=timedelta(seconds=30),
+    hold_patience=timedelta(seconds=60),
+    pause_patience=timedelta(seconds=90),
+)
+SLACK_SECONDS: Final = 60.0  # to begin, and to read back what is restored
+BEFORE: Final = "orders-0: 1 2 3 size=9000000"
+COPY: Final = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+
+
+@dataclass
+class Waiting:
+    """A run that waits for something that does not come, and the sentence that its end has."""
+
+    run: SimulatedRun
+    says: str
+    driver: Driver
+
+    def halts(self, *, within: timedelta) -> None:
+        give_up_at = self.run.cluster.now + within.total_seconds() + SLACK_SECONDS
+        with pytest.raises(HaltedError, match=self.says):
+            self._drive(self.driver.step, give_up_at)
+        self.settles(within=within)
+
+    def settles(self, *, within: timedelta) -> None:
+        give_up_at = self.run.cluster.now + within.total_seconds() + SLACK_SECONDS
+        self._drive(self.driver.settle_step, give_up_at)
+        assert self.run.run.state in ENDED_STATES
+        assert not self.run.cluster.list_reassignments()
+
+    def _drive(self, step: Callable[[], float | None], give_up_at: float) -> None:
+        while (wait := step()) is not None:
+            assert self.run.cluster.now < give_up_at, f"it waits for ever: {self.run.log[-3:]}"
+            self.run.cluster.advance(max(wait, 0.5))
+
+
+def made(
+    folder: Path,
+    *moves: Move,
+    picture: str = BEFORE,
+    limits: MovementPolicy = LIMITS,
+    is_moving: bool = False,
+) -> SimulatedRun:
+    """A run that is open; with `is_moving` something is in flight."""
+    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *(moves or (COPY,)))
+    run = SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
+    run.driver().open()
+    while is_moving and not run.cluster.list_reassignments():
+        run.cluster.advance(run.driver().step() or 0)
+    return run
+
+
+def waiting(run: SimulatedRun, says: str, admin: Any = None) -> Waiting:
+    return Waiting(run, says, run.driver(admin))
+
+
+def lag_for_good(run: SimulatedRun, tp: TopicPartition, broker_id: int) -> None:
+    slow = ConfigChange(at_broker(broker_id), FOLLOWER_RATE, ConfigOperation.SET, "0")
+    entry = f"{tp.partition}:{broker_id}"
+    listed = ConfigChange(of_topic(tp.topic), FOLLOWER_REPLICAS, ConfigOperation.APPEND, entry)
+    run.cluster.alter_configs([slow, listed])
+    run.cluster.partitions[tp].isr.discard(broker_id)
+    run.cluster.partitions[tp].copied[broker_id] = 0.0
+
+
+# -- people, the calendar, other clusters
+
+
+def paused(folder: Path) -> None:
+    run = made(folder)
+    run.ask(Control.PAUSE)
+    waiting(run, r"paused by bob: because, for 1 min 30 s").halts(within=LIMITS.pause_patience)
+
+
+def frozen(folder: Path) -> None:
+    run = made(folder)
+    run.ask(Control.FREEZE)
+    waiting(run, r"frozen by bob: because, for 1 min 30 s").halts(within=LIMITS.pause_patience)
+
+
+def outside_windows(folder: Path) -> None:
+    opens_at_one = MaintenanceWindow("1 12 * * *", timedelta(hours=1))
+    run = made(folder, limits=MovementPolicy(windows=(opens_at_one,)))
+    run.repeat(run.driver().step)
+    assert any("outside the maintenance windows" in line for line in run.log)
+    assert run.end(run.driver()) is RunState.DONE
+
+
+def different_versions(folder: Path) -> None:
+    run = made(folder)
+    run.cluster.versions[3] = BrokerVersion("newer", 30)
+    waiting(run, "broker 3 speak different versions, for 1 min").halts(within=LIMITS.hold_patience)
+
+
+def fleet_is_full(folder: Path) -> None:
+    run = made(folder)
+    options = ExecutionOptions(
+        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
+    )
+    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    full = Waiting(run, "use up the fleet's max_moves_in_flight, for 1 min", driver)
+    full.halts(within=LIMITS.hold_patience)
+
+
+# -- brokers
+
+
+def dead_brokers(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.kill_broker(4)
+    waiting(run, "brokers of the plan are dead: 4").halts(within=LIMITS.dead_broker_patience)
+
+
+def unresponsive_brokers(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.unreachable.add(4)
+    run.cluster.partitions[ORDERS_0].bytes_in_per_second = 2_000_000.0  # the copy never ends
+    halted = waiting(run, "broker 4 does not respond, for 30 s")
+    halted.halts(within=LIMITS.hold_patience)
+
+
+def unmeasured_brokers(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.without_log_dirs.add(4)
+    run.cluster.partitions[ORDERS_0].bytes_in_per_second = 2_000_000.0
+    unmeasured = waiting(run, "broker 4 does not report its log dirs, for 1 min")
+    unmeasured.halts(within=LIMITS.hold_patience)
+
+
+def slowed_links(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.partitions[ORDERS_0].bytes_in_per_second = 800_000.0
+    run.ask(Control.RATE, rate_bytes_per_second=500_000)
+    slowed = waiting(run, "producers write faster than the lowered rate, 500 kB/s.*for 1 min 30 s")
+    slowed.halts(within=LIMITS.pause_patience)
+
+
+# -- partitions
+
+
+def unavailable_partitions(folder: Path) -> None:
+    run = made(folder, picture=f"{BEFORE}\nother-0: 1 2 size=1000")
+    run.cluster.partitions[OTHER].leader = None
+    unavailable = waiting(run, "1 partition outside the plan takes no writes: other-0")
+    unavailable.halts(within=LIMITS.dead_broker_patience)
+
+
+def leaderless_partitions(folder: Path) -> None:
+    run = made(folder)
+    run.cluster.partitions[ORDERS_0].leader = None
+    leaderless = waiting(run, "1 partition of the plan has no leader to copy from: orders-0")
+    leaderless.halts(within=LIMITS.dead_broker_patience)
+
+
+def out_of_sync_replicas(folder: Path) -> None:
+    run = made(folder)
+    lag_for_good(run, ORDERS_0, 3)
+    skipped = waiting(run, r"1 partition skipped.*orders-0 \(brokers \[3\]\)")
+    skipped.halts(within=LIMITS.dead_broker_patience)
+
+
+def leaders_out_of_sync(folder: Path) -> None:
+    picture = "orders-0: 1 2 3 @2 size=1000"
+    run = made(folder, move("orders-0", "1 2 3", "1 2 3", leader=2), picture=picture)
+    lag_for_good(run, ORDERS_0, 1)
+    behind = waiting(run, "1 preferred leader is not in sync yet, for 30 s.*orders-0")
+    behind.halts(within=LIMITS.dead_broker_patience)
+
+
+# -- moves and calls
+
+
+def moving(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    lag_for_good(run, ORDERS_0, 3)  # Kafka waits for it, once replica 4 has arrived
+    run.cluster.advance(30)
+    stuck = waiting(run, "1 partition is moving, but nothing has changed for 30 s")
+    stuck.halts(within=LIMITS.dead_broker_patience)
+
+
+def unknown_outcomes(folder: Path) -> None:
+    """A broker took the call, is live, and does not respond any more; nobody sees it applied."""
+    run = made(folder, move("orders-0", "1 2 3", "4 5 3", size=9_000_000), picture=BEFORE)
+    run.cluster.add_broker(6)
+    run.cluster.unreachable.add(6)
+    lost = UnknownOutcomeError("no answer", broker_id=6)
+    run.cluster.fail_next("alter_reassignments", lost)
+    unknown = waiting(run, "1 move was sent and no answer came, for 30 s")
+    unknown.halts(within=LIMITS.dead_broker_patience)
+
+
+class Useless:
+    """The cluster for a run whose config changes are accepted, and have no effect."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._cluster = simulated
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def alter_configs(self, changes: Sequence[ConfigChange], **_: Any) -> Any:
+        return CallResults(tuple(change.resource for change in changes), {})
+
+
+def without_effect(folder: Path) -> None:
+    run = made(folder)
+    says = "setting throttle keys has had no effect for 30 s"
+    useless = waiting(run, says, Useless(run.cluster))
+    useless.halts(within=LIMITS.dead_broker_patience)
+
+
+# -- configs that are restored
+
+
+def unrestored_keys(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.advance(30)
+    run.cluster.unreachable.add(4)
+    waiting(run, "").settles(within=LIMITS.dead_broker_patience)
+    assert "1 config key to restore" in run.run.reason
+
+
+class Behind:
+    """The cluster for a run to which broker 2 does not report the restored configs."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._cluster = simulated
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def describe_configs(self, *arguments: Any, via_broker: int | None = None) -> Any:
+        if via_broker == 2:
+            raise BrokerUnresponsiveError("the configs: broker 2 does not respond")
+        return self._cluster.describe_configs(*arguments, via_broker=via_broker)
+
+
+def unreported_configs(folder: Path) -> None:
+    run = made(folder, is_moving=True)
+    run.cluster.advance(30)
+    waiting(run, "", Behind(run.cluster)).settles(within=LIMITS.dead_broker_patience)
+    assert "broker 2 does not report the restored configs" in run.run.reason
+
+
+CASES: Final[dict[type[WaitReason], Callable[[Path], None]]] = {
+    Paused: paused,
+    Frozen: frozen,
+    OutsideWindows: outside_windows,
+    DifferentVersions: different_versions,
+    FleetIsFull: fleet_is_full,
+    DeadBrokers: dead_brokers,
+    UnresponsiveBrokers: unresponsive_brokers,
+    UnmeasuredBrokers: unmeasured_brokers,
+    SlowedLinks: slowed_links,
+    UnavailablePartitions: unavailable_partitions,
+    LeaderlessPartitions: leaderless_partitions,
+    OutOfSyncReplicas: out_of_sync_replicas,
+    LeadersOutOfSync: leaders_out_of_sync,
+    Moving: moving,
+    UnknownOutcomes: unknown_outcomes,
+    WithoutEffect: without_effect,
+    UnrestoredKeys: unrestored_keys,
+    UnreportedConfigs: unreported_configs,
+}
+
+
+def test_every_reason_to_wait_has_a_case_here() -> None:
+    assert waits_for_cluster  # its reasons are known once it is imported
+    reasons = {reason.__name__ for reason in WaitReason.__subclasses__()}
+    assert {reason.__name__ for reason in CASES} == reasons
+
+
+@pytest.mark.parametrize("reason", CASES, ids=lambda reason: reason.__name__)
+def test_every_wait_has_an_end(reason: type[WaitReason], tmp_path: Path) -> None:
+    CASES[reason](tmp_path)

@@ -1,0 +1,305 @@
+"""No wait is without an end: who lags, is dead, silent or unreadable is waited for as long as the
+policy says; then a run halts and says why, and settling ends with its pending restores listed.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.errors import HaltedError
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
+from counterpoise.model.plan import Move
+from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
+
+FIVE = "1 2 3 4 5"
+ORDERS_0 = TopicPartition("orders", 0)
+SHORT = MovementPolicy(dead_broker_patience=timedelta(seconds=30))
+
+
+def made_by_hand(
+    folder: Path, picture: str, *moves: Move, limits: MovementPolicy | None = None
+) -> SimulatedRun:
+    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
+    return SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
+
+
+def lag_for_good(run: SimulatedRun, tp: TopicPartition, broker_id: int) -> None:
+    """A follower is behind, and somebody's throttle of one byte a second keeps it there."""
+    slow = ConfigChange(at_broker(broker_id), FOLLOWER_RATE, ConfigOperation.SET, "1")
+    entry = f"{tp.partition}:{broker_id}"
+    listed = ConfigChange(of_topic(tp.topic), FOLLOWER_REPLICAS, ConfigOperation.SET, entry)
+    run.cluster.alter_configs([slow, listed])
+    run.cluster.partitions[tp].isr.discard(broker_id)
+    run.cluster.partitions[tp].copied[broker_id] = 0.0
+
+
+def settle_for(run: SimulatedRun, seconds: float, meanwhile: Callable[[], None]) -> None:
+    driver, until = run.driver(), run.cluster.now + seconds
+    while run.cluster.now < until and (wait := driver.settle_step()) is not None:
+        meanwhile()
+        run.cluster.advance(max(wait, 1.0))
+
+
+# -- a partition that lags
+
+
+def test_what_is_ready_goes_on_before_a_partition_that_lags_and_then_the_run_halts_naming_it(
+    tmp_path: Path,
+) -> None:
+    names = ("orders-0", "__consumer_offsets-0", "payments-0")
+    picture = "\n".join(f"{name}: 1 2 3 size=1000000" for name in names)
+    run = made_by_hand(
+        tmp_path,
+        picture,
+        move("__consumer_offsets-0", "1 2 3", "5 2 3", size=1_000_000),
+        move("orders-0", "1 2 3", "4 2 3", size=1_000_000),
+        move("payments-0", "1 2 3", "3 2 1", size=1_000_000),
+        limits=SHORT,
+    )
+    lag_for_good(run, ORDERS_0, 3)
+    before = own_configs(run.cluster)
+    driver = run.driver()
+    driver.open()
+    with pytest.raises(HaltedError, match=r"1 partition skipped.*orders-0 \(brokers \[3\]\)"):
+        run.repeat(driver.step)
+    assert run.cluster.partitions[TopicPartition("__consumer_offsets", 0)].replicas == (5, 2, 3)
+    assert run.cluster.partitions[TopicPartition("payments", 0)].replicas == (3, 2, 1)
+    assert run.end(driver) is RunState.HALTED
+    assert own_configs(run.cluster) == before
+
+
+# -- a live broker that does not respond to this client
+
+
+def test_a_live_broker_that_does_not_respond_halts_the_run_after_the_policys_patience(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path, limits=SHORT)
+    driver = run.driver()
+    driver.open()
+    run.cluster.unreachable.add(4)
+    with pytest.raises(HaltedError, match=r"broker 4 does not respond.*30 s"):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+
+
+def test_settling_ends_without_a_live_broker_that_does_not_respond_and_lists_its_keys(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path, limits=SHORT)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.unreachable.add(4)
+    run.repeat(driver.settle_step)
+    assert run.run.state is RunState.HALTED
+    assert "1 config key" in run.run.reason
+    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "1000000"}}
+    run.cluster.unreachable.clear()
+    run.restore_pending()
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_copy_whose_destination_does_not_report_sizes_is_not_taken_for_a_stall(
+    tmp_path: Path,
+) -> None:
+    picture = "orders-0: 1 2 size=400000000"
+    run = made_by_hand(tmp_path, picture, move("orders-0", "1 2", "4 2", size=400_000_000))
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.without_log_dirs.add(4)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert "stall" not in run.event_kinds()
+    assert "cancelling" not in run.event_kinds()
+
+
+# -- a broker that stops between observation and call
+
+
+class StopsBeforeACall:
+    """The cluster for a run of which a broker stops right before its next config change."""
+
+    def __init__(
+        self, simulated: SimulatedCluster, broker_id: int, *, only_freezes: bool = False
+    ) -> None:
+        self._cluster, self._broker_id = simulated, broker_id
+        self._stop = simulated.freeze_broker if only_freezes else simulated.kill_broker
+        self.has_stopped = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def alter_configs(self, changes: Any, **options: Any) -> Any:
+        concerned = {change.resource for change in changes}
+        if not self.has_stopped and at_broker(self._broker_id) in concerned:
+            self._stop(self._broker_id)
+            self.has_stopped = True
+        return self._cluster.alter_configs(changes, **options)
+
+
+def test_a_broker_that_stops_right_before_a_config_change_does_not_halt_the_run(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    gone = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.DELETE)
+    run.cluster.alter_configs([gone])
+    stops: Any = StopsBeforeACall(run.cluster, 4)
+    assert run.driver(stops).step() is not None, "the next observation shows what became of it"
+    assert stops.has_stopped
+    run.cluster.restart_broker(4)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_broker_that_stops_right_before_its_key_is_restored_does_not_fail_settling(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    stops: Any = StopsBeforeACall(run.cluster, 4)
+    others = [
+        ConfigChange(touched.resource, touched.key, ConfigOperation.DELETE)
+        for touched in run.ledger.journal(run.run_id).touched()
+        if touched.resource != at_broker(4)
+    ]
+    while run.cluster.list_reassignments():
+        run.cluster.advance(1)
+    run.cluster.alter_configs(others)
+    run.repeat(run.driver(stops).settle_step)
+    assert stops.has_stopped
+    assert "of dead brokers to restore" in run.run.reason
+
+
+# -- a broker that is dead and not registered any more
+
+
+def test_keys_of_an_unregistered_broker_stay_pending_but_no_call_can_change_them_any_more(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path, limits=SHORT)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.RATE, rate_bytes_per_second=500_000)
+    freezes: Any = StopsBeforeACall(run.cluster, 4, only_freezes=True)
+    run.driver(freezes).step()  # broker 4 was sent the rate, and did not answer
+    run.cluster.kill_broker(4)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    run.repeat(driver.settle_step)
+    journal = run.ledger.journal(run.run_id)
+    assert [t.resource for t in journal.touched() if t.has_unanswered_call] == [at_broker(4)]
+    unregistered = run.cluster.brokers.pop(4)
+    restored, pending = run.restore_pending()
+    assert ([*restored], [t.resource for t in pending]) == ([], [at_broker(4)])
+    (key,) = (t for t in journal.touched() if t.resource == at_broker(4))
+    assert not key.has_unanswered_call
+    assert "not registered any more" in key.outcome
+    run.cluster.brokers[4] = unregistered
+    run.cluster.restart_broker(4)
+    run.restore_pending()
+    assert own_configs(run.cluster) == {}, "it registered again, with the config that it had"
+
+
+# -- stops for a good reason only
+
+
+def test_a_rate_that_the_back_off_lowered_below_the_inflow_is_not_a_stall(tmp_path: Path) -> None:
+    picture = "orders-0: 1 2 size=400000000 rate=3000000\nother-0: 1 3 size=1000"
+    back_off = ThrottleBackOffPolicy(
+        lowest_rate_bytes_per_second=1_000_000,
+        step_after=timedelta(seconds=10),
+        halt_after=timedelta(minutes=10),
+    )
+    run = made_by_hand(
+        tmp_path,
+        picture,
+        move("orders-0", "1 2", "4 2", size=400_000_000),
+        limits=MovementPolicy(throttle_back_off=back_off),
+    )
+    run.rate = 20_000_000
+    driver = run.driver()
+    run.until_moving(driver)
+    other = run.cluster.partitions[TopicPartition("other", 0)]
+    other.isr.discard(3)
+    lag_for_good(run, TopicPartition("other", 0), 3)
+    until = run.cluster.now + 420
+    while run.cluster.now < until:
+        run.cluster.advance(driver.step() or 0)
+    assert run.run_progress().rate_bytes_per_second < 3_000_000
+    other.isr.add(3)
+    run.repeat(driver.step, 2_000)
+    assert run.end(driver) is RunState.DONE
+    assert "cancelling" not in run.event_kinds()
+
+
+def test_settling_gives_a_kept_replica_whose_broker_is_down_the_policys_patience(
+    tmp_path: Path,
+) -> None:
+    picture = "orders-0: 1 2 3 size=100000000"
+    run = made_by_hand(tmp_path, picture, move("orders-0", "1 2 3", "4 2 3", size=100_000_000))
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.advance(60)
+    run.cluster.kill_broker(3)
+    settle_for(run, 60, lambda: None)
+    assert "cancelling" not in run.event_kinds()
+    run.cluster.restart_broker(3)
+    assert run.end(driver) is RunState.DONE
+    assert run.placement() == run.planned_placement()
+
+
+def test_settling_cancels_what_needs_a_broker_that_stays_dead_for_longer_than_the_patience(
+    tmp_path: Path,
+) -> None:
+    picture = "orders-0: 1 2 3 size=100000000"
+    moves = move("orders-0", "1 2 3", "4 2 3", size=100_000_000)
+    run = made_by_hand(tmp_path, picture, moves, limits=SHORT)
+    before = run.placement()
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.kill_broker(3)
+    assert run.end(driver) is RunState.HALTED
+    assert run.placement() == before
+
+
+def test_a_rolling_restart_with_minutes_of_log_recovery_passes_with_default_settings(
+    tmp_path: Path,
+) -> None:
+    picture = "\n".join(f"orders-{n}: 1 2 3 size=300000000" for n in range(4))
+    moves = [move(f"orders-{n}", "1 2 3", "4 2 3", size=300_000_000) for n in range(4)]
+    run = made_by_hand(tmp_path, picture, *moves)
+    driver = run.driver()
+    run.until_moving(driver)
+    arrived = 0
+    for broker_id in (1, 2, 3, 4, 5):
+        run.cluster.kill_broker(broker_id)
+        for seconds in (300, 120):
+            until = run.cluster.now + seconds
+            while run.cluster.now < until and (wait := driver.step()) is not None:
+                run.cluster.advance(wait)
+            if broker_id not in run.cluster.live_broker_ids:
+                run.cluster.restart_broker(broker_id)
+        now_arrived = run.run_progress().progress.copied_bytes
+        assert now_arrived >= arrived
+        arrived = now_arrived
+    run.repeat(driver.step, 2_000)
+    assert run.end(driver) is RunState.DONE
+    assert run.placement() == run.planned_placement()
+    assert {"cancelling", "stall"}.isdisjoint(run.event_kinds())
+    assert own_configs(run.cluster) == {}
