@@ -4,7 +4,6 @@ ours.
 
 from pathlib import Path
 
-from counterpoise.execution import restore_pending
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
@@ -59,9 +58,10 @@ def test_a_pending_restore_leaves_a_topic_made_again_alone(tmp_path: Path) -> No
     while not own_configs(run.cluster).get(ORDERS):
         run.cluster.advance(driver.step() or 0)
     journal = run.ledger.journal(run.run_id)
-    journal.sending(lists_of(run, "orders"))
+    with journal.step() as step:
+        step.sending(lists_of(run, "orders"))
     make_again(run.cluster, "orders", "made-again")
-    restored, pending = restore_pending(run.cluster, journal)
+    restored, pending = run.restore_pending()
     assert ORDERS in {touched.resource for touched in restored}
     assert pending == ()
     assert own_configs(run.cluster) == {ORDERS: THEIRS}
@@ -76,7 +76,8 @@ def test_a_list_set_anew_at_a_topic_made_again_begins_with_what_is_set_there(
     run.until_moving(driver)
     journal = run.ledger.journal(run.run_id)
     (leaders,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
-    journal.touching([TouchedKey(ORDERS, LEADER_REPLICAS, "made-again", "9:9", "0:1")])
+    with journal.step() as step:
+        step.touching([TouchedKey(ORDERS, LEADER_REPLICAS, "made-again", "9:9", "0:1")])
     (anew,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
     assert leaders.topic_id != anew.topic_id == "made-again"
     assert (anew.before_value, anew.written_value) == ("9:9", "0:1")

@@ -78,11 +78,9 @@ def observe(
         partitions = pending_partitions.result()
     concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
     without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
-    without_version = live_broker_ids - versions.keys()
     copying_broker_ids = _copying_brokers(partitions)
     log_dirs = _read_log_dirs(reader, copying_broker_ids & versions.keys())
-    topics_with_leader = _topics_with_leader(partitions.unhealthy)
-    min_isr = _min_insync_replicas(reader, topics_with_leader, skip_refused=True)
+    unavailable_partitions, unreadable_topics = _read_unavailable(reader, partitions.unhealthy)
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
     late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
     return Observation(
@@ -95,7 +93,7 @@ def observe(
         election_attempts=journal.election_attempts(),
         touched_keys=touched_keys,
         replica_bytes=_replica_bytes(log_dirs, partitions),
-        unresponsive_broker_ids=frozenset(without_configs | without_version),
+        unresponsive_broker_ids=frozenset(without_configs | (live_broker_ids - versions.keys())),
         unmeasured_broker_ids=copying_broker_ids - {log_dir.broker_id for log_dir in log_dirs},
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
@@ -106,8 +104,8 @@ def observe(
                 tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments
             ),
             late_reassignments=late_reassignments,
-            unavailable_partitions=_unavailable_partitions(partitions.unhealthy, min_isr),
-            unreadable_topics=tuple(sorted(topics_with_leader - min_isr.keys())),
+            unavailable_partitions=unavailable_partitions,
+            unreadable_topics=unreadable_topics,
             under_replicated=_under_replicated(partitions.unhealthy, live_broker_ids),
             full_log_dirs=_full_log_dirs(log_dirs, scope.disk_limit_percent),
             broker_versions=versions,
@@ -254,23 +252,23 @@ def _min_insync_replicas(
     }
 
 
-def _topics_with_leader(unhealthy: Mapping[TopicPartition, PartitionDescription]) -> set[str]:
-    return {tp.topic for tp, description in unhealthy.items() if description.leader is not None}
-
-
-def _unavailable_partitions(
-    unhealthy: Mapping[TopicPartition, PartitionDescription], min_isr: Mapping[str, int]
-) -> tuple[str, ...]:
-    """Return partitions that take no writes with acks=all: offline, or under min ISR.
-
-    One with a leader whose min.insync.replicas may not be read is not known to be one of them.
+def _read_unavailable(
+    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return partitions that take no writes with acks=all (offline, or under min ISR), and topics
+    of which that is not known, since their min.insync.replicas may not be read.
     """
+    with_leader = {
+        tp.topic for tp, description in unhealthy.items() if description.leader is not None
+    }
+    min_isr = _min_insync_replicas(reader, with_leader, skip_refused=True)
 
     def is_unavailable(tp: TopicPartition) -> bool:
         description = unhealthy[tp]
         return description.leader is None or len(description.isr) < min_isr.get(tp.topic, 1)
 
-    return tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp))
+    unavailable = tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp))
+    return unavailable, tuple(sorted(with_leader - min_isr.keys()))
 
 
 def _under_replicated(
