@@ -100,9 +100,7 @@ def observe(
         topic_ids=partitions.topic_ids,
         active_requests=find_active_requests(requests, now, approved_at=scope.approved_at),
         conditions=ClusterConditions(
-            foreign_reassignments=tuple(
-                tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments
-            ),
+            foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
             unavailable_partitions=unavailable_partitions,
             unreadable_topics=unreadable_topics,
@@ -127,8 +125,12 @@ class _Partitions:
             for tp, (topic_id, description) in self.planned.items()
         }
 
-    def foreign_reassignments(self) -> tuple[TopicPartition, ...]:
-        return tuple(sorted(tp for tp in self.reassignments if tp not in self.planned))
+    def foreign_reassignments(
+        self, late: Mapping[TopicPartition, str]
+    ) -> tuple[TopicPartition, ...]:
+        """Return the reassignments outside the plan that are not late ones of ours."""
+        known = self.planned.keys() | late.keys()
+        return tuple(sorted(tp for tp in self.reassignments if tp not in known))
 
 
 def _late_reassignments(
