@@ -67,9 +67,7 @@ def observe(
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
     touched_keys, submissions = journal.touched(), journal.submissions()
-    # Brokers that were sent a call and did not answer it.
-    asked_broker_ids = {submission.asked_broker_id for submission in submissions.values()}
-    asked_brokers = {broker_resource(b) for b in asked_broker_ids if b is not None}
+    asked_brokers = _unanswering_brokers(submissions.values())
     touched_resources = {touched.resource for touched in touched_keys}
     resources = {*scope.resources, *asked_brokers, *touched_resources, EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
@@ -110,6 +108,12 @@ def observe(
             moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
         ),
     )
+
+
+def _unanswering_brokers(submissions: Iterable[Submission]) -> set[ConfigResource]:
+    """Return the brokers that were sent a call and did not answer it."""
+    broker_ids = {submission.asked_broker_id for submission in submissions}
+    return {broker_resource(broker_id) for broker_id in broker_ids if broker_id is not None}
 
 
 @dataclass(frozen=True, slots=True)
