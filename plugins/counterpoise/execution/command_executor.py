@@ -143,7 +143,9 @@ class CommandExecutor:
             for touched, change in command.taken_back
             if touched.resource in accepted and not touched.has_unanswered_call
         )
-        return READ_BACK_SECONDS
+        # What was set is read back before anything is submitted; what was taken back is no hurry.
+        has_to_be_read_back = command.changes or not observation.is_anything_moving
+        return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
 
     def _record_throttle(
         self, command: Throttle, rate: int, default: int | None, step: "Step"

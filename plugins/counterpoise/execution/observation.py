@@ -106,6 +106,10 @@ class Observation:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    @property
+    def is_anything_moving(self) -> bool:
+        return any(partition.reassignment for partition in self.partitions.values())
+
     def state_of(self, move: Move) -> MoveState:
         state = self._states.get(move.topic_partition)
         if state is None:
