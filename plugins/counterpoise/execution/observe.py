@@ -7,7 +7,7 @@ for little else than calls.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,20 +66,17 @@ def observe(
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
     touched_keys, submissions = journal.touched(), journal.submissions()
-    # Brokers that were sent a call and did not answer it.
-    asked_broker_ids = {submission.asked_broker_id for submission in submissions.values()}
-    asked_brokers = {broker_resource(b) for b in asked_broker_ids if b is not None}
-    touched_resources = {touched.resource for touched in touched_keys}
-    resources = {*scope.resources, *asked_brokers, *touched_resources, EVERY_BROKER}
+    asked_brokers = _asked_brokers(submissions.values())
+    touched = {key.resource for key in touched_keys}
+    resources = {*scope.resources, *asked_brokers, *touched, EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids)
         partitions = pending_partitions.result()
     concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
     without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
-    without_version = live_broker_ids - versions.keys()
-    copying_broker_ids = _copying_brokers(partitions)
-    log_dirs = _read_log_dirs(reader, copying_broker_ids & versions.keys())
+    copying = _copying_brokers(partitions)
+    log_dirs = _read_log_dirs(reader, copying & versions.keys())
     topics_with_leader = _topics_with_leader(partitions.unhealthy)
     min_isr = _min_insync_replicas(reader, topics_with_leader, skip_refused=True)
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
@@ -94,16 +91,14 @@ def observe(
         election_attempts=journal.election_attempts(),
         touched_keys=touched_keys,
         replica_bytes=_replica_bytes(log_dirs, partitions),
-        unresponsive_broker_ids=frozenset(without_configs | without_version),
-        unmeasured_broker_ids=copying_broker_ids - {log_dir.broker_id for log_dir in log_dirs},
+        unresponsive_broker_ids=(live_broker_ids - versions.keys()) | without_configs,
+        unmeasured_broker_ids=copying - {log_dir.broker_id for log_dir in log_dirs},
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
         active_requests=find_active_requests(requests, now),
         conditions=ClusterConditions(
-            foreign_reassignments=tuple(
-                tp for tp in partitions.foreign_reassignments() if tp not in late_reassignments
-            ),
+            foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
             unavailable_partitions=_unavailable_partitions(partitions.unhealthy, min_isr),
             unreadable_topics=tuple(sorted(topics_with_leader - min_isr.keys())),
@@ -113,6 +108,12 @@ def observe(
             moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
         ),
     )
+
+
+def _asked_brokers(submissions: Iterable[Submission]) -> set[ConfigResource]:
+    """Return the brokers that were sent a call and did not answer it."""
+    asked_ids = {submission.asked_broker_id for submission in submissions}
+    return {broker_resource(broker_id) for broker_id in asked_ids if broker_id is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,10 @@ class _Partitions:
             for tp, (topic_id, description) in self.planned.items()
         }
 
-    def foreign_reassignments(self) -> tuple[TopicPartition, ...]:
-        return tuple(sorted(tp for tp in self.reassignments if tp not in self.planned))
+    def foreign_reassignments(self, late: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Return what is neither of the plan nor of an earlier run of ours."""
+        known = {*self.planned, *late}
+        return tuple(sorted(tp for tp in self.reassignments if tp not in known))
 
 
 def _late_reassignments(
