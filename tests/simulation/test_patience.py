@@ -248,6 +248,23 @@ def test_a_rate_that_the_back_off_lowered_below_the_inflow_is_not_a_stall(tmp_pa
     assert "cancelling" not in run.event_kinds()
 
 
+def test_a_copy_that_has_arrived_and_waits_for_a_kept_replica_is_not_a_stall(
+    tmp_path: Path,
+) -> None:
+    picture = "orders-0: 1 2 3 size=5000000 rate=1000"
+    run = made_by_hand(tmp_path, picture, move("orders-0", "1 2 3", "4 2 3", size=5_000_000))
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.kill_broker(3)
+    until = run.cluster.now + 300
+    while run.cluster.now < until:
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.restart_broker(3)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert "stall" not in run.event_kinds()
+
+
 def test_settling_gives_a_kept_replica_whose_broker_is_down_the_policys_patience(
     tmp_path: Path,
 ) -> None:

@@ -143,7 +143,7 @@ class SimulatedRun:
     def event_kinds(self) -> list[str]:
         return [event.kind for event in self.ledger.journal(self.run_id).events()]
 
-    def repeat(self, step: Callable[[], float | None], max_steps: int = 500) -> None:
+    def repeat(self, step: Callable[[], float | None], max_steps: int = 1_000) -> None:
         for _ in range(max_steps):
             wait = step()
             if wait is None:

@@ -272,7 +272,9 @@ def _new_link(
     for move, destination in copies:
         arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
         missing_bytes = observation.bytes_to_copy(move, destination)
-        if observation.is_measured(move):
+        if destination in observation.partitions[move.topic_partition].description.isr:
+            missing_bytes = 0  # it follows its leader, and waits for another replica
+        elif observation.is_measured(move):
             known_bytes_left += missing_bytes
         else:
             missing_bytes = max(0, missing_bytes - arrived_before)
@@ -308,10 +310,12 @@ def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
     """Return a link with since when it has made no progress.
 
     Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
-    arrive, since producers may write more than that.
+    arrive, since producers may write more than that. With nothing left to copy it is not stuck: its
+    moves wait for other replicas.
     """
     arrives = is_lowered and link.bytes_per_second > 0
-    if arrives or link.min_bytes_left < before.min_bytes_left:
+    is_complete = not link.min_bytes_left
+    if arrives or is_complete or link.min_bytes_left < before.min_bytes_left:
         return link
     return replace(
         link,
