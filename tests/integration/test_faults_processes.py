@@ -4,6 +4,7 @@ every point. Nothing moves without a yes."""
 
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from counterpoise.errors import LedgerError, NotApprovedError, StalePlanError
 from counterpoise.installation import now_utc
 from counterpoise.ledger import database
 from counterpoise.model.approval import Decision
-from counterpoise.model.run import RunState
+from counterpoise.model.run import STEP_LOCK_SECONDS, RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
 from local_processes import wait_until
@@ -66,8 +67,8 @@ def test_a_process_killed_at_exact_points_is_resumed(
 @pytest.mark.parametrize(
     "point",
     [
-        "before check while throttling",
-        "before alter_configs while throttling",  # past the last check
+        "after step while running",  # it observes, then
+        "before alter_configs while throttling",
         "before alter_reassignments while moving",
     ],
 )
@@ -79,13 +80,18 @@ def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
     def overtake(run: PlannedRun) -> int:
         with ground.victim(run, Trap(at=(point,), number=signal.SIGSTOP)) as first:
             wait_until(lambda: first.is_frozen, "the first process to freeze", 60)
+            lost_at = time.monotonic() + STEP_LOCK_SECONDS
             ground.forget_lock(run)
             with ground.victim(run) as second:
                 assert second.wait() == 0
             assert first.is_frozen
+            wait_until(lambda: time.monotonic() > lost_at, "the end of the first one's step", 60)
+            before, placed = configs(ground.kafka), placement(ground.kafka)
             first.signal(signal.SIGCONT)
             assert first.wait() == 0
-        ground.watch()
+        assert configs(ground.kafka) == before, "and nobody has repaired anything"
+        assert placement(ground.kafka) == placed
+        assert ongoing_reassignments(ground.kafka) == {}
         return 0
 
     assert travel.once(overtake).losses == ()

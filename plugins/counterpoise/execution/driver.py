@@ -147,6 +147,7 @@ class Driver:
                 wait_seconds = self._apply(command, inputs, step)
             except ClusterError as error:
                 if error.retryable:
+                    step.check()  # nothing is sent after the deadline of a step that was lost
                     raise
                 raise self._halt(Halt(str(error)), inputs, step) from error
             if ends_soon(inputs.run_progress):
@@ -172,6 +173,7 @@ class Driver:
                 return self._apply(command, inputs, step)
             except ClusterError as error:
                 if error.retryable:
+                    step.check()
                     raise
                 self._log(str(error))  # sent again, for as long as its patience
                 return OBSERVE_AGAIN_SECONDS
