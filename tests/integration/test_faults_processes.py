@@ -91,7 +91,7 @@ def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
             assert first.wait() == 0
         assert configs(ground.kafka) == before, "and nobody has repaired anything"
         assert placement(ground.kafka) == placed
-        assert ongoing_reassignments(ground.kafka) == {}
+        assert ongoing_reassignments(ground.kafka) == ""
         return 0
 
     assert travel.once(overtake).losses == ()

@@ -8,9 +8,9 @@ each time by a new process. After each, Kafka's own client and tools must tell t
 plan and the configs of before; in the end, the metadata log must hold exactly one change record for
 each broker that a plan added to a partition.
 
-Named points lie right before and right after each write to the ledger and each call that changes the
-cluster, told apart by what the process announced last ("after
-submitting while moving"). Reads change nothing: a kill between two of them equals one at the
+Named points lie right before and right after each write to the ledger and each call that changes
+the cluster, told apart by what the process announced last ("after submitting while moving"). Reads
+change nothing: a kill between two of them equals one at the
 nearest point. The step lock of a killed process lasts 30 s; that wait is spared by taking it back,
 and nothing else of the ledger is touched.
 """
