@@ -121,9 +121,9 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
         if status.run.state in OPEN_STATES and status.run_progress.links:
             console.print(links_table(status.run_progress))
     for key in status.pending_restores:
+        why = key.outcome or "its broker does not respond"
         console.print(
-            f"not restored yet, because its broker does not respond: {key.resource.type} "
-            f"{key.resource.name}: {key.key}",
+            f"not restored yet ({why}): {key.resource.type} {key.resource.name}: {key.key}",
             markup=False,
             soft_wrap=True,
         )

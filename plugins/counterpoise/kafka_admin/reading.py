@@ -70,8 +70,8 @@ def describe_cluster(broker_client: RequestReader) -> ClusterDescription:
     for b in response.brokers:
         is_fenced = bool(getattr(b, "is_fenced", False))
         brokers.append(BrokerDescription(b.broker_id, b.host, b.port, b.rack, is_fenced))
-    has_fenced_brokers = (response.API_VERSION or 0) >= _VERSION_WITH_FENCED_BROKERS
-    return ClusterDescription(response.cluster_id, by_id(brokers), has_fenced_brokers)
+    reports_fenced = (response.API_VERSION or 0) >= _VERSION_WITH_FENCED_BROKERS
+    return ClusterDescription(response.cluster_id, by_id(brokers), reports_fenced)
 
 
 def live_or_named_brokers(

@@ -125,12 +125,13 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     @_call
     def describe_cluster(self) -> ClusterDescription:
+        reports_fenced = self.kafka_version >= (4, 0)  # KIP-1073
         brokers = [
             BrokerDescription(broker_id, f"broker-{broker_id}", 9092, broker.rack, broker.is_fenced)
             for broker_id, broker in sorted(self.brokers.items())
-            if not broker.is_fenced or self.kafka_version >= (4, 0)  # KIP-1073
+            if not broker.is_fenced or reports_fenced
         ]
-        return ClusterDescription(self.cluster_id, tuple(brokers))
+        return ClusterDescription(self.cluster_id, tuple(brokers), reports_fenced)
 
     @_call
     def describe_topics(self, topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:

@@ -39,12 +39,12 @@ class ClusterDescription:
     cluster_id: str
     brokers: tuple[BrokerDescription, ...]  # by id, fenced ones included
     # Brokers before 4.0 do not report fenced ones (KIP-1073).
-    has_fenced_brokers: bool = True
+    reports_fenced: bool = True
 
     @property
     def registered_broker_ids(self) -> frozenset[int] | None:
         """Return the brokers that are registered, live or fenced; None where that is not known."""
-        if not self.has_fenced_brokers:
+        if not self.reports_fenced:
             return None
         return frozenset(broker.broker_id for broker in self.brokers)
 

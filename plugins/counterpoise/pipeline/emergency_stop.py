@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore
 from counterpoise.execution.throttling.targets import wanted_throttles
@@ -24,6 +24,9 @@ from counterpoise.model.run import RunState, TouchedKey
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
+
+# With brokers that do not respond: a person waits for the end.
+_PATIENCE: Final = timedelta(minutes=2)
 
 
 def stop_from_plan(
@@ -40,7 +43,7 @@ def stop_from_plan(
         ledger = Ledger.open(f"sqlite:///{Path(folder) / 'stop.db'}", now_utc)
         try:
             run_id = _settling_run(ledger, plan)
-            limits = MovementPolicy(on_halt=InFlight.CANCEL)
+            limits = MovementPolicy(on_halt=InFlight.CANCEL, dead_broker_patience=_PATIENCE)
             options = ExecutionOptions(run_id, plan, rate_bytes_per_second=1, limits=limits)
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()

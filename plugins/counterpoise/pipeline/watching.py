@@ -10,6 +10,7 @@ What no run of ours has set is reported and never touched.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
@@ -55,6 +56,7 @@ class WatchReport:
     settled_runs: tuple[str, ...] = ()
     restored_keys: tuple[str, ...] = ()
     pending_keys: tuple[str, ...] = ()
+    why_pending: tuple[str, ...] = ()  # for each pending key, when it is restored
     late_moves: tuple[str, ...] = ()
     foreign_throttles: tuple[str, ...] = ()
 
@@ -73,7 +75,8 @@ class WatchReport:
         """Return what the watch could not put in order, by what a person has to look at."""
         found = {
             "pending restore": tuple(
-                f"{key} (it is restored when its broker is live again)" for key in self.pending_keys
+                f"{key} ({why or 'it is restored when its broker is live again'})"
+                for key, why in zip_longest(self.pending_keys, self.why_pending, fillvalue="")
             ),
             "foreign throttle": tuple(
                 f"{throttle} (no run of ours has set it: delete it if nobody needs it)"
@@ -124,6 +127,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         settled_runs=tuple(settled),
         restored_keys=tuple(map(_in_words, restored)),
         pending_keys=tuple(map(_in_words, pending)),
+        why_pending=tuple(touched.outcome for touched in pending),
         late_moves=tuple(
             f"{move.topic_partition} (run {late.run.run_id})"
             for late in late_runs

@@ -8,6 +8,7 @@ broker that was frozen applies what it was sent long ago when it wakes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from counterpoise.execution.observation import Observation
@@ -58,26 +59,26 @@ def restore_pending(
             continue
         if touched.restored_at is None or touched.resource_key in changed:
             restored.append(touched)
-    _clear_unanswered_calls(admin, step, keys, pending)
+    cluster = admin.describe_cluster()
+    pending = [_explained(touched, cluster.registered_broker_ids, step) for touched in pending]
+    registered = {broker.broker_id for broker in cluster.brokers}
+    still_pending = {touched.resource_key for touched in pending}
+    answered = [t for t in keys if t.resource_key not in still_pending]
+    if registered == admin.describe_versions().keys():
+        step.clear_unanswered_calls(answered)
+    unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
+    step.clear_unanswered_calls(unregistered)
     return tuple(restored), tuple(pending)
 
 
-def _clear_unanswered_calls(
-    admin: ClusterAdmin,
-    step: "Step",
-    keys: Sequence[TouchedKey],
-    pending: Sequence[TouchedKey],
-) -> None:
-    """Record of which keys no call can be applied any more."""
-    cluster = admin.describe_cluster()
-    registered = {broker.broker_id for broker in cluster.brokers}
-    if registered == admin.describe_versions().keys():
-        step.clear_unanswered_calls(touched for touched in keys if touched not in pending)
-    unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
-    step.clear_unanswered_calls(unregistered)
-    for touched in unregistered:
-        if touched in pending:
-            step.restore_later(touched, _why_pending(touched, cluster.registered_broker_ids))
+def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "Step") -> TouchedKey:
+    """Return a pending key with why it is; recorded where its broker is not registered any more."""
+    if not _is_unregistered(touched, registered):
+        return touched
+    outcome = _why_pending(touched, registered)
+    if touched.outcome != outcome:
+        step.restore_later(touched, outcome)
+    return replace(touched, outcome=outcome)
 
 
 def mark_restored(
