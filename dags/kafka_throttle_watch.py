@@ -50,7 +50,7 @@ def kafka_throttle_watch() -> None:
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
             report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
-        log_entries(LOGGER, logging.INFO, report.done)
+        log_entries(LOGGER, logging.INFO, report.done | report.under_way)
         # A warning and no failure: it would be the same at every watch until somebody has time.
         log_entries(LOGGER, logging.WARNING, report.needs_attention)
         return {"cluster": cluster, "found": report.summary}

@@ -98,9 +98,10 @@ def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.Plan
     journal = installation.ledger.journal(run["run_id"])
     run_progress = journal.run_progress()
     assert run_progress is not None
-    journal.update_progress(
-        replace(run_progress, observed_at=run_progress.observed_at - timedelta(hours=1))
-    )
+    with journal.step() as step:
+        step.update_progress(
+            replace(run_progress, observed_at=run_progress.observed_at - timedelta(hours=1))
+        )
     return run
 
 

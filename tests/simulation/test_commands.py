@@ -161,6 +161,37 @@ def test_an_interrupted_run_is_settled_alone(
     assert shell.type("watch", "--all").out == "cluster demo: nothing was left behind\n"
 
 
+def test_a_run_that_lost_a_permission_is_named_by_the_watch_until_it_has_ended(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+
+    def advance_without_permission(seconds: float) -> None:
+        kafka.unreadable_topics = {"orders"} if kafka.list_reassignments() else set()
+        kafka.advance(seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repeating, "sleep", advance_without_permission)
+        ended = shell.type("execute", path)
+    assert ended.code == 3 and "DescribeConfigs" in ended.err
+    kafka.unreadable_topics = set()
+    number_of_keys = sum(map(len, own_configs(kafka).values()))
+    assert number_of_keys > 0
+    (run,) = json.loads(shell.type("status", "--json").out)
+    watched = shell.type("watch", "--cluster", "demo")
+    assert watched.code == 0, watched.err
+    shown = " ".join(watched.out.split())
+    assert f"run under way: {run['run_id']}: running, last observed at " in shown
+    assert f"{number_of_keys} config keys set" in shown
+    assert f"`counterpoise settle {run['run_id']}` ends it" in shown
+    assert "nothing was left behind" not in shown
+    found = json.loads(shell.type("watch", "--cluster", "demo", "--json").out)
+    assert len(found["demo"]["runs_under_way"]) == 1
+    assert shell.type("settle", path).code == 0
+    assert shell.type("watch", "--all").out == "cluster demo: nothing was left behind\n"
+
+
 @pytest.mark.parametrize("where", [("--cluster", "demo"), ("--bootstrap", "simulated:9092")])
 def test_break_glass_needs_the_plan_and_the_cluster_alone(
     shell: CommandLine,

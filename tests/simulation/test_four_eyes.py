@@ -183,7 +183,8 @@ def forge_rate(shell: CommandLine, rate_bytes_per_second: int) -> None:
     with sqlite3.connect(shell.folder / "ledger.db") as database:
         database.execute(
             'INSERT INTO requests (cluster, run_id, control, "by", why, at, rate_bytes_per_second) '
-            "SELECT cluster, run_id, 'rate', 'alice', 'x', opened_at, ? FROM runs",
+            "SELECT cluster, run_id, 'rate', 'alice', 'x', (SELECT max(at) FROM approvals), ? "
+            "FROM runs",
             (rate_bytes_per_second,),
         )
     database.close()

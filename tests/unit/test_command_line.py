@@ -393,11 +393,18 @@ def test_a_rate_that_can_never_do_is_refused_with_the_figures(shell: CommandLine
     }
 
 
-def test_a_cluster_that_cannot_be_asked_is_a_warning_and_no_refusal(shell: CommandLine) -> None:
+def test_nothing_is_approved_while_the_cluster_does_not_respond(shell: CommandLine) -> None:
     shell.configure("127.0.0.1:1")
-    typed = shell.type("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
-    assert typed.code == 0
-    assert "the operator's permissions are unknown: no bootstrap address answered" in typed.out
+    words = ("approve", plan(shell), "--rate", "10MB/s", "--reason", "x")
+    typed = shell.type(*words)
+    assert typed.code == 3
+    assert (
+        "counterpoise approve: nothing was approved, since a connection to demo fails: "
+        "no bootstrap address answered (1 tried):"
+    ) in typed.err
+    assert "or approve with --no-preflight" in typed.err
+    assert json.loads(shell.type("status", "--json").out) == []
+    assert shell.type(*words, "--no-preflight").code == 0
 
 
 def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: CommandLine) -> None:

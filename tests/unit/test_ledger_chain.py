@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from counterpoise import ledger as ledger_package
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import Ledger, links
 from counterpoise.ledger.schema import events
@@ -92,6 +95,10 @@ class Written:
             for statement in statements:
                 connection.execute(sa.text(statement))
 
+    def scalar(self, query: str) -> int:
+        with self.ledger._engine.begin() as connection:
+            return int(connection.scalar(sa.text(query)) or 0)
+
     def head(self, cluster: str = "demo") -> str:
         (head,) = [s.head for s in self.verify().states if s.cluster == cluster]
         return head
@@ -154,6 +161,68 @@ def test_what_was_done_by_hand_is_named(written: Written, statement: str, says: 
     assert not report.is_intact
     assert any(says in found.in_words for found in report.breaks), report.breaks
     assert all(found.cluster == "demo" for found in report.breaks)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_id_of_a_row_that_was_deleted_is_never_given_again(
+    written: Written, table: str
+) -> None:
+    """Else the next row would stand in its place: "changed", and never in the chain itself."""
+    kind = {"approvals": "a", "events": "e", "questions": "q", "requests": "r"}[table]
+    run_id = written.write(kind)
+    newest = f"SELECT max(id) FROM {table}"
+    deleted_id = written.scalar(newest)
+    written.tamper(f"DELETE FROM {table} WHERE id = {deleted_id}")
+    written.now += timedelta(minutes=1)
+    written.write_one(kind, run_id, "demo")
+    assert written.scalar(newest) == deleted_id + 1
+    breaks = written.verify().breaks
+    assert [(found.table, found.row_id, found.what) for found in breaks] == [
+        (table, deleted_id, "was removed")
+    ]
+    is_new = f"table_name = '{table}' AND row_id = {deleted_id + 1}"
+    assert written.scalar(f"SELECT count(*) FROM chain WHERE {is_new}") == 1
+
+
+def test_an_upgrade_gives_no_id_again_that_only_the_chain_knows(tmp_path: Path) -> None:
+    """Rows that were deleted before schema 0005, in a file of SQLite."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    engine = sa.create_engine(url)
+    upgrade_to("0004", engine)
+    rows = [
+        "INSERT INTO plans VALUES ('f', 'demo', 'p', '2026-01-31 12:00:00')",
+        "INSERT INTO runs (run_id, cluster, fingerprint, state, reason, requested_by, opened_at,"
+        " step_until) VALUES ('r', 'demo', 'f', 'running', '', 'alice', '2026-01-31 12:00:00', 0)",
+        *(
+            "INSERT INTO events (run_id, at, kind, text)"
+            f" VALUES ('r', '2026-01-31 12:0{minute}:00', 'note', 'text {minute}')"
+            for minute in range(3)
+        ),
+    ]
+    with engine.begin() as connection:
+        for statement in rows:
+            connection.execute(sa.text(statement))
+        links.append_pending(connection, "demo", NOW)
+        connection.execute(sa.text("DELETE FROM events WHERE id = 3"))
+    engine.dispose()
+    written = Written.opened(url)
+    texts = [event.text for event in written.ledger.journal("r").events()]
+    assert texts == ["text 0", "text 1"]
+    assert named(written.verify()) == {("events", 3)}
+    written.write_one("e", "r", "demo")
+    assert written.scalar("SELECT max(id) FROM events") == 4
+    assert [found.what for found in written.verify().breaks] == ["was removed"]
+    written.ledger.close()
+
+
+def upgrade_to(revision: str, engine: sa.Engine) -> None:
+    config = Config()
+    config.set_main_option(
+        "script_location", str(Path(ledger_package.__file__).parent / "migrations")
+    )
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
 
 
 def test_text_where_a_time_should_be_is_named_too(tmp_path: Path) -> None:

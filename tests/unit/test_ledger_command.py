@@ -184,6 +184,21 @@ def test_an_export_goes_on_where_the_last_one_ended(shell: CommandLine, write: W
     assert "remove it to export all rows again" in typed.err
 
 
+def test_a_cursor_never_moves_past_what_a_time_has_left_out(
+    shell: CommandLine, write: Write
+) -> None:
+    """What was chained before that time would never be exported."""
+    cursor = shell.folder / "cursor.json"
+    write("demo")
+    write("demo", "x", at=datetime(2026, 2, 1, tzinfo=UTC))
+    typed = shell.type("ledger", "export", "--cursor", cursor, "--since", "2026-02-01")
+    assert (typed.code, typed.out) == (2, "")
+    assert "--since and --cursor: use one of them" in typed.err
+    assert not cursor.exists()
+    exported = lines(shell.type("ledger", "export", "--cursor", cursor).out)
+    assert [line["sequence"] for line in exported] == [1, 2, 3, 4, 5]
+
+
 def test_a_checkpoint_deletes_what_is_old_and_says_what_is_left(
     shell: CommandLine, write: Write
 ) -> None:

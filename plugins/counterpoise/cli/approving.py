@@ -98,7 +98,7 @@ def _add_approve(commands: Commands) -> None:
         _approve,
         "approve a plan: who, why, rate",
         "Records a yes: who, why, at which rate, until when. Asks the cluster first whether the "
-        "operator connection may do what the plan needs.",
+        "operator connection may do what the plan needs; nothing is approved while that fails.",
     )
     parser.add_argument(
         "--rate",
@@ -126,7 +126,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         requester = by if run is None or is_new else run.requester
         controls.check_grant(installation, plan, by=by, requester=requester, rate=arguments.rate)
         if run is None or is_new or run.state in _NOT_STARTED_STATES:
-            _check_rules(installation, plan, console)
+            _check_rules(installation, plan, console, may_be_unknown=arguments.no_preflight)
         if not arguments.no_preflight:
             _check_permissions(installation, plan, console)
         if run is None or is_new:
@@ -173,13 +173,18 @@ def _print_who_counts(console: Console, by: Person, counting: Person) -> None:
         )
 
 
-def _check_rules(installation: Installation, plan: RebalancePlan, console: Console) -> None:
-    """Raise RefusedError for a plan that breaks a rule; warn when that cannot be known now."""
+def _check_rules(
+    installation: Installation, plan: RebalancePlan, console: Console, *, may_be_unknown: bool
+) -> None:
+    """Raise RefusedError for a plan that breaks a rule.
+
+    Raises ClusterError when that cannot be known now; warns instead if it `may_be_unknown`.
+    """
     try:
         pipeline.check_plan_rules(installation, plan)
     except ClusterError as error:
-        if not error.retryable:
-            raise
+        if not (may_be_unknown and error.retryable):
+            raise _not_approved(plan, error) from None
         warning = (
             "the cluster does not respond, and the store has no snapshot of this plan, so its "
             f"rules are checked when the run starts: {error}"
@@ -188,18 +193,15 @@ def _check_rules(installation: Installation, plan: RebalancePlan, console: Conso
 
 
 def _check_permissions(installation: Installation, plan: RebalancePlan, console: Console) -> None:
-    """Raise RefusedError when the cluster would refuse the plan; warn when it does not respond."""
+    """Raise RefusedError when the cluster would refuse the plan; ClusterError when the operator
+    connection fails: the run could not start, and `kafka_rebalance` asks nobody then either.
+    """
     try:
         refused = pipeline.preflight(installation, plan)
-        plans.print_warnings(console, pipeline.preflight_warnings(installation, plan))
+        warnings = pipeline.preflight_warnings(installation, plan)
     except ClusterError as error:
-        if not error.retryable:
-            raise
-        plans.print_warnings(
-            console,
-            [f"the operator's connection fails, so its permissions are unknown: {error}"],
-        )
-        return
+        raise _not_approved(plan, error) from None
+    plans.print_warnings(console, warnings)
     if refused:
         _print_refused(console, refused)
         raise RefusedError(
@@ -207,6 +209,14 @@ def _check_permissions(installation: Installation, plan: RebalancePlan, console:
             "was approved. Give the operator connection the permissions (docs/deploying.md), or "
             "approve with --no-preflight"
         )
+
+
+def _not_approved(plan: RebalancePlan, error: ClusterError) -> ClusterError:
+    return ClusterError(
+        f"nothing was approved, since a connection to {plan.cluster} fails: {error}\n"
+        "Put it right (`counterpoise preflight PLAN` tries the operator's), then approve again; or "
+        "approve with --no-preflight if you know that it works when the run starts"
+    )
 
 
 def _print_refused(console: Console, refused: Mapping[str, str]) -> None:

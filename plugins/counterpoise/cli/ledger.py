@@ -127,6 +127,12 @@ def _add_export(actions: Commands) -> None:
 
 
 def _export(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.since and arguments.cursor:
+        raise InputError(
+            "--since and --cursor: use one of them. The cursor would move past what was chained "
+            "before that time, and no later call would export it; the first call with a new "
+            "cursor exports all rows"
+        )
     since = parse_moment(arguments.since, where="--since") if arguments.since else None
     cursor = _read_cursor(arguments.cursor) if arguments.cursor else {}
     with open_installation(may_migrate_ledger=False) as installation:

@@ -180,8 +180,8 @@ def _add_watch(commands: Commands) -> None:
         "watch",
         help="look for throttles and moves that runs left behind",
         description="Settles runs that nobody drives, restores config keys of brokers that are "
-        "back, and names throttles that no run of ours has set; these stay as they are. Exit code "
-        "1 when something needs attention.",
+        "back, and names runs under way and throttles that no run of ours has set; these stay as "
+        "they are. Exit code 1 when something needs attention.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--cluster", metavar="NAME", help="a cluster of config/clusters.yaml")
@@ -217,7 +217,6 @@ def _log_to_stderr(text: str) -> None:
 
 
 def _print_watch(console: Console, cluster: str, report: "WatchReport") -> None:
-    found = report.done | report.needs_attention
-    lines = [f"  {what}: {entry}" for what, entries in found.items() for entry in entries]
+    lines = [f"  {what}: {entry}" for what, entries in report.found.items() for entry in entries]
     heading = f"cluster {cluster}:" if lines else f"cluster {cluster}: nothing was left behind"
     console.print("\n".join([heading, *lines]), markup=False)

@@ -111,6 +111,7 @@ approvals = sa.Table(
     sa.Column("rate_bytes_per_second", sa.BigInteger),
     sa.Column("expires_at", UtcDateTime),
     sa.Column("account", sa.Text),  # verified, like airflow:2
+    sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
 # What a person was asked; the newest question of a task counts.
@@ -125,6 +126,7 @@ questions = sa.Table(
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("asked_at", UtcDateTime, nullable=False),
     sa.Index("ix_questions_dag_run", "dag_id", "dag_run_id"),
+    sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
 touched_keys = sa.Table(
@@ -184,6 +186,7 @@ requests = sa.Table(
     sa.Column("obeyed_at", UtcDateTime),
     sa.Column("account", sa.Text),
     sa.Index("ix_requests_cluster", "cluster"),
+    sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
 pulses = sa.Table(
@@ -204,6 +207,7 @@ events = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Index("ix_events_run_id", "run_id"),
+    sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
 # One hash chain per cluster over rows that never change: `chain.py`.

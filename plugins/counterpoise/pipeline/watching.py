@@ -29,6 +29,7 @@ from counterpoise.model.run import (
 )
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.executing import restore_pending_of, settle_step
+from counterpoise.units import format_moment, format_seconds
 
 # For one settling run; the next watch goes on with it.
 _MAX_SETTLE_SECONDS: Final = 300.0
@@ -50,7 +51,8 @@ class WatchReport:
     """What one watch of one cluster found, a sentence for each thing.
 
     `settled_runs` were orphaned, or a move of theirs came late. `restored_keys` are config keys
-    restored now, `pending_keys` those that wait for brokers that do not respond.
+    restored now, `pending_keys` those that wait for brokers that do not respond. `runs_under_way`
+    were observed not long ago: somebody drives them, or the process has only just ended.
     """
 
     settled_runs: tuple[str, ...] = ()
@@ -59,6 +61,12 @@ class WatchReport:
     why_pending: tuple[str, ...] = ()  # for each pending key, when it is restored
     late_moves: tuple[str, ...] = ()
     foreign_throttles: tuple[str, ...] = ()
+    runs_under_way: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> dict[str, tuple[str, ...]]:
+        """Return all entries, by what they are."""
+        return self.done | self.under_way | self.needs_attention
 
     @property
     def done(self) -> dict[str, tuple[str, ...]]:
@@ -69,6 +77,11 @@ class WatchReport:
             "late move": self.late_moves,
         }
         return {what: entries for what, entries in found.items() if entries}
+
+    @property
+    def under_way(self) -> dict[str, tuple[str, ...]]:
+        """Return what the watch left to those who drive it."""
+        return {"run under way": self.runs_under_way} if self.runs_under_way else {}
 
     @property
     def needs_attention(self) -> dict[str, tuple[str, ...]]:
@@ -97,14 +110,20 @@ class WatchReport:
             "owed": self.pending_keys,
             "late_moves": self.late_moves,
             "foreign_throttles": self.foreign_throttles,
+            "runs_under_way": self.runs_under_way,
         }
 
     @property
     def summary(self) -> str:
         """Return the counts, like "1 settled run, 2 restored config keys", or "nothing"."""
-        found = self.done | self.needs_attention
-        counts = (pluralize(len(entries), what) for what, entries in found.items())
+        counts = (_count(what, len(entries)) for what, entries in self.found.items())
         return ", ".join(counts) or "nothing"
+
+
+def _count(what: str, number: int) -> str:
+    """Return for example `2 runs under way`."""
+    noun, is_under_way, _ = what.partition(" under way")
+    return pluralize(number, noun) + is_under_way
 
 
 def watch_throttles(installation: Installation, cluster: str, log: Log) -> WatchReport:
@@ -113,11 +132,14 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     runs = [run for run in installation.ledger.runs(cluster=cluster) if run.state in states]
     orphaned = [run for run in runs if _is_orphaned(installation, run)]
     settled = [_settle(installation, run, log) for run in orphaned]
-    if _has_run_under_way(installation, cluster):
+    if under_way := _runs_under_way(installation, cluster):
         # Whoever drives it looks after its keys; the restores and late moves of others wait for
         # its end.
-        foreign = _foreign_throttles(installation, cluster, runs)
-        return WatchReport(settled_runs=tuple(settled), foreign_throttles=foreign)
+        return WatchReport(
+            settled_runs=tuple(settled),
+            foreign_throttles=_foreign_throttles(installation, cluster, runs),
+            runs_under_way=tuple(_describe_under_way(installation, run) for run in under_way),
+        )
     with installation.operator(cluster) as admin:
         late_runs = _late_runs(installation, admin, runs)
         for late in late_runs:
@@ -143,9 +165,24 @@ def _is_orphaned(installation: Installation, run: Run) -> bool:
     return is_orphaned(run, run_progress, limits, installation.clock())
 
 
-def _has_run_under_way(installation: Installation, cluster: str) -> bool:
+def _runs_under_way(installation: Installation, cluster: str) -> list[Run]:
     runs = installation.ledger.runs(cluster=cluster)
-    return any(run.state in UNDER_WAY_STATES for run in runs)
+    return [run for run in runs if run.state in UNDER_WAY_STATES]
+
+
+def _describe_under_way(installation: Installation, run: Run) -> str:
+    """Say since when nobody has observed a run, what it holds, and who ends it."""
+    journal = installation.ledger.journal(run.run_id)
+    run_progress = journal.run_progress()
+    observed_at = run_progress.observed_at if run_progress else run.opened_at
+    keys = sum(touched.restored_at is None for touched in journal.touched())
+    patience = installation.cluster(run.cluster).policy.movement.orphaned_after
+    return (
+        f"{run.run_id}: {run.state}, last observed at {format_moment(observed_at)}, "
+        f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise execute "
+        f"PLAN` goes on with it, `counterpoise settle {run.run_id}` ends it; so does a watch when "
+        f"nothing has observed it for {format_seconds(patience.total_seconds())}"
+    )
 
 
 def _settle(installation: Installation, run: Run, log: Log) -> str:
