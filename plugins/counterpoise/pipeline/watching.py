@@ -179,9 +179,9 @@ def _describe_under_way(installation: Installation, run: Run) -> str:
     patience = installation.cluster(run.cluster).policy.movement.orphaned_after
     return (
         f"{run.run_id}: {run.state}, last observed at {format_moment(observed_at)}, "
-        f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise execute "
-        f"PLAN` goes on with it, `counterpoise settle {run.run_id}` ends it; so does a watch when "
-        f"nothing has observed it for {format_seconds(patience.total_seconds())}"
+        f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise "
+        f"execute PLAN` goes on with it, `counterpoise settle {run.run_id}` ends it; so does a "
+        f"watch when nothing has observed it for {format_seconds(patience.total_seconds())}"
     )
 
 
