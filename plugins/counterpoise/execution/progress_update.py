@@ -244,9 +244,9 @@ def _links(
     copies_by_link = grouped(
         ((broker_id, sends), (move, destination))
         for move in moving
+        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
         for destination in observation.adding_replicas(move)
-        for broker_id, sends in ((destination, False), (observation.leader_of(move), True))
-        if broker_id is not None
+        for broker_id, sends in ((destination, False), (leader, True))
     )
     links_before = {(link.broker_id, link.sends): link for link in base.links}
     for (broker_id, sends), copies in sorted(copies_by_link.items()):
