@@ -356,6 +356,30 @@ def test_a_certificate_that_has_expired_on_one_broker(
     assert row["evidence"]["rows"][0][:2] == ["CN=EXPIRED", "CN=the authority of a test"]
 
 
+def test_an_operator_that_cannot_log_in_is_found_before_the_yes(
+    secured: SecuredKafka, shell: CommandLine
+) -> None:
+    topic, bootstrap = "orders-operator", secured.kafka.bootstrap_string
+    create_topics(bootstrap, [TopicSpec(topic, [(1, 2)] * 6)])
+    reader, operator = (secured.settings("PLAIN", who) for who in ("reader", "operator"))
+    connect(shell, reader, operator)
+    plan = shell.folder / "plan.json"
+    goal = ("--goal", "rebalance", "--topics", topic)
+    typed(shell, "plan", "--cluster", "demo", *goal, "--out", plan)
+    unknown_ca = {"ssl.ca.location": "probe"}
+    for mistake, says in (
+        ({"sasl.password": "not-the-one"}, 'PLAIN failed: the broker refuses user "operator"'),
+        (unknown_ca, "which is not trusted here"),
+    ):
+        connect(shell, reader, operator | mistake)
+        refused = typed(shell, "approve", plan, "--rate", "50MB/s", "--reason", "x", code=3)
+        assert "nothing was approved, since a connection to demo fails: " in refused.err
+        assert says in refused.err
+        assert json.loads(typed(shell, "status", "--json").out) == []
+    connect(shell, reader, operator)
+    typed(shell, "approve", plan, "--rate", "50MB/s", "--reason", "x")
+
+
 def test_a_wrong_password_is_one_message_on_stderr_and_nothing_is_written(
     secured: SecuredKafka, shell: CommandLine
 ) -> None:
