@@ -117,7 +117,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     batch = () if hold else _next_batch(inputs)
     remaining = inputs.unknown_outcomes if pause else inputs.pending
     in_flight = [*inputs.moving, *filter(partial(_keeps_entries, inputs), remaining)]
-    if command := throttle_command(inputs, in_flight, batch, remaining):
+    if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
         return Wait(hold, moving=len(inputs.moving))

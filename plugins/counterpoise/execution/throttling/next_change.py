@@ -13,7 +13,7 @@ it: `1:4,2:4`.
 
 from collections.abc import Sequence
 
-from counterpoise.execution.commands import Command, MarkRestored, Restore, Throttle
+from counterpoise.execution.commands import Command, KeyChange, MarkRestored, Restore, Throttle
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.throttling.restore import idle_keys, unneeded_entries
 from counterpoise.execution.throttling.targets import (
@@ -21,7 +21,7 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
     removed_by_others,
 )
-from counterpoise.model.kafka import ResourceKey
+from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.plan import Move
 
 
@@ -30,10 +30,14 @@ def throttle_command(
     in_flight: Sequence[Move],
     batch: Sequence[Move] = (),
     remaining: Sequence[Move] = (),
+    *,
+    is_held: bool = False,
 ) -> Command | None:
     """Return what to change before anything else is done; None when nothing has to be changed.
 
-    While a batch is ready to be submitted, entries that nothing needs wait for the next one.
+    While a batch is ready to be submitted, entries that nothing needs wait for the next one. So do
+    those of moves to come, unless the run is held: a worker of an earlier version, which lists all
+    of these, would set them again at once.
     """
     observation = inputs.observation
     throttles = inputs.throttles_for([*in_flight, *batch], remaining)
@@ -42,16 +46,29 @@ def throttle_command(
         return MarkRestored(as_before)
     missing = inputs.missing_changes(throttles)
     unneeded = unneeded_entries(throttles, observation)
-    is_any_present = any(
-        set(list_entries(change.value))
-        & set(list_entries(dynamic_value(observation.configs, *change.resource_key)))
-        for _, change in unneeded
-    )
-    if missing or (is_any_present and not batch):
+    to_come = () if is_held else remaining
+    if missing or (not batch and _is_any_listed(unneeded, inputs, to_come)):
         needed_now = inputs.missing_changes(inputs.throttles_for(inputs.moving))
         removed = removed_by_others(needed_now, observation.touched_keys, observation.configs)
         return Throttle(missing, unneeded, restored, removed)
     return Restore(restored) if restored else None
+
+
+def _is_any_listed(
+    unneeded: Sequence[KeyChange], inputs: DecisionInputs, to_come: Sequence[Move]
+) -> bool:
+    """Return whether a list shows one of these entries, other than those of moves to come."""
+    if not unneeded:
+        return False
+    later_lists = inputs.throttles_for(to_come).lists
+    configs = inputs.observation.configs
+
+    def is_listed(change: ConfigChange) -> bool:
+        present = set(list_entries(dynamic_value(configs, *change.resource_key)))
+        later = later_lists.get(change.resource_key, ())
+        return not present.intersection(list_entries(change.value)) <= set(later)
+
+    return any(is_listed(change) for _, change in unneeded)
 
 
 def with_listed_first(inputs: DecisionInputs, batch: Sequence[Move]) -> tuple[Move, ...]:
