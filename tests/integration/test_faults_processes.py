@@ -73,12 +73,13 @@ def test_a_process_killed_at_exact_points_is_resumed(
     ],
 )
 def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
-    travel: Travel, point: str
+    travel: Travel, point: str, tmp_path: Path
 ) -> None:
     ground = travel.ground
+    trap = Trap(at=(point,), number=signal.SIGSTOP, record=tmp_path / "points.txt")
 
     def overtake(run: PlannedRun) -> int:
-        with ground.victim(run, Trap(at=(point,), number=signal.SIGSTOP)) as first:
+        with ground.victim(run, trap) as first:
             wait_until(lambda: first.is_frozen, "the first process to freeze", 60)
             lost_at = time.monotonic() + STEP_LOCK_SECONDS
             ground.forget_lock(run)
