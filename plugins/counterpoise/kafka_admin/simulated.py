@@ -23,7 +23,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_repeated_keys
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, in_requests
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
@@ -268,7 +268,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             resource: dict(values) for resource, values in self.configs.dynamic.items()
         }
         refusals: dict[ConfigResource, str] = {}
-        for part in without_repeated_keys(changes):
+        for part in in_requests(changes):
             remaining = [c for c in part if not refusals.get(c.resource)]
             refusals |= self._alter_at_once(remaining)
         return _results(refusals)
@@ -284,8 +284,17 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             if resource not in of_topics
         }
         if of_topics:
-            refusals |= self._send("topic configs", lambda: self._alter_topics(of_topics))
+            refusals |= self._send_topics(of_topics)
         return {resource: refusals[resource] for resource in grouped}
+
+    def _send_topics(
+        self, of_topics: Mapping[ConfigResource, Sequence[ConfigChange]]
+    ) -> dict[ConfigResource, str]:
+        try:
+            return self._send("topic configs", lambda: self._alter_topics(of_topics))
+        except UnknownOutcomeError as error:
+            error.subjects = frozenset(of_topics)
+            raise
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         broker_id = int(resource.name)
