@@ -13,7 +13,7 @@ from local_processes import wait_until
 from tests.support.conformance import topic
 
 TOPICS = 6_000
-CREATED_AT_ONCE = 1_500  # Kafka's limit of records holds here, too
+CREATED_AT_ONCE = 500  # Kafka's limit of records holds here, too
 SECONDS = 400.0  # a broker makes 6,000 logs before it shows the configs that came after them
 POLL_SECONDS = 5.0
 

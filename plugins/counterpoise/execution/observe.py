@@ -27,6 +27,7 @@ from counterpoise.kafka_admin.port import (
 )
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import find_active_requests
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     BrokerVersion,
@@ -66,7 +67,7 @@ def observe(
     journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
-    touched_keys, submissions = journal.touched(), journal.submissions()
+    touched_keys, submissions = journal.touched(), journal.unfinished_submissions()
     asked_brokers = _unanswering_brokers(submissions.values())
     touched_resources = {touched.resource for touched in touched_keys}
     resources = {*scope.resources, *asked_brokers, *touched_resources, EVERY_BROKER}
@@ -74,6 +75,9 @@ def observe(
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids)
         partitions = pending_partitions.result()
+    if journal.finished() & _not_as_planned(scope.plan, partitions):
+        # What is known to have arrived and is elsewhere now was moved by somebody.
+        submissions = journal.submissions()
     concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
     without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
     copying_broker_ids = _copying_brokers(partitions)
@@ -88,7 +92,7 @@ def observe(
         partitions=partitions.observed(),
         configs=configs,
         submissions=submissions,
-        election_attempts=journal.election_attempts(),
+        election_attempts=journal.election_attempts(at_least=2),
         touched_keys=touched_keys,
         replica_bytes=_replica_bytes(log_dirs, partitions),
         unresponsive_broker_ids=frozenset(without_configs | (live_broker_ids - versions.keys())),
@@ -135,6 +139,20 @@ class _Partitions:
         """Return the reassignments outside the plan that are not late ones of ours."""
         known = self.planned.keys() | late.keys()
         return tuple(sorted(tp for tp in self.reassignments if tp not in known))
+
+
+def _not_as_planned(plan: RebalancePlan, partitions: _Partitions) -> set[TopicPartition]:
+    """Return the plan's partitions that are moving, or have other replicas than planned."""
+    planned, reassignments = partitions.planned, partitions.reassignments
+    return {
+        move.topic_partition
+        for move in plan.moves
+        if move.topic_partition in planned
+        and (
+            planned[move.topic_partition][1].replicas != move.replicas_after
+            or move.topic_partition in reassignments
+        )
+    }
 
 
 def _late_reassignments(
@@ -312,11 +330,14 @@ def _read_log_dirs(
 def _replica_bytes(
     log_dirs: Iterable[LogDirDescription], partitions: _Partitions
 ) -> dict[tuple[TopicPartition, int], int]:
+    """Return the bytes of each replica of what is reassigned, by partition and broker."""
+    dirs_by_broker = grouped((log_dir.broker_id, log_dir) for log_dir in log_dirs)
     return {
-        (tp, log_dir.broker_id): size_bytes
-        for log_dir in log_dirs
-        for tp, size_bytes in log_dir.sizes.items()
-        if tp in partitions.reassignments
+        (tp, broker_id): log_dir.sizes[tp]
+        for tp, reassignment in partitions.reassignments.items()
+        for broker_id in reassignment.replicas
+        for log_dir in dirs_by_broker.get(broker_id, ())
+        if tp in log_dir.sizes
     }
 
 
