@@ -48,7 +48,7 @@ from counterpoise.execution.throttling.read_back import (
 from counterpoise.execution.throttling.targets import wanted_throttles
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import (
