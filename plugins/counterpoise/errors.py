@@ -5,7 +5,7 @@
 A message says what is wrong, where, and what to do. It never holds a secret.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 _MAX_COMPLAINTS: Final = 20
@@ -117,13 +117,21 @@ class UnknownOutcomeError(ClusterError):
     """A call that changes the cluster got no response: it may still be applied, even much later.
 
     `broker_id` is the broker it was sent to (None: any). Once that broker's session has ended, and
-    the cluster has been quiet since, the call will not be applied any more.
+    the cluster has been quiet since, the call will not be applied any more. `subjects` are the
+    topics whose outcome is not known, where a call was made in several requests; empty: all of it.
     """
 
     retryable = True
 
-    def __init__(self, message: str, *, broker_id: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        broker_id: int | None = None,
+        subjects: frozenset[Hashable] = frozenset(),
+    ) -> None:
         self.broker_id = broker_id
+        self.subjects = subjects
         super().__init__(message)
 
 

@@ -21,6 +21,7 @@ from benchmarks.comparison import main
 from benchmarks.figures import Figures, Row, median
 from benchmarks.make_cluster import SHAPES, make_cluster
 from benchmarks.make_cluster import main as make_cluster_files
+from benchmarks.observing import costs
 from benchmarks.running import airflow_checks
 from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Extras, checks
@@ -389,3 +390,12 @@ def test_kafkas_own_planner_places_every_partition_and_leaves_no_jvm_behind(
     with pytest.raises(Py4JError):
         list(kafka_generate.generate_reassignments(document, (7,), runs=1))
     assert [process.poll() is not None for process in started] == [True, True]
+
+
+def test_the_cost_of_an_observation_has_both_kinds() -> None:
+    found = costs(1_200)
+    assert {"ordinary", "submitting"} <= {cost.kind for cost in found}
+    for cost in found:
+        assert cost.cpu_seconds > 0
+        assert cost.requests > 0
+        assert cost.rows >= 400, "a third of the moves is done, and known by name"

@@ -35,6 +35,8 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     def copies(move: Move) -> bool:
         return bool(observation.adding_replicas(move))
 
+    if any(map(copies, inputs.moving)) and _free_slots(inputs) <= 0:
+        return ()
     ready = ready_moves(pending, observation)
     ready_copies = [move for move in ready if copies(move)]
     all_copies = [move for move in (*ready, *inputs.moving) if copies(move)]
@@ -65,15 +67,10 @@ def brokers_to_wait_for(move: Move, observation: Observation) -> frozenset[int]:
 
 
 def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
-    observation, limits = inputs.observation, inputs.limits
-    in_flight = [move for move in inputs.moving if observation.adding_replicas(move)]
-    free_slots = min(limits.max_moves_in_flight - len(in_flight), MAX_PARTITIONS_PER_CALL)
-    if inputs.fleet_max_moves_in_flight is not None:
-        elsewhere = observation.conditions.moves_in_flight_elsewhere
-        free_in_fleet = inputs.fleet_max_moves_in_flight - elsewhere - len(in_flight)
-        free_slots = min(free_slots, free_in_fleet)
-    load = _Load(limits)
-    for move in in_flight:
+    observation = inputs.observation
+    free_slots = _free_slots(inputs)
+    load = _Load(inputs.limits)
+    for move in _copies_in_flight(inputs):
         load.add(observation.copying_brokers(move), move.size_bytes)
     batch: list[Move] = []
     for move in _interleaved(ready, observation):
@@ -84,6 +81,20 @@ def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
             load.add(broker_ids, move.size_bytes)
             batch.append(move)
     return tuple(batch)
+
+
+def _free_slots(inputs: DecisionInputs) -> int:
+    """Return how many moves the caps of the policy and of the fleet let begin now."""
+    in_flight = len(_copies_in_flight(inputs))
+    free_slots = min(inputs.limits.max_moves_in_flight - in_flight, MAX_PARTITIONS_PER_CALL)
+    if inputs.fleet_max_moves_in_flight is None:
+        return free_slots
+    elsewhere = inputs.observation.conditions.moves_in_flight_elsewhere
+    return min(free_slots, inputs.fleet_max_moves_in_flight - elsewhere - in_flight)
+
+
+def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:
+    return [move for move in inputs.moving if inputs.observation.adding_replicas(move)]
 
 
 class _Load:

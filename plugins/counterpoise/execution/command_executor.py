@@ -254,7 +254,8 @@ class CommandExecutor:
         try:
             results = self._admin.alter_configs(changes, deadline=step.deadline)
         except UnknownOutcomeError as error:
-            unanswered = {change.resource for change in changes if change.resource.is_topic}
+            topics = {change.resource for change in changes if change.resource.is_topic}
+            unanswered = topics & error.subjects or topics
             with self._noting_a_late_call("config change"), step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)

@@ -57,6 +57,9 @@ def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
     """Return the brokers that the rest of the plan needs, and that are not live."""
     remaining = [move for state in _UNFINISHED for move in by_state[state]]
     remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
+    targets = (broker_id for move in remaining for broker_id in move.replicas_after)
+    if observation.live_broker_ids.issuperset(targets):
+        return set()
     needed = {b for move in remaining for b in _brokers_needed(move, observation)}
     return needed - observation.live_broker_ids
 

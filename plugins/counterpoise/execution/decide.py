@@ -15,6 +15,7 @@ harmless.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from counterpoise.execution.batching import (
@@ -109,7 +110,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     if late := inputs.observation.conditions.late_reassignments:
-        return CancelLate(late)
+        return CancelLate(dict(islice(late.items(), MAX_PARTITIONS_PER_CALL)))
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
     pause = reason_to_pause(inputs)
@@ -310,7 +311,7 @@ def _next_election(inputs: DecisionInputs) -> Command:
     electable = tuple(move for move in to_elect if is_electable(move))
     if not electable:
         return Wait(LeadersOutOfSync(tuple(_names(to_elect))))
-    max_elections = inputs.limits.max_elections_per_look
+    max_elections = min(inputs.limits.max_elections_per_look, MAX_PARTITIONS_PER_CALL)
     return Elect(electable[:max_elections], is_last=len(electable) <= max_elections)
 
 

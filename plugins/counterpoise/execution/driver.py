@@ -48,7 +48,7 @@ from counterpoise.execution.throttling.read_back import (
 from counterpoise.execution.throttling.targets import wanted_throttles
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import (
@@ -243,13 +243,13 @@ class Driver:
     def _record(self, observation: Observation, step: "Step") -> None:
         """Record moves that have arrived, and keys that are read back for the first time."""
 
-        def has_arrived(move: Move) -> bool:
-            submission = observation.submissions.get(move.topic_partition)
-            if submission is None or submission.done_at is not None:
-                return False
-            return observation.state_of(move) is MoveState.DONE
-
-        arrived = [move.topic_partition for move in self._plan.moves if has_arrived(move)]
+        unfinished = {tp for tp, sent in observation.submissions.items() if sent.done_at is None}
+        submitted = [move for move in self._plan.moves if move.topic_partition in unfinished]
+        arrived = [
+            move.topic_partition
+            for move in submitted
+            if observation.state_of(move) is MoveState.DONE
+        ]
         if arrived:
             step.done(arrived)
         if read_back := keys_in_force(observation):

@@ -98,11 +98,15 @@ class Observation:
     active_requests: ActiveRequests = field(default_factory=ActiveRequests)
     conditions: ClusterConditions = field(default_factory=ClusterConditions)
 
-    # Both are read many times of each move, and plans may have a hundred thousand moves.
+    # All are read many times of each move, and plans may have a hundred thousand moves.
     _states: dict[TopicPartition, MoveState] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _targets: dict[TopicPartition, tuple[int, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    _adding: dict[TopicPartition, tuple[int, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -176,6 +180,12 @@ class Observation:
 
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""
+        adding = self._adding.get(move.topic_partition)
+        if adding is None:
+            adding = self._adding[move.topic_partition] = self._find_adding(move)
+        return adding
+
+    def _find_adding(self, move: Move) -> tuple[int, ...]:
         partition = self.partitions.get(move.topic_partition)
         if partition is None:
             return ()
@@ -276,6 +286,8 @@ def is_between_targets(move: Move, replicas: tuple[int, ...]) -> bool:
     A partition has them only while it is reassigned (KIP-455): (1, 5, 3) and (4, 5, 3) give
     {1, 3, 4, 5}.
     """
+    if replicas in (move.replicas_before, move.replicas_after):
+        return False
     known_sets = [set(target) for target in (move.replicas_before, *reassignment_targets(move))]
     present = set(replicas)
     if present in known_sets:

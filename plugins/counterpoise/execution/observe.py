@@ -26,7 +26,8 @@ from counterpoise.kafka_admin.port import (
     read_topics_and_named,
 )
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.control import find_active_requests
+from counterpoise.model.control import ActiveRequests, find_active_requests
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     BrokerVersion,
@@ -41,7 +42,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Submission
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Ledger
+    from counterpoise.ledger import Journal, Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
 _MAX_STALE_READS: Final = 10
@@ -66,10 +67,10 @@ def observe(
     journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
-    touched_keys, submissions = journal.touched(), journal.submissions()
+    touched_keys, submissions = journal.touched(), journal.unfinished_submissions()
     asked_brokers = _unanswering_brokers(submissions.values())
-    touched_resources = {touched.resource for touched in touched_keys}
-    resources = {*scope.resources, *asked_brokers, *touched_resources, EVERY_BROKER}
+    touched = {key.resource for key in touched_keys}
+    resources = {*scope.resources, *asked_brokers, *touched, EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids)
@@ -79,7 +80,7 @@ def observe(
     copying_broker_ids = _copying_brokers(partitions)
     log_dirs = _read_log_dirs(reader, copying_broker_ids & versions.keys())
     unavailable_partitions, unreadable_topics = _read_unavailable(reader, partitions.unhealthy)
-    requests = ledger.requests(scope.plan.cluster, scope.run_id)
+    submissions |= _submissions_of_arrived(journal, scope.plan, partitions)
     late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
     return Observation(
         observed_at=now,
@@ -88,7 +89,7 @@ def observe(
         partitions=partitions.observed(),
         configs=configs,
         submissions=submissions,
-        election_attempts=journal.election_attempts(),
+        election_attempts=journal.election_attempts(at_least=2),
         touched_keys=touched_keys,
         replica_bytes=_replica_bytes(log_dirs, partitions),
         unresponsive_broker_ids=frozenset(without_configs | (live_broker_ids - versions.keys())),
@@ -96,7 +97,7 @@ def observe(
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
-        active_requests=find_active_requests(requests, now, approved_at=scope.approved_at),
+        active_requests=_active_requests(ledger, scope, now),
         conditions=ClusterConditions(
             foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
@@ -135,6 +136,34 @@ class _Partitions:
         """Return the reassignments outside the plan that are not late ones of ours."""
         known = self.planned.keys() | late.keys()
         return tuple(sorted(tp for tp in self.reassignments if tp not in known))
+
+
+def _active_requests(ledger: "Ledger", scope: ObservationScope, now: datetime) -> ActiveRequests:
+    requests = ledger.requests(scope.plan.cluster, scope.run_id)
+    return find_active_requests(requests, now, approved_at=scope.approved_at)
+
+
+def _submissions_of_arrived(
+    journal: "Journal", plan: RebalancePlan, partitions: _Partitions
+) -> dict[TopicPartition, Submission]:
+    """Return all submissions where somebody moved again what had arrived; else {}."""
+    if journal.finished().isdisjoint(_not_as_planned(plan, partitions)):
+        return {}
+    return journal.submissions()
+
+
+def _not_as_planned(plan: RebalancePlan, partitions: _Partitions) -> set[TopicPartition]:
+    """Return the plan's partitions that are moving, or have other replicas than planned."""
+    planned, reassignments = partitions.planned, partitions.reassignments
+    return {
+        move.topic_partition
+        for move in plan.moves
+        if move.topic_partition in planned
+        and (
+            planned[move.topic_partition][1].replicas != move.replicas_after
+            or move.topic_partition in reassignments
+        )
+    }
 
 
 def _late_reassignments(
@@ -312,11 +341,14 @@ def _read_log_dirs(
 def _replica_bytes(
     log_dirs: Iterable[LogDirDescription], partitions: _Partitions
 ) -> dict[tuple[TopicPartition, int], int]:
+    """Return the bytes of each replica of what is reassigned, by partition and broker."""
+    dirs_by_broker = grouped((log_dir.broker_id, log_dir) for log_dir in log_dirs)
     return {
-        (tp, log_dir.broker_id): size_bytes
-        for log_dir in log_dirs
-        for tp, size_bytes in log_dir.sizes.items()
-        if tp in partitions.reassignments
+        (tp, broker_id): log_dir.sizes[tp]
+        for tp, reassignment in partitions.reassignments.items()
+        for broker_id in reassignment.replicas
+        for log_dir in dirs_by_broker.get(broker_id, ())
+        if tp in log_dir.sizes
     }
 
 

@@ -29,13 +29,14 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, without_repeated_keys
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, in_requests
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,
     DESCRIBE_CONFIGS_OF_BROKERS,
     DESCRIBE_CONFIGS_OF_TOPICS,
 )
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     CallResults,
@@ -179,26 +180,32 @@ def alter_configs(
 ) -> CallResults[ConfigResource]:
     """See `ClusterAdmin.alter_configs`.
 
-    One request has all topics and one each broker, in parallel. Raises UnknownOutcomeError, naming
-    the topics, when the response about these was lost; the requests to brokers have ended by then.
+    All changes of topics go to one broker that responds, which forwards them to the controller.
     """
     deadline = write_deadline(deadline)
+    has_topics = any(change.resource.is_topic for change in changes)
+    forwarding_id = broker_client.responding_broker_id() if has_topics else None
     errors: dict[ConfigResource, str] = {}
-    for part in without_repeated_keys(changes):
+    for part in in_requests(changes):
         remaining = [change for change in part if change.resource not in errors]
-        errors |= _alter_at_once(broker_client, remaining, deadline)
+        errors |= _alter_at_once(broker_client, remaining, forwarding_id, deadline)
     resources = dict.fromkeys(change.resource for change in changes)
     return CallResults(tuple(r for r in resources if r not in errors), errors)
 
 
 def _alter_at_once(
-    broker_client: BrokerClient, changes: Sequence[ConfigChange], deadline: float
+    broker_client: BrokerClient,
+    changes: Sequence[ConfigChange],
+    forwarding_id: int | None,
+    deadline: float,
 ) -> dict[ConfigResource, str]:
-    """Apply changes of different keys; return the resources that were not changed, with reasons."""
-    changes_by_resource: dict[ConfigResource, list[ConfigChange]] = {}
-    for change in changes:
-        changes_by_resource.setdefault(change.resource, []).append(change)
-    batches = _batches(broker_client, changes_by_resource)
+    """Make one request for all topics, and one for each broker, in parallel.
+
+    Returns the resources that were not changed, with reasons. Raises UnknownOutcomeError when the
+    response about the topics was lost.
+    """
+    changes_by_resource = grouped((change.resource, change) for change in changes)
+    batches = _batches(forwarding_id, changes_by_resource)
     requests = [
         BrokerRequest(
             batch.broker_id,
@@ -212,7 +219,8 @@ def _alter_at_once(
     for batch, result in zip(batches, results, strict=True):
         refused, unknown = _refused_and_unknown(result, batch.resources, broker_client)
         if unknown and batch.resources[0].is_topic:
-            raise UnknownOutcomeError(_unknown_outcome(unknown), broker_id=batch.broker_id)
+            message, topics = _unknown_outcome(unknown), frozenset(unknown)
+            raise UnknownOutcomeError(message, broker_id=batch.broker_id, subjects=topics)
         errors |= refused | {r: f"{NO_RESPONSE}: {reason}" for r, reason in unknown.items()}
     return errors
 
@@ -226,17 +234,15 @@ class _Batch:
     seconds: float | None
 
 
-def _batches(broker_client: BrokerClient, resources: Iterable[ConfigResource]) -> list[_Batch]:
-    """Return a batch for each broker, and one with all topics for a broker that responds.
-
-    That broker forwards the topics to the controller.
-    """
+def _batches(forwarding_id: int | None, resources: Iterable[ConfigResource]) -> list[_Batch]:
+    """Return a batch for each broker, and one with all topics for the broker that forwards them."""
     wanted = list(resources)
     brokers = [resource for resource in wanted if resource.is_broker]
     topics = [resource for resource in wanted if resource.is_topic]
     batches = [_Batch(int(broker.name), [broker], UNRESPONSIVE_AFTER_SECONDS) for broker in brokers]
     if topics:
-        batches.append(_Batch(broker_client.responding_broker_id(), topics, None))
+        assert forwarding_id is not None
+        batches.append(_Batch(forwarding_id, topics, None))
     return batches
 
 

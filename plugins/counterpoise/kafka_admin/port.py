@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     LIST_KEYS,
@@ -39,6 +40,10 @@ from counterpoise.model.kafka import (
 NO_RESPONSE: Final = "no answer"
 # and so where its broker did not respond, so that nothing was sent.
 NOT_SENT: Final = "nothing was sent"
+# Of topics, in one request: the controller refuses more than 10,000 records. What a record holds is
+# the whole list, which may be longer than the change.
+MAX_CHANGES_PER_REQUEST: Final = 4_000
+MAX_CHARACTERS_PER_REQUEST: Final = 1_000_000
 
 
 class ClusterReader(Protocol):
@@ -133,14 +138,16 @@ class ClusterAdmin(ClusterReader, Protocol):
     def alter_configs(
         self, changes: Sequence[ConfigChange], *, deadline: float = math.inf
     ) -> CallResults[ConfigResource]:
-        """Apply incremental changes (KIP-339), those of one resource in one request.
+        """Apply any number of incremental changes (KIP-339), in the requests of `in_requests`.
 
         Kafka refuses a request that names a key twice: where entries are added to a list and others
-        taken from it, a second request follows when the first one has been answered. Requests to
-        several brokers are parallel. A broker that does not respond is among the errors as "no
-        answer: ...": its change may still be applied, now or later; or as "nothing was sent: ...".
-        With another reason it was refused. Raises UnknownOutcomeError only when the response about
-        the topics was lost; the requests to brokers have ended by then, too.
+        taken from it, a second request follows when the first one has been answered. So it is with
+        more changes of topics than one request may hold. Requests to several brokers are parallel.
+        A broker that does not respond is among the errors as "no answer: ...": its change may still
+        be applied, now or later; or as "nothing was sent: ...". With another reason it was refused.
+        Raises UnknownOutcomeError only when the response about topics was lost, with these topics
+        as its `subjects`; earlier requests, and those to brokers, have ended by then, and later
+        ones are not sent.
         """
         ...
 
@@ -207,6 +214,33 @@ def without_repeated_keys(changes: Iterable[ConfigChange]) -> list[list[ConfigCh
         parts += [[]] if part == len(parts) else []
         parts[part].append(change)
     return parts
+
+
+def in_requests(changes: Iterable[ConfigChange]) -> list[list[ConfigChange]]:
+    """Return the changes in requests that Kafka accepts, in the order in which they are sent.
+
+    Each names a key at most once, and has the changes of all brokers that it names, and of topics
+    no more than a request may hold. Example: 6,000 topics with two lists each are 4,000 changes,
+    4,000 changes, and 4,000 changes.
+    """
+    return [request for part in without_repeated_keys(changes) for request in _within_limits(part)]
+
+
+def _within_limits(changes: Iterable[ConfigChange]) -> list[list[ConfigChange]]:
+    """Return the changes in as few requests as the limits allow, those of a resource together."""
+    changes_by_resource = grouped((change.resource, change) for change in changes)
+    requests: list[list[ConfigChange]] = [[]]
+    count = characters = 0
+    for resource, own_changes in sorted(changes_by_resource.items(), key=lambda i: i[0].is_topic):
+        if resource.is_topic:
+            count += len(own_changes)
+            characters += sum(len(change.value) for change in own_changes)
+        if count > MAX_CHANGES_PER_REQUEST or characters > MAX_CHARACTERS_PER_REQUEST:
+            requests.append([])
+            count = len(own_changes)
+            characters = sum(len(change.value) for change in own_changes)
+        requests[-1] += own_changes
+    return [request for request in requests if request]
 
 
 def read_topics_and_named(

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from counterpoise.errors import (
@@ -23,10 +23,11 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_repeated_keys
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, in_requests
 from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
     EVERY_BROKER,
@@ -268,24 +269,23 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             resource: dict(values) for resource, values in self.configs.dynamic.items()
         }
         refusals: dict[ConfigResource, str] = {}
-        for part in without_repeated_keys(changes):
+        for part in in_requests(changes):
             remaining = [c for c in part if not refusals.get(c.resource)]
             refusals |= self._alter_at_once(remaining)
         return _results(refusals)
 
     def _alter_at_once(self, changes: Sequence[ConfigChange]) -> dict[ConfigResource, str]:
-        grouped: dict[ConfigResource, list[ConfigChange]] = {}
-        for change in changes:
-            grouped.setdefault(change.resource, []).append(change)
-        of_topics = {r: own_changes for r, own_changes in grouped.items() if r.is_topic}
+        by_resource = grouped((change.resource, change) for change in changes)
+        of_topics = {r: own_changes for r, own_changes in by_resource.items() if r.is_topic}
         refusals = {
             resource: self._alter_broker(resource, own_changes)
-            for resource, own_changes in grouped.items()
+            for resource, own_changes in by_resource.items()
             if resource not in of_topics
         }
         if of_topics:
-            refusals |= self._send("topic configs", lambda: self._alter_topics(of_topics))
-        return {resource: refusals[resource] for resource in grouped}
+            send_all = partial(self._alter_topics, of_topics)
+            refusals |= self._send("topic configs", send_all, of_topics)
+        return {resource: refusals[resource] for resource in by_resource}
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
         broker_id = int(resource.name)
@@ -359,7 +359,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     # -- inside
 
-    def _send(self, what: str, change: Callable[[], R]) -> R:
+    def _send(self, what: str, change: Callable[[], R], topics: Iterable[ConfigResource] = ()) -> R:
         """Apply `change` at the addressed broker.
 
         A frozen broker applies it after it has thawed; to a dead one nothing is sent.
@@ -370,7 +370,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if self.brokers[broker_id].is_frozen:
             self.brokers[broker_id].pending_changes.append(change)
             message = f"no answer to {what} sent to broker {broker_id}: they may be applied"
-            raise UnknownOutcomeError(message, broker_id=broker_id)
+            raise UnknownOutcomeError(message, broker_id=broker_id, subjects=frozenset(topics))
         reason = self._why_unreachable(broker_id)
         raise BrokerUnresponsiveError(f"{what}: nothing was sent to broker {broker_id}: {reason}")
 

@@ -51,8 +51,26 @@ class Journal:
             rows = [_submission(row) for row in connection.execute(query)]
         return {row.topic_partition: row for row in rows}
 
-    def election_attempts(self) -> dict[TopicPartition, int]:
-        query = sa.select(elections).where(elections.c.run_id == self.run_id)
+    def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
+        """Return what was submitted last of each partition that was not observed to be done."""
+        query = sa.select(moves).where(moves.c.run_id == self.run_id, moves.c.done_at.is_(None))
+        with self._transactions.reading() as connection:
+            rows = [_submission(row) for row in connection.execute(query)]
+        return {row.topic_partition: row for row in rows}
+
+    def finished(self) -> set[TopicPartition]:
+        """Return the partitions whose moves were observed to be done."""
+        query = sa.select(moves.c.topic, moves.c.partition).where(
+            moves.c.run_id == self.run_id, moves.c.done_at.is_not(None)
+        )
+        with self._transactions.reading() as connection:
+            return {TopicPartition(*row) for row in connection.execute(query)}
+
+    def election_attempts(self, at_least: int = 1) -> dict[TopicPartition, int]:
+        """Return how often each leader was elected that was elected so often."""
+        query = sa.select(elections).where(
+            elections.c.run_id == self.run_id, elections.c.attempts >= at_least
+        )
         with self._transactions.reading() as connection:
             return {
                 TopicPartition(r.topic, r.partition): r.attempts for r in connection.execute(query)

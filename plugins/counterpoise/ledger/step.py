@@ -41,6 +41,8 @@ from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
+_KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
+
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
 
@@ -161,9 +163,8 @@ class Step:
         """
         call = uuid.uuid4().hex
         with self._writing() as connection:
-            for touched in keys:
-                values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
-                self._update_key(connection, touched, **values)
+            values = {"unanswered_call": sa.func.coalesce(touched_keys.c.unanswered_call, call)}
+            self._update_keys(connection, keys, **values)
         return call
 
     def answer_received(self, call: str, *, except_for: Iterable[ConfigResource] = ()) -> None:
@@ -193,8 +194,7 @@ class Step:
     def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
         """Record that every change that was sent of these keys was applied, or never will be."""
         with self._writing() as connection:
-            for touched in keys:
-                self._update_key(connection, touched, unanswered_call=None)
+            self._update_keys(connection, keys, unanswered_call=None)
 
     def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
         """Record what the cluster reports after the change."""
@@ -242,13 +242,19 @@ class Step:
         """Record the intent to reassign or cancel; until `answered`, the outcome is not known."""
         now = self.clock()
         with self._writing() as connection:
+            new_rows = []
+            anew = {"submitted_at": now, "answered_at": None, "asked_broker_id": None}
+            update = self._update_of_a_move(**anew, target=sa.bindparam("new_target"))
             for tp, target in targets.items():
-                values = {"submitted_at": now, "target": ",".join(map(str, target or ()))}
-                anew = {"answered_at": None, "asked_broker_id": None}
-                update = moves.update().where(*self._move(tp)).values(**values, **anew)
-                if not connection.execute(update).rowcount:
-                    key = {"run_id": self.run_id, "topic": tp.topic, "partition": tp.partition}
-                    connection.execute(moves.insert().values(**key, **values))
+                key = {"topic": tp.topic, "partition": tp.partition}
+                new_target = ",".join(map(str, target or ()))
+                if not connection.execute(
+                    update, _named(key) | {"new_target": new_target}
+                ).rowcount:
+                    new_rows.append(key | {"target": new_target})
+            if new_rows:
+                insert = moves.insert().values(run_id=self.run_id, submitted_at=now)
+                connection.execute(insert, new_rows)
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
         self._mark_moves(partitions, {"answered_at": self.clock()})
@@ -291,18 +297,36 @@ class Step:
             "outcome": "",
         }
 
+    def _update_keys(
+        self, connection: sa.Connection, keys: Iterable[TouchedKey], **values: object
+    ) -> None:
+        """Make the same change of many keys in one statement."""
+        rows = [_named(self._key(touched)) for touched in keys]
+        if not rows:
+            return
+        where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
+        connection.execute(touched_keys.update().where(*where).values(**values), rows)
+
     def _update_key(self, connection: sa.Connection, touched: TouchedKey, **values: object) -> None:
         where = [touched_keys.c[name] == value for name, value in self._key(touched).items()]
         connection.execute(touched_keys.update().where(*where).values(**values))
 
-    def _move(self, tp: TopicPartition) -> tuple[sa.ColumnElement[bool], ...]:
-        return (
+    def _update_of_a_move(self, **values: object) -> sa.Update:
+        """Return the update of one row, with the parameters this_topic and this_partition."""
+        is_this = (
             moves.c.run_id == self.run_id,
-            moves.c.topic == tp.topic,
-            moves.c.partition == tp.partition,
+            moves.c.topic == sa.bindparam("this_topic"),
+            moves.c.partition == sa.bindparam("this_partition"),
         )
+        return moves.update().where(*is_this).values(**values)
 
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
+        rows = [_named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
         with self._writing() as connection:
-            for tp in partitions:
-                connection.execute(moves.update().where(*self._move(tp)).values(**values))
+            if rows:
+                connection.execute(self._update_of_a_move(**values), rows)
+
+
+def _named(key: Mapping[str, object]) -> dict[str, object]:
+    """Return the key's columns as parameters of a where clause."""
+    return {f"this_{name}": value for name, value in key.items()}

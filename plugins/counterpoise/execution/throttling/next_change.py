@@ -80,6 +80,8 @@ def with_listed_first(inputs: DecisionInputs, batch: Sequence[Move]) -> tuple[Mo
     missing: dict[ResourceKey, set[str]] = {}
     for change in inputs.missing_changes(inputs.throttles_for(batch)):
         missing[change.resource_key] = set(list_entries(change.value))
+    if not missing:
+        return tuple(batch)
 
     def is_listed(move: Move) -> bool:
         own = inputs.throttles_for([move])

@@ -23,6 +23,7 @@ from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    LIST_KEYS,
     RATE_KEYS,
     ConfigChange,
     ConfigOperation,
@@ -79,23 +80,26 @@ def wanted_throttles(
 
     Brokers have their rates also for the `remaining` moves, which no list names yet.
     """
-    rates: set[ResourceKey] = set()
-    lists: dict[ResourceKey, list[str]] = {}
-    later_lists: set[ResourceKey] = set()
+    # Names and ids first, resources once each: a plan may have a hundred thousand moves.
+    rate_brokers: dict[str, set[int]] = {key: set() for key in RATE_KEYS}
+    entries_by_list: dict[tuple[str, str], list[str]] = {}
+    later_topics: set[str] = set()
     for move in moves:
         for list_key, rate_key, broker_ids in _throttled_replicas(move):
-            entries = lists.setdefault((topic_resource(move.topic), list_key), [])
+            entries = entries_by_list.setdefault((move.topic, list_key), [])
             entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
-            rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
+            rate_brokers[rate_key].update(broker_ids)
     for move in remaining:
-        for list_key, rate_key, broker_ids in _throttled_replicas(move):
-            later_lists.add((topic_resource(move.topic), list_key))
-            rates.update((broker_resource(broker_id), rate_key) for broker_id in broker_ids)
+        for _, rate_key, broker_ids in _throttled_replicas(move):
+            later_topics.add(move.topic)
+            rate_brokers[rate_key].update(broker_ids)
+    rates = ((broker_resource(b), key) for key, ids in rate_brokers.items() for b in ids)
+    lists = sorted(entries_by_list.items())
     return WantedThrottles(
         rate_bytes_per_second,
         frozenset(rates),
-        {key: tuple(entries) for key, entries in sorted(lists.items())},
-        frozenset(later_lists),
+        {(topic_resource(topic), key): tuple(entries) for (topic, key), entries in lists},
+        frozenset((topic_resource(topic), key) for topic in later_topics for key in LIST_KEYS),
     )
 
 
