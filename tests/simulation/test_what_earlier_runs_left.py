@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
-from tests.support.runs import own_configs
+from tests.support.runs import START, own_configs
 
 PICTURE = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 
@@ -30,7 +31,10 @@ def kafka() -> SimulatedCluster:
 
 @pytest.fixture
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
-    with installation_over(tmp_path, lambda _: kafka) as installation:
+    def clock() -> datetime:
+        return START + timedelta(seconds=kafka.now)
+
+    with installation_over(tmp_path, lambda _: kafka, clock=clock) as installation:
         yield installation
 
 

@@ -38,17 +38,23 @@ def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
     policy = installation.cluster(run.cluster).policy
     if run.state is RunState.HALTED and access.named_entries(policy, Action.OPERATE):
         _check_approved_since(installation, run)
-    with opened_run(installation, run_id, fingerprint):
+    with opened_run(installation, run_id, fingerprint, seen=run):
         pass
 
 
 @contextmanager
 def opened_run(
-    installation: Installation, run_id: str, fingerprint: str, log: Log = lambda _: None
+    installation: Installation,
+    run_id: str,
+    fingerprint: str,
+    log: Log = lambda _: None,
+    *,
+    seen: Run | None = None,
 ) -> Iterator[Driver]:
     """Start an approved run and yield its driver, on the same connection.
 
-    Before anything has moved, the plan has to keep the rules, still. Raises NotApprovedError,
+    `seen` is the run as the caller has judged it; one that has ended since is not started. Before
+    anything has moved, the plan has to keep the rules, still. Raises NotApprovedError,
     StalePlanError, RunConflictError, RefusedError; nothing has changed then.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
@@ -63,7 +69,7 @@ def opened_run(
         check_plan_rules(installation, plan)
     _restore_pending(installation, run.cluster)
     with execution(installation, run_id, fingerprint, log) as driver:
-        driver.open(seen=run)
+        driver.open(seen=seen or run)
         yield driver
 
 

@@ -9,8 +9,10 @@ broker that was frozen applies what it was sent long ago when it wakes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.restore import restoring_change
 from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
@@ -63,7 +65,11 @@ def restore_pending(
     pending = [_explained(touched, cluster.registered_broker_ids, step) for touched in pending]
     registered = {broker.broker_id for broker in cluster.brokers}
     still_pending = {touched.resource_key for touched in pending}
-    answered = [t for t in keys if t.resource_key not in still_pending]
+    answered = [
+        touched
+        for touched in keys
+        if touched.resource_key not in still_pending and _is_quiet(touched, step.clock())
+    ]
     if registered == admin.describe_versions().keys():
         step.clear_unanswered_calls(answered)
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
@@ -79,6 +85,13 @@ def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "St
     if touched.outcome != outcome:
         step.restore_later(touched, outcome)
     return replace(touched, outcome=outcome)
+
+
+def _is_quiet(touched: TouchedKey, now: datetime) -> bool:
+    """Return whether a call on its way when the key was restored has been applied, or is lost."""
+    if touched.restored_at is None:
+        return False
+    return (now - touched.restored_at).total_seconds() >= QUIET_SECONDS
 
 
 def mark_restored(
