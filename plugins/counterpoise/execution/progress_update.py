@@ -264,7 +264,10 @@ def _new_link(
     sends: bool,
     copies: list[tuple[Move, int]],
 ) -> Link:
-    """Return a link as if its moves began now; copies of unknown size are not counted as stuck."""
+    """Return a link as if its moves began now.
+
+    Copies without a leader, and those of unknown size, are not counted as stuck.
+    """
     seconds = (observation.observed_at - base.observed_at).total_seconds()
     bytes_left = 0
     known_bytes_left = 0
@@ -272,9 +275,10 @@ def _new_link(
     for move, destination in copies:
         arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
         missing_bytes = observation.bytes_to_copy(move, destination)
+        has_leader = observation.leader_of(move) is not None
         if destination in observation.partitions[move.topic_partition].description.isr:
             missing_bytes = 0  # it follows its leader, and waits for another replica
-        elif observation.is_measured(move):
+        elif has_leader and observation.is_measured(move):
             known_bytes_left += missing_bytes
         else:
             missing_bytes = max(0, missing_bytes - arrived_before)
