@@ -135,9 +135,11 @@ def _parts(places: Sequence[Place | None]) -> Iterator[list[Place]]:
 
 def _path(places: Sequence[Place], colour: str, *, dash: str = "none") -> str:
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    look = f"fill: none; stroke: var(--after); stroke-width: 1.4; stroke-dasharray: {dash}"
+    look = f"fill: none; stroke: var(--{colour}); stroke-width: 1.4; stroke-dasharray: {dash}"
     return f'<polyline points="{points}" style="{look}"/>'
 
 
 def _dot(place: Place, colour: str) -> str:
-    return f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--after)"/>'
+    return (
+        f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="1.8" style="fill: var(--{colour})"/>'
+    )
