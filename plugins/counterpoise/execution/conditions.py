@@ -10,6 +10,7 @@ time stays 12:00:10; once it is back its name is gone.
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 
 from counterpoise.execution.observation import (
     MovesByState,
@@ -49,7 +50,7 @@ def _names(base: RunProgress, by_state: MovesByState, observation: Observation) 
     if set(observation.conditions.unavailable_partitions) - set(base.unavailable_at_start):
         yield UNAVAILABLE
     unfinished = [move for state in _UNFINISHED[:3] for move in by_state[state]]
-    if any(move.adding and observation.leader_of(move) is None for move in unfinished):
+    if any(observation.leader_of(move) is None and move.adding for move in unfinished):
         yield LEADERLESS
 
 
@@ -57,8 +58,8 @@ def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
     """Return the brokers that the rest of the plan needs, and that are not live."""
     remaining = [move for state in _UNFINISHED for move in by_state[state]]
     remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
-    targets = (broker_id for move in remaining for broker_id in move.replicas_after)
-    if observation.live_broker_ids.issuperset(targets):
+    targets = {move.replicas_after for move in remaining}
+    if observation.live_broker_ids.issuperset(chain.from_iterable(targets)):
         return set()
     needed = {b for move in remaining for b in _brokers_needed(move, observation)}
     return needed - observation.live_broker_ids

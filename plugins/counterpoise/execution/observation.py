@@ -220,6 +220,8 @@ class Observation:
         count, too (KAFKA-16218). A new order alone waits for nobody: Kafka takes it at once.
         """
         partition = self.partitions[move.topic_partition].description
+        if len(partition.isr) == len(partition.replicas):
+            return ()
         target = self.next_target(move)
         if set(target) == set(partition.replicas):
             return ()
