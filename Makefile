@@ -44,6 +44,7 @@ SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_
 test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m "not on_brokers"
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/exploration
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(SHARED_OUT)

@@ -209,6 +209,15 @@ def let_step_locks_run_out(ledger: Ledger) -> None:
         connection.execute(sa.text("UPDATE runs SET step_until = 0"))
 
 
+def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
+    """Let a ledger in SQLite tell the time, in seconds since 1970, as the test does."""
+    engine.dispose()  # connections that have the clock of the machine
+
+    @sa.event.listens_for(engine, "connect")
+    def _replace_the_clock(connection: Any, _record: Any) -> None:
+        connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
+
+
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:
     return {
         resource: dict(values) for resource, values in cluster.configs.dynamic.items() if values

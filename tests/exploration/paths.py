@@ -1,0 +1,287 @@
+"""One way through a scenario: whose turn it is, and what happens instead of it.
+
+    replay(scenario, At("executor", "change_state", 1, "freeze"))    # raises PromiseBrokenError
+
+Without a deviation an actor acts until it waits; then the one goes on whose wait ends first. A
+deviation is a preemption (another actor comes first) or a fault (a process dies, or is frozen; an
+answer is lost; a call arrives late). Each schedule is the list of its deviations.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.exploration.actors import NEVER, Actor
+from tests.exploration.ending import end_everything
+from tests.exploration.points import CHANGING_CALLS
+from tests.exploration.roles import Arrival
+from tests.exploration.stage import Kept, Stage
+
+RETRY_SECONDS: Final = 0.5  # after which a process that died is started again
+LOCK_SECONDS: Final = 31.0  # after which a step lock has run out
+_LONGEST_PAUSE_SECONDS: Final = 25.0  # of a process that is not called frozen
+MAX_SECONDS: Final = 3_000.0  # of the simulated clock: then a run never ends
+
+
+@dataclass(frozen=True)
+class Budget:
+    preemptions: int = 0
+    faults: int = 0
+
+    def covers(self, other: "Budget") -> bool:
+        return self.preemptions >= other.preemptions and self.faults >= other.faults
+
+
+@dataclass(frozen=True)
+class At:
+    """At the n-th point of this name that the actor reaches: what happens instead of its turn.
+
+    `choice` is "crash", "freeze", "lost", "late", or "then NAME" for another actor.
+    """
+
+    actor: str
+    point: str
+    number: int
+    choice: str
+
+    def __str__(self) -> str:
+        return f'At("{self.actor}", "{self.point}", {self.number}, "{self.choice}")'
+
+
+Schedule = tuple[At, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`prepare` brings the stage to the beginning, and returns the actors."""
+
+    name: str
+    make_stage: Callable[[], Any]  # a context manager
+    prepare: Callable[[Stage], list[Actor]]
+
+
+class PromiseBrokenError(AssertionError):
+    """A schedule breaks a promise."""
+
+
+@dataclass
+class Branch:
+    """A state to go on from, and the deviation that comes first."""
+
+    kept: Kept
+    actors: list[Actor]
+    current: int
+    budget: Budget
+    choice: str = ""
+    schedule: Schedule = ()
+
+
+class Path:
+    """One way through a scenario, from a branch to its end."""
+
+    def __init__(
+        self, stage: Stage, branch: Branch, thaws: dict[object, tuple[Kept, list[Actor]]]
+    ) -> None:
+        stage.bring_back(branch.kept)
+        self.thaws = thaws
+        self.shortcut: object = None
+        self.stage = stage
+        self.actors = [actor.copy() for actor in branch.actors]
+        self.current = branch.current
+        self.budget, self.schedule = branch.budget, branch.schedule
+        self.trace: list[str] = []
+
+    @property
+    def actor(self) -> Actor:
+        return self.actors[self.current]
+
+    def leave(self) -> None:
+        for actor in self.actors:
+            actor.leave()
+
+    def key(self) -> tuple[object, ...]:
+        actors = tuple(actor.key(self.stage) for actor in self.actors if not actor.is_over)
+        return self.stage.key(self._own_tokens()), actors, self.actor.name
+
+    # -- whose turn it is
+
+    def find_next(self) -> bool:
+        """Choose who goes on: who stands at a point, else whose wait ends first."""
+        actor = self.actor
+        if actor.at and not actor.is_over and not actor.is_frozen and not actor.is_asleep:
+            return True
+        waits = [self._wakes_at(actor) for actor in self.actors]
+        soonest = min(waits, default=NEVER)
+        if soonest == NEVER:
+            return self._thaw()
+        if soonest > MAX_SECONDS:
+            self.stage.history.complaints.append("promise 5: a run that never ends")
+            return True
+        self.current = waits.index(soonest)
+        self.stage.advance(soonest - self.stage.cluster.now)
+        self.stage.history.check(self.stage, None, self.working())
+        return True
+
+    def _wakes_at(self, actor: Actor) -> float:
+        if actor.is_over or actor.is_frozen:
+            return NEVER
+        return actor.wakes_at if actor.is_asleep else -1.0
+
+    def skip_to_thaw(self) -> bool:
+        """Go to where the frozen actor wakes, if the others went there from here before.
+
+        What they do meanwhile does not depend on what it knows: it is followed only once.
+        """
+        frozen = [actor for actor in self.actors if actor.is_frozen]
+        if self.shortcut is not None or self.budget != Budget() or len(frozen) != 1:
+            return False
+        others = tuple(actor.key(self.stage) for actor in self.actors if not actor.is_frozen)
+        world = self.stage.key(self._own_tokens())
+        sleeper = (frozen[0].name, frozen[0].has_begun)
+        self.shortcut = (self.stage.cluster.now, world, others, self.actor.name, sleeper)
+        if self.shortcut not in self.thaws:
+            return False
+        kept, ended = self.thaws[self.shortcut]
+        self.leave()
+        self.stage.bring_back(kept)
+        self.actors = [
+            mine if mine.is_frozen else theirs.copy()
+            for mine, theirs in zip(self.actors, ended, strict=False)
+        ] + [theirs.copy() for theirs in ended[len(self.actors) :]]
+        return True
+
+    def _own_tokens(self) -> dict[str, str]:
+        return {t: name for actor in self.actors for t, name in actor.own_tokens.items()}
+
+    def _thaw(self) -> bool:
+        """Everybody else is over: who was frozen goes on."""
+        if self.shortcut is not None and self.shortcut not in self.thaws:
+            ended = [actor.copy() for actor in self.actors]
+            self.thaws[self.shortcut] = (self.stage.keep(), ended)
+        for number, actor in enumerate(self.actors):
+            if actor.is_frozen:
+                self.trace.append(f"{actor.name} thaws")
+                actor.is_frozen, self.current = False, number
+                return True
+        return False
+
+    def working(self) -> set[str]:
+        """Who is at work: whoever was told nothing yet has, for all others, not begun."""
+        return {
+            actor.name
+            for actor in self.actors
+            if actor.at and not actor.is_over and actor.has_begun
+        }
+
+    # -- deviations
+
+    def choices(self) -> list[str]:
+        """What else may happen here, within the budget."""
+        actor, choices = self.actor, []
+        assert actor.at is not None
+        if self.budget.faults:
+            if actor.at[1] in CHANGING_CALLS and actor.role.first != "arrives":
+                choices += ["lost", "late"]
+            if actor.role.is_process:
+                choices += ["crash", "freeze"]
+        if self.budget.preemptions:
+            choices += [f"then {other.name}" for other in self.actors if self._may_preempt(other)]
+        return choices
+
+    def _may_preempt(self, other: Actor) -> bool:
+        if other is self.actor or other.is_over:
+            return False
+        wait = other.wakes_at - self.stage.cluster.now if other.is_asleep else 0.0
+        if other.role.is_free and other.at is None:
+            wait = 0.0
+        return wait <= _LONGEST_PAUSE_SECONDS
+
+    def deviate(self, choice: str) -> bool:
+        """Let something else happen; return whether the actor still acts, with `choice` as how."""
+        actor = self.actor
+        if choice == "crash":
+            actor.die()
+            self._add_successor(actor, RETRY_SECONDS)
+        elif choice == "freeze":
+            actor.is_frozen = True
+            self._add_successor(actor, LOCK_SECONDS)
+        elif choice.startswith("then "):
+            self._switch_to(choice.removeprefix("then "))
+        else:
+            return True
+        return False
+
+    def _switch_to(self, name: str) -> None:
+        self.current = next(i for i, other in enumerate(self.actors) if other.name == name)
+        other = self.actor
+        other.is_frozen = False
+        is_free = other.role.is_free and other.at is None
+        if other.is_asleep and not is_free:
+            self.stage.advance(other.wakes_at - self.stage.cluster.now)
+        other.wakes_at = self.stage.cluster.now
+
+    def _add_successor(self, actor: Actor, after_seconds: float) -> None:
+        role = actor.role.successor()
+        if role is None:
+            return
+        name = f"{actor.name}'s successor"
+        wakes_at = self.stage.cluster.now + after_seconds
+        self.actors.append(Actor(name, role, wakes_at=wakes_at, number=len(self.actors)))
+
+    # -- acting
+
+    def act(self, how: str) -> list[str]:
+        """Let the actor act; return the promises that are broken then."""
+        actor, history = self.actor, self.stage.history
+        assert actor.at is not None
+        self.trace.append(f"{self.stage.cluster.now:7.2f} {actor.name}: {actor.at[1]} {how}")
+        for call in actor.act(how):
+            arrival = Arrival(call)
+            wakes_at = self.stage.cluster.now + arrival.wait_seconds
+            name = f"late {call[0]} {len(self.actors)}"
+            self.actors.append(Actor(name, arrival, wakes_at=wakes_at, number=len(self.actors)))
+        self.stage.history.check(self.stage, actor, self.working())
+        return history.complaints
+
+
+class ScheduleError(Exception):
+    """The product no longer comes to a point of a schedule: explore anew."""
+
+
+def replay(scenario: Scenario, *schedule: At) -> list[str]:
+    """Follow one schedule; return what happened. Raises PromiseBrokenError with it."""
+    with scenario.make_stage() as stage:
+        actors = scenario.prepare(stage)
+        path = Path(stage, Branch(stage.keep(), actors, 0, Budget()), {})
+        left = list(schedule)
+        broken = _follow_schedule(path, left)
+        path.leave()
+        if broken:
+            happened = "\n".join(path.trace[-60:])
+            raise PromiseBrokenError(f"{happened}\n{chr(10).join(broken)}")
+        if left:
+            raise ScheduleError(f"nobody came to {left[0]}")
+        return path.trace
+
+
+def _follow_schedule(path: Path, left: list[At]) -> Sequence[str]:
+    while path.find_next():
+        if path.stage.history.complaints:
+            return path.stage.history.complaints
+        actor, how = path.actor, "go"
+        actor.reach_point(path.stage)
+        if actor.at is None:
+            continue
+        if left and (actor.name, *actor.at[1:], actor.points[actor.at[1]]) == (
+            left[0].actor,
+            left[0].point,
+            left[0].number,
+        ):
+            at = left.pop(0)
+            path.trace.append(str(at))
+            if not path.deviate(at.choice):
+                continue
+            how = at.choice
+        if complaints := path.act(how):
+            return complaints
+    return end_everything(path.stage)

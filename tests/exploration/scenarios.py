@@ -1,0 +1,185 @@
+"""The scenarios: small worlds, and who acts in them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from counterpoise import controls, pipeline
+from counterpoise.installation import Installation
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChange, ConfigOperation
+from counterpoise.model.person import Person
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal
+from tests.exploration.actors import OVER, Actor
+from tests.exploration.paths import Scenario
+from tests.exploration.promises import History
+from tests.exploration.roles import CLUSTER, Executor, Script, Undoer, Watcher, approved
+from tests.exploration.stage import Stage
+from tests.support.pictures import simulated
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import at_broker, of_topic
+
+RATE: Final = 1_000_000
+CLUSTERS: Final = """
+clusters:
+  demo:
+    connection: reader
+    operator_connection: operator
+    policy: {movement: {orphaned_after: 2m}}
+"""
+RACKS: Final = "1 2 3 4"
+PICTURE: Final = """
+orders-0: 1 2 3 size=1000000
+orders-1: 2 3 1 size=2500000
+other-0: 1 2 3 size=1000
+"""
+BOB: Final = Person("bob")
+
+
+def two_moves(snapshot: ClusterSnapshot) -> RebalancePlan:
+    return plan_by_hand(
+        snapshot,
+        Goal.REBALANCE,
+        move("orders-0", "1 2 3", "4 2 3", size=1_000_000),
+        move("orders-1", "2 3 1", "2 4 1", size=2_500_000),
+    )
+
+
+@contextmanager
+def small_world() -> Iterator[Stage]:
+    with Stage.open(simulated(PICTURE, racks=RACKS), CLUSTERS) as stage:
+        yield stage
+
+
+@contextmanager
+def world_with_a_dead_broker() -> Iterator[Stage]:
+    with Stage.open(simulated(PICTURE, racks=f"{RACKS} !5"), CLUSTERS) as stage:
+        yield stage
+
+
+def _begin(stage: Stage) -> Executor:
+    stage.history = History.of(stage.cluster, {}, RATE)
+    installation = stage.installation()
+    plan = two_moves(pipeline.fresh_snapshot(installation, CLUSTER, stage.now))
+    return approved(installation, stage, plan)
+
+
+def _two_executors_and_a_watch(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+    return _cast(
+        Actor("executor", executor),
+        Actor("other executor", executor, wakes_at=0.5),
+        Actor("watch", Watcher(), wakes_at=1.5),
+    )
+
+
+def _executor_and_cancel(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+    run_id = executor.run_id
+
+    def change_rate(installation: Installation, _: Stage) -> None:
+        controls.change_rate(installation, run_id, "500kB/s", by=BOB, why="too fast")
+
+    def cancel(installation: Installation, _: Stage) -> None:
+        controls.cancel(installation, run_id, by=BOB, why="enough")
+
+    person = Script((("change the rate", 0.0, change_rate), ("cancel", 1.3, cancel)), run_id)
+    return _cast(Actor("executor", executor), Actor("person", person, wakes_at=0.8))
+
+
+def _executor_and_foreign_throttle(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+
+    def lower_a_rate(_: Installation, stage: Stage) -> None:
+        change = ConfigChange(at_broker(2), LEADER_RATE, ConfigOperation.SET, "333333")
+        stage.history.alter_as_somebody_else(stage, change)
+
+    def delete_a_list(_: Installation, stage: Stage) -> None:
+        change = ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.DELETE)
+        stage.history.alter_as_somebody_else(stage, change)
+
+    others = Script((("lowers a rate", 0.0, lower_a_rate), ("deletes a list", 1.0, delete_a_list)))
+    return _cast(Actor("executor", executor), Actor("somebody else", others, wakes_at=0.8))
+
+
+def _executor_and_foreign_reassignment(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+
+    def reassign_of_the_plan(_: Installation, stage: Stage) -> None:
+        stage.history.move_as_somebody_else(stage, TopicPartition("orders", 1), (3, 4, 1))
+
+    others = Script((("reassigns", 0.0, reassign_of_the_plan),))
+    return _cast(Actor("executor", executor), Actor("somebody else", others, wakes_at=0.8))
+
+
+def _resume_beside_pending_restores(stage: Stage) -> list[Actor]:
+    """An earlier run was cancelled, and the answer to its restore was lost; broker 5 is dead, so
+    that it stays unknown. The same partition moves again now.
+    """
+    stage.history = History.of(stage.cluster, {}, RATE)
+    installation = stage.installation()
+    snapshot = pipeline.fresh_snapshot(installation, CLUSTER, stage.now)
+    first_move = two_moves(snapshot).moves[:1]
+    earlier = approved(installation, stage, plan_by_hand(snapshot, Goal.REBALANCE, *first_move))
+    pipeline.open_run(installation, earlier.run_id, earlier.fingerprint)
+    part = "step"
+    while part != OVER:
+        is_moving = bool(stage.cluster.list_reassignments())
+        if is_moving and part == "step":
+            controls.cancel(installation, earlier.run_id, by=BOB, why="enough")
+        if not is_moving and part == "settle":
+            stage.cluster.lose_response_of_next("alter_configs")
+        part, _ = earlier.act(part, stage.installation(), stage)
+        stage.advance(0.1)
+    stage.cluster._lost_responses.clear()
+    executor = approved(installation, stage, two_moves(snapshot))
+    return _cast(
+        Actor("executor", executor, wakes_at=stage.cluster.now),
+        Actor("watch", Watcher(), wakes_at=stage.cluster.now + 1.5),
+    )
+
+
+def _undo_after_halt(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+    run_id = executor.run_id
+
+    def undo(installation: Installation, _: Stage) -> None:
+        controls.undo(installation, run_id, by=BOB, why="not now")
+
+    person = Script((("undo", 0.0, undo),), run_id)
+    return _cast(
+        Actor("executor", executor),
+        Actor("person", person, wakes_at=1.5),
+        Actor("undoer", Undoer(run_id), wakes_at=3.0),
+    )
+
+
+def _cast(*actors: Actor) -> list[Actor]:
+    for number, actor in enumerate(actors):
+        actor.number = number
+    return list(actors)
+
+
+TWO_EXECUTORS_AND_A_WATCH: Final = Scenario(
+    "two_executors_and_a_watch", small_world, _two_executors_and_a_watch
+)
+EXECUTOR_AND_CANCEL: Final = Scenario("executor_and_cancel", small_world, _executor_and_cancel)
+EXECUTOR_AND_FOREIGN_THROTTLE: Final = Scenario(
+    "executor_and_foreign_throttle", small_world, _executor_and_foreign_throttle
+)
+EXECUTOR_AND_FOREIGN_REASSIGNMENT: Final = Scenario(
+    "executor_and_foreign_reassignment", small_world, _executor_and_foreign_reassignment
+)
+RESUME_BESIDE_PENDING_RESTORES: Final = Scenario(
+    "resume_beside_pending_restores", world_with_a_dead_broker, _resume_beside_pending_restores
+)
+UNDO_AFTER_HALT: Final = Scenario("undo_after_halt", small_world, _undo_after_halt)
+SCENARIOS: Final = (
+    TWO_EXECUTORS_AND_A_WATCH,
+    EXECUTOR_AND_CANCEL,
+    EXECUTOR_AND_FOREIGN_THROTTLE,
+    EXECUTOR_AND_FOREIGN_REASSIGNMENT,
+    RESUME_BESIDE_PENDING_RESTORES,
+    UNDO_AFTER_HALT,
+)

@@ -1,0 +1,327 @@
+"""The stage of an exploration: one small world that can be kept, hashed and brought back at will.
+
+    with Stage.of(scenario) as stage:
+        kept = stage.keep()         # the cluster pickled, the ledger serialized
+        stage.bring_back(kept)
+        stage.key()                 # equal for worlds that differ in nothing but the time of day
+
+The cluster is simulated, the ledger a real one in memory, by the cluster's clock: the database's
+clock is, too. What product code takes from Python (clock, uuid, sleep, thread pools) it takes from
+the stage, for as long as the stage is open.
+"""
+
+import concurrent.futures
+import hashlib
+import itertools
+import pickle
+import re
+import sqlite3
+import sys
+import tempfile
+import time
+import types
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from counterpoise.archive import Archive
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger
+from counterpoise.ledger.schema import metadata
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.storage import Store
+from tests.exploration.points import ExploredAdmin, ExploredTransactions, point
+from tests.support.installations import installation_over
+from tests.support.runs import START, set_database_clock
+
+# Rows that are only added, and that no decision of a run reads.
+_NOT_IN_KEY: Final = {"events", "chain", "alembic_version", "questions"}
+_TABLES: Final = [t.name for t in metadata.sorted_tables if t.name not in _NOT_IN_KEY]
+_MOMENT: Final = re.compile(r"2026-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00)?|\b1769\d{6}\b")
+_TOKEN: Final = "eeee"
+_A_TOKEN: Final = re.compile(r"eeee[0-9a-f]{28}")
+OLD_SECONDS: Final = 1_000.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A world to come back to."""
+
+    cluster: bytes
+    ledger: bytes
+
+
+class Stage:
+    """See the module's docstring."""
+
+    def __init__(self, cluster: SimulatedCluster, clusters: str, folder: Path) -> None:
+        self.cluster = cluster
+        self.history: Any = None  # what the promises remember; kept with the world
+        self.folder = folder
+        self._clusters = clusters
+        self._engine, self.database = _empty_ledger(folder, lambda: self.seconds)
+        self.connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        self._archive = KeptArchive(Store(str(folder / "store")))
+        self._settings = self.installation().settings
+        self.is_changed = True  # since the promises were checked
+        self._kept: Kept | None = None
+        self._cluster_key: bytes | None = None
+        self._text: str | None = None  # of the ledger
+
+    # -- time
+
+    @property
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.cluster.now)
+
+    @property
+    def seconds(self) -> float:
+        """The database's clock."""
+        return START.timestamp() + self.cluster.now
+
+    def clock(self) -> datetime:
+        return point("clock", "clock", lambda: self.now)
+
+    def sleep(self, seconds: float) -> None:
+        """Waits for the explorer to let the time pass."""
+        point("sleep", "sleep", lambda: self.advance(seconds), seconds=seconds)
+
+    def advance(self, seconds: float) -> None:
+        if seconds > 0:
+            self.cluster.advance(seconds)
+            self.cluster_changed()
+
+    # -- the product, at work on this world
+
+    def installation(self) -> Installation:
+        """A new process: its own installation, ledger and connection."""
+        made = installation_over(
+            self.folder,
+            lambda _: ExploredAdmin(self),  # type: ignore[arg-type, return-value]
+            clusters=self._clusters,
+            clock=self.clock,
+        )
+        ledger = Ledger(self._engine, self.clock)
+        ledger._transactions = ExploredTransactions(self, self._engine, self.clock)
+        made.__dict__["ledger"] = ledger
+        made.__dict__["archive"] = self._archive
+        if hasattr(self, "_settings"):
+            made.known_clusters = self._settings
+        return made
+
+    # -- kept, brought back, compared
+
+    def cluster_changed(self) -> None:
+        self.is_changed = True
+        self._cluster_key = self._text = self._kept = None
+
+    def ledger_changed(self) -> None:
+        self.is_changed = True
+        self._text = self._kept = None
+
+    def keep(self) -> Kept:
+        if self._kept is None:
+            self.cluster.calls.clear()
+            cluster = pickle.dumps((self.cluster, self.history), -1)
+            self._kept = Kept(cluster, self.database.serialize())
+        return self._kept
+
+    def bring_back(self, kept: Kept) -> None:
+        self.cluster, self.history = pickle.loads(kept.cluster)
+        self.database.deserialize(kept.ledger)
+        self._cluster_key, self._text, self._kept = None, None, kept
+
+    def key(self, own_tokens: Mapping[str, str]) -> bytes:
+        """The world without the time of day: each moment counts from now.
+
+        `own_tokens` are those that an actor may still use; of all others it only counts which of
+        them are the same.
+        """
+        if self._text is None:
+            rows = [sorted(self.rows(f"SELECT * FROM {table}"), key=repr) for table in _TABLES]
+            self._text = self.without_time_of_day(repr(rows))
+        text = self._text
+        if _TOKEN in text:
+            names = dict(own_tokens)
+            text = _A_TOKEN.sub(
+                lambda found: names.setdefault(found.group(), f"token {len(names)}"), text
+            )
+        history = repr(self.history.key())
+        return _digest(text.encode(), history.encode(), self.cluster_key())
+
+    def cluster_key(self) -> bytes:
+        if self._cluster_key is None:
+            self._cluster_key = _digest(repr(_cluster_facts(self.cluster)).encode())
+        return self._cluster_key
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the ledger as they are now, outside of any process."""
+        return self.database.execute(query, values).fetchall()
+
+    def without_time_of_day(self, text: str, until: float | None = None) -> str:
+        """Write each moment as the seconds from it until now."""
+        now = self.seconds if until is None else until
+
+        def written(found: re.Match[str]) -> str:
+            age = now - _seconds(found.group())
+            return "old" if age > OLD_SECONDS else f"{age:.3f}"
+
+        return _MOMENT.sub(written, text)
+
+    @classmethod
+    @contextmanager
+    def open(cls, cluster: SimulatedCluster, clusters: str) -> Iterator["Stage"]:
+        with tempfile.TemporaryDirectory() as folder:
+            stage = cls(cluster, clusters, Path(folder))
+            with _everything_from(stage):
+                yield stage
+            stage.connection.close()
+            stage._engine.dispose()
+
+
+class KeptArchive(Archive):
+    """Reads each plan and snapshot once: their names say what they hold."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._plan = lru_cache(maxsize=None)(super().read_plan)
+        self._snapshot = lru_cache(maxsize=None)(super().read_snapshot)
+
+    def read_plan(self, path: str, fingerprint: str) -> RebalancePlan:
+        return self._plan(path, fingerprint)
+
+    def read_snapshot(self, cluster: str, snapshot_id: str) -> ClusterSnapshot:
+        return self._snapshot(cluster, snapshot_id)
+
+
+def _empty_ledger(
+    folder: Path, seconds: Callable[[], float]
+) -> tuple[sa.Engine, sqlite3.Connection]:
+    """A ledger with the newest schema in memory."""
+    Ledger.open(f"sqlite:///{folder / 'made.db'}", lambda: START).close()
+    with sqlite3.connect(folder / "made.db") as made:
+        made.execute("PRAGMA journal_mode=DELETE")
+        content = made.serialize()
+    engine = sa.create_engine(
+        "sqlite://",
+        poolclass=sa.pool.StaticPool,
+        connect_args={"check_same_thread": False},
+        execution_options={"counterpoise_hidden": ()},
+    )
+    set_database_clock(engine, seconds)
+    with engine.connect() as connection:
+        database: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    database.deserialize(content)
+    return engine, database
+
+
+class _InThisThread:
+    """A pool that does each task at once: no thread may act without the explorer."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> "_InThisThread":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(
+        self, task: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> "concurrent.futures.Future[Any]":
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        try:
+            future.set_result(task(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - a future keeps whatever it is
+            future.set_exception(error)
+        return future
+
+    def map(self, task: Callable[..., Any], *values: Sequence[Any]) -> list[Any]:
+        return [task(*each) for each in zip(*values, strict=False)]
+
+
+@contextmanager
+def _everything_from(stage: Stage) -> Iterator[None]:
+    """Give product modules clock, sleep, uuid and pools of the stage in place of Python's."""
+
+    def token() -> uuid.UUID:
+        return uuid.UUID(point("token", "token", outside_token))
+
+    outside = itertools.count()  # of what prepares a scenario, or ends it
+
+    def outside_token() -> str:
+        number = next(outside)
+        return f"eeee{128 + number % 128:02x}{number:026x}"
+
+    simulated_time = types.SimpleNamespace(
+        sleep=stage.sleep, monotonic=lambda: stage.cluster.now, time=lambda: stage.seconds
+    )
+    given = {
+        concurrent.futures.ThreadPoolExecutor: _InThisThread,
+        time.sleep: stage.sleep,
+        time.monotonic: simulated_time.monotonic,
+        time: simulated_time,
+        uuid: types.SimpleNamespace(uuid4=token),
+    }
+    changed: list[tuple[Any, str, Any]] = []
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] != "counterpoise":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if isinstance(value, (types.ModuleType, type, types.BuiltinFunctionType)):
+                replacement = given.get(value)
+                if replacement is not None:
+                    changed.append((module, attribute, value))
+                    setattr(module, attribute, replacement)
+    try:
+        yield
+    finally:
+        for module, attribute, value in changed:
+            setattr(module, attribute, value)
+
+
+@lru_cache(maxsize=100_000)
+def _seconds(moment: str) -> float:
+    if moment.isdigit():
+        return float(moment)
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+
+
+def _cluster_facts(cluster: SimulatedCluster) -> tuple[object, ...]:
+    partitions = [
+        (
+            *(key.topic, key.partition, p.replicas, sorted(p.isr), p.leader, p.leader_epoch),
+            *(round(p.size_bytes), p.adding, p.removing),
+            sorted((b, round(size)) for b, size in p.copied.items()),
+        )
+        for key, p in sorted(cluster.partitions.items())
+    ]
+    brokers = [
+        (b, broker.is_up, broker.is_fenced, broker.is_frozen, _left(broker.fenced_at, cluster.now))
+        for b, broker in sorted(cluster.brokers.items())
+    ]
+    configs = [
+        (str(r.type), r.name, sorted(values.items()))
+        for r, values in sorted(cluster.configs.dynamic.items())
+        if values
+    ]
+    return partitions, brokers, configs, sorted(cluster.topic_ids.items())
+
+
+def _left(moment: float | None, now: float) -> float | None:
+    return None if moment is None else round(moment - now, 3)
+
+
+def _digest(*parts: bytes) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        made.update(part)
+    return made.digest()

@@ -1,0 +1,16 @@
+"""Schedules that the explorer printed when they broke a promise; `test_exploration.py` finds new ones.
+
+When the product no longer comes to a point of a schedule, ScheduleError says so, and the schedule
+has to be printed anew.
+"""
+
+from tests.exploration.paths import At, replay
+from tests.exploration.scenarios import EXECUTOR_AND_CANCEL, UNDO_AFTER_HALT
+
+
+def test_a_task_that_froze_between_two_reads_revives_no_cancelled_run() -> None:
+    replay(EXECUTOR_AND_CANCEL, At("executor", "run", 2, "freeze"))
+
+
+def test_a_change_of_lists_that_comes_20_seconds_late_is_taken_back() -> None:
+    replay(UNDO_AFTER_HALT, At("executor", "alter_configs", 1, "late"))
