@@ -1,4 +1,4 @@
-"""Schedules that the explorer printed when they broke a promise; `test_exploration.py` finds new ones.
+"""Schedules that broke a promise when the explorer printed them; `test_exploration.py` finds more.
 
 When the product no longer comes to a point of a schedule, ScheduleError says so, and the schedule
 has to be printed anew.

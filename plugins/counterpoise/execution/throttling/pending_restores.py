@@ -7,7 +7,7 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.restore import restoring_change
 from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
+from counterpoise.model.kafka import ClusterDescription, ResourceKey
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 
@@ -63,18 +64,25 @@ def restore_pending(
             restored.append(touched)
     cluster = admin.describe_cluster()
     pending = [_explained(touched, cluster.registered_broker_ids, step) for touched in pending]
+    _clear_calls(admin, keys, {touched.resource_key for touched in pending}, cluster, step)
+    return tuple(restored), tuple(pending)
+
+
+def _clear_calls(
+    admin: ClusterAdmin,
+    keys: Sequence[TouchedKey],
+    still_pending: Set[ResourceKey],
+    cluster: ClusterDescription,
+    step: "Step",
+) -> None:
+    """Record which calls without an answer can change nothing any more."""
     registered = {broker.broker_id for broker in cluster.brokers}
-    still_pending = {touched.resource_key for touched in pending}
-    answered = [
-        touched
-        for touched in keys
-        if touched.resource_key not in still_pending and _is_quiet(touched, step.clock())
-    ]
     if registered == admin.describe_versions().keys():
-        step.clear_unanswered_calls(answered)
+        now = step.clock()
+        settled = (touched for touched in keys if touched.resource_key not in still_pending)
+        step.clear_unanswered_calls(filter(lambda touched: _is_quiet(touched, now), settled))
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls(unregistered)
-    return tuple(restored), tuple(pending)
 
 
 def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "Step") -> TouchedKey:
