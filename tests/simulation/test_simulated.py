@@ -12,6 +12,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
+from counterpoise.kafka_admin.port import NOT_SENT
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
@@ -227,7 +228,7 @@ def test_a_dead_broker_is_fenced_after_its_session_and_answers_nobody_before() -
     assert cluster.describe_configs([broker(1), broker(2)], [LEADER_RATE]) == {broker(2): {}}
     with pytest.raises(BrokerUnresponsiveError, match="broker 1"):
         cluster.describe_configs([TOPIC], [LEADER_LIST], via_broker=1)
-    assert change(cluster, broker(1), LEADER_RATE, SET, "1") == "nothing was sent: no connection"
+    assert change(cluster, broker(1), LEADER_RATE, SET, "1").startswith(NOT_SENT)
     cluster.advance(9.0)
     assert cluster.describe_cluster().live_broker_ids == {2, 3, 4}
     (topic,) = cluster.describe_topics(["orders"])

@@ -84,8 +84,7 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
     until_moving(installation, kafka, earlier)
     kafka.kill_broker(3)
     kafka.advance(10)  # its session has ended
-    while (wait := pipeline.settle_step(installation, earlier["run_id"], print)) is not None:
-        kafka.advance(wait)
+    halted(installation, kafka, earlier)
     assert installation.ledger.run(earlier["run_id"]).state is RunState.HALTED
     kafka.restart_broker(3)
     kafka.advance(30)
