@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
@@ -31,6 +32,16 @@ def plan_of(*moves: Move) -> RebalancePlan:
 
 def a_run(folder: Path, *moves: Move) -> SimulatedRun:
     return SimulatedRun.make(folder, PICTURE, plan=plan_of(*moves))
+
+
+def half_submitted(folder: Path) -> tuple[SimulatedRun, TopicPartition, TopicPartition]:
+    """Return a run with the partition that moves, and the one that it has not submitted yet."""
+    run = a_run(folder, FIRST, SECOND)
+    run.limits = replace(run.limits, max_moves_in_flight=1)
+    run.until_moving(run.driver())
+    (ours,) = run.cluster.list_reassignments()
+    (waiting,) = {FIRST.topic_partition, SECOND.topic_partition} - {ours}
+    return run, ours, waiting
 
 
 def cancelled(run: SimulatedRun) -> None:
@@ -80,11 +91,7 @@ def test_a_reassignment_that_somebody_turned_around_is_theirs_and_not_cancelled(
 def test_a_reassignment_of_a_partition_that_the_run_never_submitted_is_somebody_elses(
     tmp_path: Path,
 ) -> None:
-    run = a_run(tmp_path, FIRST, SECOND)
-    run.limits = replace(run.limits, max_moves_in_flight=1)
-    run.until_moving(run.driver())
-    (ours,) = run.cluster.list_reassignments()
-    (theirs,) = {FIRST.topic_partition, SECOND.topic_partition} - {ours}
+    run, _, theirs = half_submitted(tmp_path)
     run.cluster.alter_reassignments({theirs: (4, 2, 3)})
     with pytest.raises(HaltedError, match=f"somebody else is reassigning 1 partition: {theirs}"):
         run.repeat(run.driver().step)
@@ -124,11 +131,7 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
 def test_an_order_that_somebody_changed_is_not_restored_by_a_run_that_never_moved_the_partition(
     tmp_path: Path,
 ) -> None:
-    run = a_run(tmp_path, FIRST, SECOND)
-    run.limits = replace(run.limits, max_moves_in_flight=1)
-    run.until_moving(run.driver())
-    (ours,) = run.cluster.list_reassignments()
-    (theirs,) = {FIRST.topic_partition, SECOND.topic_partition} - {ours}
+    run, ours, theirs = half_submitted(tmp_path)
     run.cluster.alter_reassignments({theirs: (3, 2, 1)})
     cancelled(run)
     assert run.cluster.partitions[theirs].replicas == (3, 2, 1)

@@ -138,11 +138,12 @@ class CommandExecutor:
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         changes = [*command.changes, *(change for _, change in taken_back)]
         accepted = self._alter_configs(changes, call, step)
-        step.taken_back(
+        if confirmed := [
             (touched, change.value)
             for touched, change in command.taken_back
             if touched.resource in accepted and not touched.has_unanswered_call
-        )
+        ]:
+            step.taken_back(confirmed)
         # What was set is read back before anything is submitted; what was taken back is no hurry.
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS

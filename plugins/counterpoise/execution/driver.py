@@ -196,8 +196,7 @@ class Driver:
         """
         previous = self._journal.run_progress()
         observation = self._observe()
-        with step.together():
-            self._record(observation, step)
+        self._record(observation, step)
         inputs = self._inputs(previous, observation)
         command = decide(inputs)
         while isinstance(command, MarkRestored):

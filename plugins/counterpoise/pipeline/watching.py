@@ -238,12 +238,13 @@ def _settle_late(installation: Installation, late: LateRun, *, is_newest: bool, 
     journal = installation.ledger.journal(run_id)
     try:
         with journal.step() as step:
-            # Before the state: a crash in between leaves an ended run as it was.
-            if run_progress := journal.run_progress():
-                step.update_progress(replace(run_progress, is_cancelling=not is_newest))
-            if late.calls:
-                step.reopen_keys()
-            step.change_state(RunState.SETTLING, reason)
+            run_progress = journal.run_progress()
+            with step.together():
+                if run_progress is not None:
+                    step.update_progress(replace(run_progress, is_cancelling=not is_newest))
+                if late.calls:
+                    step.reopen_keys()
+                step.change_state(RunState.SETTLING, reason)
     except RunConflictError as error:
         return f"{run_id}: {error}"
     return _settle(installation, late.run, log)

@@ -109,14 +109,15 @@ def mark_restored(
     topic_ids: Mapping[str, str],
 ) -> None:
     """Record the values that these keys have now; nothing of ours is in them any more."""
-    for touched in keys:
-        if is_topic_gone(touched, topic_ids):
-            step.restored(touched, None, "its topic is gone")
-            continue
-        value = dynamic_value(configs, *touched.resource_key)
-        is_as_before = value == touched.before_value
-        outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
-        step.restored(touched, value, outcome)
+    with step.together():
+        for touched in keys:
+            if is_topic_gone(touched, topic_ids):
+                step.restored(touched, None, "its topic is gone")
+                continue
+            value = dynamic_value(configs, *touched.resource_key)
+            is_as_before = value == touched.before_value
+            outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
+            step.restored(touched, value, outcome)
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:
