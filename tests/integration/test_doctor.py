@@ -126,7 +126,7 @@ def test_a_healthy_cluster_is_told_in_full_and_nothing_is_found(
     shown = command.type("doctor", "--bootstrap", clinic.kafka.bootstrap_string)
     assert shown.code == 0
     assert (
-        "active controller 1; brokers: 2 registered, 2 live, 0 fenced; 1 topics, 4 partitions"
+        "active controller 1; brokers: 2 registered, 2 live, 0 fenced; 1 topic, 4 partitions"
         in shown.out
     )
 
