@@ -127,9 +127,13 @@ def test_another_target_in_flight_removes_what_was_being_added(cluster: Cluster)
     cluster.wait_until(lambda: cluster.partition(key).replicas == (5, 2, 3), "the target")
 
 
-def test_going_back_in_flight_never_completes_and_can_be_cancelled(cluster: Cluster) -> None:
+def test_going_back_in_flight_never_completes_from_kafka_4_3_on(cluster: Cluster) -> None:
     key = cluster.held_move((1, 2, 3), (4, 2, 3))
     assert cluster.refusal(key, (1, 2, 3)) == ""
+    if cluster.version < (4, 3):
+        cluster.wait_until(lambda: not cluster.is_moving(key), "the end of the move")
+        cluster.wait_until(lambda: cluster.partition(key).replicas == (1, 2, 3), "the way back")
+        return
     assert cluster.admin.list_reassignments()[key] == Reassignment(
         (1, 2, 3, 4), adding=(4,), removing=(4,)
     )

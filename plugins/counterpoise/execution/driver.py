@@ -9,6 +9,7 @@
 do not have: kill it anywhere, make a new one, and it goes on.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -36,7 +37,7 @@ from counterpoise.execution.observation import (
     Observation,
     moves_by_state,
 )
-from counterpoise.execution.observe import ObservationScope, observe
+from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, stalled_links, update_progress
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
@@ -122,7 +123,7 @@ class Driver:
                     f"run {run.run_id} became {run.state} while this process was about to start "
                     f"it ({run.reason}): nothing was changed; execute it again if it should go on"
                 )
-            observation = self._observe()
+            observation = self._observe(None)
             check_drift(self._plan, run.state, observation)
             check_health(self._plan, observation)
             with step.together():
@@ -180,7 +181,7 @@ class Driver:
 
     def check_cluster(self) -> None:
         """Raise WrongClusterError when another cluster answers than the plan is for."""
-        self._observe()
+        self._observe(None)
 
     def _run(self) -> Run:
         return self._ledger.run(self._options.run_id)
@@ -195,9 +196,8 @@ class Driver:
         Keys that turn out to be as before are recorded as restored on the way.
         """
         previous = self._journal.run_progress()
-        observation = self._observe()
-        self._record(observation, step)
-        inputs = self._inputs(previous, observation)
+        inputs = self._confirmed_inputs(previous)
+        self._record(inputs.observation, step)
         command = decide(inputs)
         while isinstance(command, MarkRestored):
             self._apply(command, inputs, step)
@@ -207,6 +207,18 @@ class Driver:
         with step.together():
             self._keep_progress(previous, inputs, command, step)
         return inputs, command
+
+    def _confirmed_inputs(self, previous: RunProgress | None) -> DecisionInputs:
+        """Observe, and once more where somebody seems to have removed a throttle key.
+
+        A broker whose metadata is behind reports keys as they were before we set them.
+        """
+        inputs = self._inputs(previous, self._observe(previous))
+        gaps_before = previous.throttle_gaps if previous else 0
+        if inputs.run_progress.throttle_gaps > gaps_before:
+            time.sleep(STALE_READ_SECONDS)
+            inputs = self._inputs(previous, self._observe(previous))
+        return inputs
 
     def _inputs(self, previous: RunProgress | None, observation: Observation) -> DecisionInputs:
         options = self._options
@@ -229,8 +241,8 @@ class Driver:
             fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
         )
 
-    def _observe(self) -> Observation:
-        observation = observe(self._admin, self._ledger, self._scope, self._clock())
+    def _observe(self, previous: RunProgress | None) -> Observation:
+        observation = observe(self._admin, self._ledger, self._scope, self._clock(), previous)
         planned_id = self._plan.cluster_id
         if planned_id and observation.cluster_id != planned_id:
             raise WrongClusterError(

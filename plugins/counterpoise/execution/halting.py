@@ -82,8 +82,8 @@ def different_versions(observation: Observation) -> DifferentVersions | None:
     """Return what shows that a rolling upgrade is under way; None when all live brokers are
     alike.
     """
-    versions = sorted(observation.conditions.broker_versions.items())
-    brokers_by_version = grouped((version, broker_id) for broker_id, version in versions)
+    versions = sorted(observation.conditions.versions.items())
+    brokers_by_version = grouped((reading.version, broker_id) for broker_id, reading in versions)
     if len(brokers_by_version) <= 1:
         return None
     return DifferentVersions(

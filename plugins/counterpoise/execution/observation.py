@@ -17,7 +17,6 @@ from itertools import pairwise
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
 from counterpoise.model.kafka import (
-    BrokerVersion,
     ConfigResource,
     ConfigValue,
     PartitionDescription,
@@ -26,6 +25,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import Submission, TouchedKey
+from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 
 class MoveState(StrEnum):
@@ -66,7 +66,7 @@ class ClusterConditions:
     under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
     # Brokers with a log dir that is past its limit: which one, in words.
     full_log_dirs: Mapping[int, str] = field(default_factory=dict)
-    broker_versions: Mapping[int, BrokerVersion] = field(default_factory=dict, repr=False)
+    versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
     moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet
 
 
@@ -84,8 +84,8 @@ class Observation:
     submissions: Mapping[TopicPartition, Submission] = field(repr=False)
     election_attempts: Mapping[TopicPartition, int] = field(repr=False)
     touched_keys: tuple[TouchedKey, ...] = field(repr=False)
-    # Bytes of a replica, by partition and broker, where something copies.
-    replica_bytes: Mapping[tuple[TopicPartition, int], int] = field(repr=False)
+    # What the log dirs of brokers that copy had when they were last read.
+    log_dirs: Mapping[int, LogDirReading] = field(repr=False)
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
     # Brokers of copies under way whose log dirs are not known: what has arrived there is not 0.
     unmeasured_broker_ids: frozenset[int] = frozenset()
@@ -210,8 +210,24 @@ class Observation:
         return (*source, *self.adding_replicas(move))
 
     def is_measured(self, move: Move) -> bool:
-        """Return whether it is known how much of a copy under way has arrived."""
+        """Return whether it is known how much of a copy under way has arrived.
+
+        The size at the leader has to be known as well: what is left is the difference.
+        """
+        leader = self.leader_of(move)
+        if leader is not None and self.size_at(move, leader) is None:
+            return False
         return self.unmeasured_broker_ids.isdisjoint(self.copying_brokers(move))
+
+    def size_at(self, move: Move, broker_id: int) -> int | None:
+        """Return the bytes of a replica at the last reading; None where there is none."""
+        reading = self.log_dirs.get(broker_id)
+        return reading.sizes.get(str(move.topic_partition)) if reading else None
+
+    def speed_of(self, move: Move, destination: int) -> int:
+        """Return bytes per second of a copy; 0 where that is not known."""
+        reading = self.log_dirs.get(destination)
+        return reading.speeds.get(str(move.topic_partition), 0) if reading else 0
 
     def out_of_sync_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the replicas outside the ISR that the next reassignment keeps.
@@ -235,8 +251,8 @@ class Observation:
         leader = self.leader_of(move)
         leader_bytes = 0
         if leader is not None:
-            leader_bytes = self.replica_bytes.get((move.topic_partition, leader), 0)
-        arrived_bytes = self.replica_bytes.get((move.topic_partition, broker_id), 0)
+            leader_bytes = self.size_at(move, leader) or 0
+        arrived_bytes = self.size_at(move, broker_id) or 0
         return max(0, max(move.size_bytes, leader_bytes) - arrived_bytes)
 
     def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:

@@ -1,15 +1,16 @@
 """One observation: everything that a decision needs, read from the cluster and the ledger.
 
-    observation = observe(reader, ledger, scope, now)
+    observation = observe(reader, ledger, scope, now, previous)
 
-Only reads. What moves and what is set are read side by side, since a run over many brokers waits
-for little else than calls.
+Only reads. `previous` is what the observation before has kept, None for the first one. What moves
+and what is set are read side by side, since a run over many brokers waits for little else than
+calls.
 """
 
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from counterpoise.execution.observation import (
     ObservedPartition,
     is_between_targets,
 )
+from counterpoise.execution.readings import Copies, read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
 from counterpoise.kafka_admin.port import (
     ClusterReader,
@@ -30,23 +32,22 @@ from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
-    BrokerVersion,
     ConfigResource,
     ConfigResourceType,
-    LogDirDescription,
     PartitionDescription,
     Reassignment,
     TopicDescription,
 )
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Submission
+from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
 _MAX_STALE_READS: Final = 10
-_STALE_READ_SECONDS: Final = 0.2
+STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is up is behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +62,26 @@ class ObservationScope:
 
 
 def observe(
-    reader: ClusterReader, ledger: "Ledger", scope: ObservationScope, now: datetime
+    reader: ClusterReader,
+    ledger: "Ledger",
+    scope: ObservationScope,
+    now: datetime,
+    previous: RunProgress | None,
 ) -> Observation:
     """Read the cluster and the ledger once. Raises what the reader and the ledger raise."""
     journal = ledger.journal(scope.run_id)
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
     touched_keys, submissions = journal.touched(), journal.unfinished_submissions()
-    asked_brokers = _unanswering_brokers(submissions.values())
-    touched = {key.resource for key in touched_keys}
-    resources = {*scope.resources, *asked_brokers, *touched, EVERY_BROKER}
+    concerned = {*scope.resources, *_unanswering_brokers(submissions.values())}
+    resources = {*concerned, *(key.resource for key in touched_keys), EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
-        configs, versions = _read_settings(reader, resources, live_broker_ids)
+        configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
         partitions = pending_partitions.result()
-    concerned = {int(r.name) for r in (*scope.resources, *asked_brokers) if r.is_broker}
-    without_configs = {b for b in concerned & live_broker_ids if broker_resource(b) not in configs}
-    copying_broker_ids = _copying_brokers(partitions)
-    log_dirs = _read_log_dirs(reader, copying_broker_ids & versions.keys())
-    unavailable_partitions, unreadable_topics = _read_unavailable(reader, partitions.unhealthy)
+    unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
+    copies = _copies(partitions, live_broker_ids - unresponsive_broker_ids)
+    log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
     submissions |= _submissions_of_arrived(journal, scope.plan, partitions)
     late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
     return Observation(
@@ -91,24 +93,32 @@ def observe(
         submissions=submissions,
         election_attempts=journal.election_attempts(at_least=2),
         touched_keys=touched_keys,
-        replica_bytes=_replica_bytes(log_dirs, partitions),
-        unresponsive_broker_ids=frozenset(without_configs | (live_broker_ids - versions.keys())),
-        unmeasured_broker_ids=copying_broker_ids - {log_dir.broker_id for log_dir in log_dirs},
+        log_dirs=log_dirs,
+        unresponsive_broker_ids=unresponsive_broker_ids,
+        unmeasured_broker_ids=_copying_brokers(partitions) - log_dirs.keys(),
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
         active_requests=_active_requests(ledger, scope, now),
-        conditions=ClusterConditions(
+        conditions=replace(
+            _read_unhealthy(reader, partitions.unhealthy, live_broker_ids),
             foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
-            unavailable_partitions=unavailable_partitions,
-            unreadable_topics=unreadable_topics,
-            under_replicated=_under_replicated(partitions.unhealthy, live_broker_ids),
-            full_log_dirs=_full_log_dirs(log_dirs, scope.disk_limit_percent),
-            broker_versions=versions,
+            full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
+            versions=versions,
             moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
         ),
     )
+
+
+def _unresponsive(
+    live_broker_ids: frozenset[int],
+    without_configs: Iterable[ConfigResource],
+    versions: Mapping[int, VersionReading],
+) -> frozenset[int]:
+    """Return the live brokers whose configs or versions were asked for in vain."""
+    unread = {int(resource.name) for resource in without_configs if resource.is_broker}
+    return live_broker_ids & unread | (live_broker_ids - versions.keys())
 
 
 def _unanswering_brokers(submissions: Iterable[Submission]) -> set[ConfigResource]:
@@ -216,7 +226,7 @@ def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:
         partitions = _Partitions(planned, unhealthy, reassignments, topic_ids)
         if not is_stale(partitions):
             break
-        time.sleep(_STALE_READ_SECONDS)
+        time.sleep(STALE_READ_SECONDS)
     return partitions
 
 
@@ -246,9 +256,13 @@ def _planned_and_unhealthy(
 
 
 def _read_settings(
-    reader: ClusterReader, resources: set[ConfigResource], live_broker_ids: frozenset[int]
-) -> tuple[Configs, Mapping[int, BrokerVersion]]:
-    """Read throttle keys, and the versions of all live brokers; without those that do not respond.
+    reader: ClusterReader,
+    resources: set[ConfigResource],
+    live_broker_ids: frozenset[int],
+    previous: RunProgress | None,
+    now: datetime,
+) -> tuple[Configs, Mapping[int, VersionReading]]:
+    """Read throttle keys, and the versions of live brokers; without those that do not respond.
 
     Side by side: a broker that does not respond costs its deadline once and not three times.
     """
@@ -258,7 +272,7 @@ def _read_settings(
         if resource.is_topic or resource == EVERY_BROKER or int(resource.name) in live_broker_ids
     ]
     with ThreadPoolExecutor(1) as pool:
-        versions = pool.submit(reader.describe_versions, sorted(live_broker_ids))
+        versions = pool.submit(read_versions, reader, live_broker_ids, previous, now)
         return read_throttle_keys(reader, readable), versions.result()
 
 
@@ -287,11 +301,15 @@ def _min_insync_replicas(
     }
 
 
-def _read_unavailable(
-    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return partitions that take no writes with acks=all (offline, or under min ISR), and topics
-    of which that is not known, since their min.insync.replicas may not be read.
+def _read_unhealthy(
+    reader: ClusterReader,
+    unhealthy: Mapping[TopicPartition, PartitionDescription],
+    live_broker_ids: Set[int],
+) -> ClusterConditions:
+    """Return what of the cluster outside the plan takes no writes with acks=all (it is offline, or
+    under its min ISR), and what lacks replicas in sync.
+
+    Of topics whose min.insync.replicas may not be read, the first is not known.
     """
     with_leader = {
         tp.topic for tp, description in unhealthy.items() if description.leader is not None
@@ -302,12 +320,15 @@ def _read_unavailable(
         description = unhealthy[tp]
         return description.leader is None or len(description.isr) < min_isr.get(tp.topic, 1)
 
-    unavailable = tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp))
-    return unavailable, tuple(sorted(with_leader - min_isr.keys()))
+    return ClusterConditions(
+        unavailable_partitions=tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp)),
+        unreadable_topics=tuple(sorted(with_leader - min_isr.keys())),
+        under_replicated=_under_replicated(unhealthy, live_broker_ids),
+    )
 
 
 def _under_replicated(
-    unhealthy: Mapping[TopicPartition, PartitionDescription], live_broker_ids: frozenset[int]
+    unhealthy: Mapping[TopicPartition, PartitionDescription], live_broker_ids: Set[int]
 ) -> dict[str, int]:
     """Return the leaders of partitions that have a live replica outside the ISR."""
     leaders = {}
@@ -331,35 +352,9 @@ def _copying_brokers(partitions: _Partitions) -> frozenset[int]:
     return frozenset(copying)
 
 
-def _read_log_dirs(
-    reader: ClusterReader, broker_ids: Iterable[int]
-) -> tuple[LogDirDescription, ...]:
-    asked_ids = sorted(broker_ids)
-    return reader.describe_log_dirs(asked_ids) if asked_ids else ()
-
-
-def _replica_bytes(
-    log_dirs: Iterable[LogDirDescription], partitions: _Partitions
-) -> dict[tuple[TopicPartition, int], int]:
-    """Return the bytes of each replica of what is reassigned, by partition and broker."""
-    dirs_by_broker = grouped((log_dir.broker_id, log_dir) for log_dir in log_dirs)
-    return {
-        (tp, broker_id): log_dir.sizes[tp]
-        for tp, reassignment in partitions.reassignments.items()
-        for broker_id in reassignment.replicas
-        for log_dir in dirs_by_broker.get(broker_id, ())
-        if tp in log_dir.sizes
-    }
-
-
-def _full_log_dirs(log_dirs: Iterable[LogDirDescription], limit_percent: int) -> dict[int, str]:
-    full = {}
-    for log_dir in log_dirs:
-        if not log_dir.total_bytes or log_dir.usable_bytes is None:
-            continue
-        used_percent = 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
-        if used_percent > limit_percent:
-            full[log_dir.broker_id] = (
-                f"broker {log_dir.broker_id} {log_dir.path} ({used_percent:.0f} % used)"
-            )
-    return full
+def _copies(partitions: _Partitions, responsive_broker_ids: Set[int]) -> Copies:
+    """Return the replicas of what is reassigned, by broker; none where nobody responds."""
+    reassignments = partitions.reassignments.items()
+    by_replica = grouped((b, tp) for tp, moving in reassignments for b in moving.replicas)
+    by_added = grouped((b, tp) for tp, moving in reassignments for b in moving.adding)
+    return Copies(_copying_brokers(partitions) & responsive_broker_ids, by_added, by_replica)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from counterpoise.execution.conditions import find_conditions, since, was_measured
+from counterpoise.execution.conditions import find_conditions, since
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
     default_rate,
@@ -81,7 +81,19 @@ def update_progress(
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
     )
+    run_progress = _with_readings(run_progress, observation)
     return _with_progress_conditions(previous, run_progress, observation, is_lowered=is_lowered)
+
+
+def _with_readings(run_progress: RunProgress, observation: Observation) -> RunProgress:
+    """Return the progress with what the next observation need not ask again."""
+    versions = observation.conditions.versions
+    responsive = versions.keys() - observation.unresponsive_broker_ids
+    return replace(
+        run_progress,
+        log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
+        versions={str(b): versions[b] for b in responsive},
+    )
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
@@ -268,10 +280,8 @@ def _new_link(
 
     Copies without a leader, and those of unknown size, are not counted as stuck.
     """
-    seconds = (observation.observed_at - base.observed_at).total_seconds()
     bytes_left = 0
     known_bytes_left = 0
-    bytes_since = 0
     for move, destination in copies:
         arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
         missing_bytes = observation.bytes_to_copy(move, destination)
@@ -283,13 +293,12 @@ def _new_link(
         else:
             missing_bytes = max(0, missing_bytes - arrived_before)
         bytes_left += missing_bytes
-        bytes_since += max(0, _arrived_bytes(move, observation, base) - arrived_before)
     return Link(
         broker_id=broker_id,
         sends=sends,
         moves=len(copies),
         bytes_left=bytes_left,
-        bytes_per_second=round(bytes_since / seconds) if seconds > 0 else 0,
+        bytes_per_second=sum(observation.speed_of(*copy) for copy in copies),
         min_bytes_left=known_bytes_left,
         last_progress_at=observation.observed_at,
     )
@@ -304,10 +313,16 @@ def _has_same_copies(
     if before.moves != len(copies) or not partitions <= base.arrived_bytes.keys():
         return False
     known_now = [observation.is_measured(move) for move in moves]
-    known_before = [
-        was_measured(base.conditions_since, observation.copying_brokers(move)) for move in moves
-    ]
+    known_before = [_was_measured(base, move, observation) for move in moves]
     return any(known_now) and known_now == known_before
+
+
+def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
+    """Return what `is_measured` said at the observation before, with the leader of now."""
+    copying = map(str, observation.copying_brokers(move))
+    leader = base.log_dirs.get(str(observation.leader_of(move)))
+    is_leader_known = leader is None or str(move.topic_partition) in leader.sizes
+    return is_leader_known and all(broker_id in base.log_dirs for broker_id in copying)
 
 
 def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
@@ -333,8 +348,7 @@ def _arrived_bytes(move: Move, observation: Observation, base: RunProgress) -> i
     if not observation.is_measured(move):
         return base.arrived_bytes.get(str(move.topic_partition), 0)
     return sum(
-        observation.replica_bytes.get((move.topic_partition, broker_id), 0)
-        for broker_id in observation.adding_replicas(move)
+        observation.size_at(move, broker_id) or 0 for broker_id in observation.adding_replicas(move)
     )
 
 

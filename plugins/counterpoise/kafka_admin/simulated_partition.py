@@ -96,10 +96,11 @@ class SimulatedPartition:
         """Complete the reassignment if every replica being added is in sync; return whether it did.
 
         The ISR never becomes empty by it. Where more is removed than added, every target replica
-        has to be in sync; before KAFKA-16218 was mended (`waits_for_kept_replicas`) always.
+        has to be in sync; before KAFKA-16218 was mended (`waits_for_kept_replicas`) always, and
+        that is enough: going back is complete at once.
         """
         stays_in_sync = self.isr.intersection(self.target)
-        needed = set(self.adding)
+        needed = set() if waits_for_kept_replicas else set(self.adding)
         if waits_for_kept_replicas or len(self.adding) < len(self.removing):
             needed.update(self.target)
         if not self.is_moving or not stays_in_sync or not needed <= stays_in_sync:

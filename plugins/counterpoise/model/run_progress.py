@@ -21,6 +21,7 @@ from counterpoise.model.json_values import (
     read_json,
     to_content,
 )
+from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.run import Progress
 from counterpoise.units import format_bytes, format_rate, format_seconds
 
@@ -54,7 +55,7 @@ class Link:
     sends: bool
     moves: int  # in flight
     bytes_left: int  # of those in flight
-    bytes_per_second: int  # since the observation before
+    bytes_per_second: int  # between the last two readings of the log dirs
     min_bytes_left: int  # the fewest since one of its moves began or ended
     last_progress_at: datetime  # when that became fewer, or one of its moves began or ended
 
@@ -66,6 +67,30 @@ class Link:
     def in_words(self) -> str:
         speed, bytes_left = format_rate(self.bytes_per_second), format_bytes(self.bytes_left)
         return f"{self.name} {speed}, {bytes_left} left"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirReading:
+    """What the log dirs of a broker had of the moves in flight when they were last read."""
+
+    read_at: datetime
+    sizes: Mapping[str, int]  # bytes of each replica, by partition: {"orders-0": 1048576}
+    # what a replica being added received between the last two readings, by partition
+    speeds: Mapping[str, int] = field(default_factory=dict)
+    full: str = ""  # a log dir that is past its limit, in words
+
+
+@dataclass(frozen=True, slots=True)
+class VersionReading:
+    """What a broker supports, when it was last asked."""
+
+    asked_at: datetime
+    api_ranges: str
+    metadata_version: int | None
+
+    @property
+    def version(self) -> BrokerVersion:
+        return BrokerVersion(self.api_ranges, self.metadata_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,9 @@ class RunProgress:
     # partitions outside the plan, when the run began
     under_replicated_at_start: tuple[str, ...] = ()
     unavailable_at_start: tuple[str, ...] = ()  # for writes
+    # by the id of a live broker, as text: not every observation asks each of them anew
+    log_dirs: Mapping[str, LogDirReading] = field(default_factory=dict)
+    versions: Mapping[str, VersionReading] = field(default_factory=dict)
 
     @property
     def bytes_per_second(self) -> int:
@@ -115,7 +143,7 @@ class RunProgress:
     def in_words(self) -> str:
         """Return `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`.
 
-        After the progress come, while replicas are copied, the speed since the last observation,
+        After the progress come, while replicas are copied, the speed at the last readings,
         the rate in force, the time left, and the links with most to copy.
         """
         if not self.links:
