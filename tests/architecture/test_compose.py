@@ -17,8 +17,11 @@ from local_airflow.components import COMMANDS, MIGRATE, PLACE_VARIABLES, SHARED_
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
+DOCKERFILE = ROOT / "Dockerfile"
 SECRETS = (
     "POSTGRES_PASSWORD",
+    "AIRFLOW_DATABASE_PASSWORD",
+    "COUNTERPOISE_LEDGER_PASSWORD",
     "AIRFLOW_API_SECRET_KEY",
     "AIRFLOW_JWT_SECRET",
     "AIRFLOW_FERNET_KEY",
@@ -83,6 +86,46 @@ def test_brokers_lie_on_different_racks_and_the_fourth_waits_behind_its_profile(
         == 4
     )
     assert [name for name, service in brokers.items() if service.get("profiles")] == ["broker-4"]
+
+
+def mount_points(service: dict[str, Any]) -> list[str]:
+    return [volume.split(":")[1] for volume in service["volumes"]]
+
+
+def test_brokers_write_to_their_volume(services: dict[str, Any]) -> None:
+    for name in (name for name in services if name.startswith("broker-")):
+        log_dirs = services[name]["environment"]["KAFKA_LOG_DIRS"]
+        assert mount_points(services[name]) == [log_dirs]
+
+
+def test_spark_workers_write_to_their_volume_which_the_image_makes(
+    services: dict[str, Any],
+) -> None:
+    command = services["spark-worker"]["command"]
+    work_dir = command[command.index("--work-dir") + 1]
+    assert work_dir in mount_points(services["spark-worker"])
+    (made,) = re.findall(r"install --directory --owner=counterpoise (.*)", DOCKERFILE.read_text())
+    assert work_dir in made.split()
+
+
+def test_spark_reaches_neither_brokers_nor_databases(services: dict[str, Any]) -> None:
+    spark = {*services["spark-master"]["networks"], *services["spark-worker"]["networks"]}
+    assert spark.isdisjoint({*services["broker-1"]["networks"], *services["postgres"]["networks"]})
+
+
+def test_ledger_and_airflow_have_roles_of_their_own_and_none_is_the_superuser(
+    services: dict[str, Any],
+) -> None:
+    variables = services["scheduler"]["environment"]
+    urls = (variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], variables["COUNTERPOISE_LEDGER"])
+    roles = {re.match(r"postgresql\+psycopg://(\w+):", url).group(1) for url in urls}  # type: ignore[union-attr]
+    assert len(roles) == 2
+    assert services["postgres"]["environment"]["POSTGRES_USER"] not in roles
+
+
+def test_services_that_stay_up_say_whether_they_are_healthy(services: dict[str, Any]) -> None:
+    staying = {name for name, service in services.items() if service["restart"] != "no"}
+    assert {name for name in services if "healthcheck" in services[name]} == staying
 
 
 def test_no_secret_stands_in_the_file() -> None:

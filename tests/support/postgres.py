@@ -45,6 +45,7 @@ _numbers = count(1)
 @dataclass(frozen=True)
 class Postgres:
     folder: Path
+    programs: Path  # where psql is
 
     def url(self, database: str, user: str = OWNER) -> str:
         return f"postgresql+psycopg:///{database}?host={self.folder}&user={user}"
@@ -146,7 +147,7 @@ def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
         cwd=folder,
     )
     try:
-        postgres = Postgres(folder)
+        postgres = Postgres(folder, files / "bin")
         local_processes.wait_until(
             lambda: _answers(postgres), "Postgres to answer", 60, while_alive=process
         )

@@ -1,2 +1,0 @@
--- The ledger has a database of its own, never Airflow's.
-CREATE DATABASE counterpoise;
