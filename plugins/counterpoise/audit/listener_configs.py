@@ -43,11 +43,15 @@ def listeners_of(text: str | None) -> tuple[Listener, ...]:
 
 def advertised_names(configs: Configs) -> set[str]:
     """Return the names of listeners for clients and brokers, without those of controllers."""
-    controller_names = (value_of(configs, "controller.listener.names") or "").split(",")
-    for_controllers = {name.strip().upper() for name in controller_names}
     advertised = listeners_of(value_of(configs, ADVERTISED))
     listeners = advertised or listeners_of(value_of(configs, LISTENERS))
-    return {listener.name for listener in listeners} - for_controllers
+    return {listener.name for listener in listeners} - controller_names(configs)
+
+
+def controller_names(configs: Configs) -> set[str]:
+    """Return the names of listeners for controllers."""
+    names = (value_of(configs, "controller.listener.names") or "").split(",")
+    return {name.strip().upper() for name in names}
 
 
 def protocol_map(configs: Configs) -> dict[str, str]:

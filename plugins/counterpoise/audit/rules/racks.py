@@ -14,7 +14,7 @@ import numpy as np
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, evidence, rule
+from counterpoise.audit.rule import CheckResult, Measure, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
@@ -67,6 +67,8 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     how="Make a plan with the goal rebalance: it moves replicas to other racks before anything "
     "else.",
     source=_DOCUMENTED,
+    severities={Severity.INFO},
+    improves=Measure.ANYTHING,
 )
 def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     rack_of = _known_racks(facts)
@@ -99,12 +101,11 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
     only; (1, 9) is not, since the rack of broker 9 is not known.
     """
     rack_names = sorted(set(rack_of.values()))
-    max_broker_id = int(partitions.replicas.max(initial=0))
-    rack_numbers = np.full(max_broker_id + 2, NOBODY, dtype=np.int64)  # the last one for NOBODY
-    for broker_id, rack in rack_of.items():
-        if broker_id <= max_broker_id:
-            rack_numbers[broker_id] = rack_names.index(rack)
-    racks = rack_numbers[partitions.replicas]  # a matrix like `replicas`
+    broker_ids = np.array(sorted(rack_of), dtype=np.int64)
+    rack_numbers = np.array([rack_names.index(rack_of[int(broker)]) for broker in broker_ids])
+    positions = np.searchsorted(broker_ids, partitions.replicas).clip(max=len(broker_ids) - 1)
+    is_known = broker_ids[positions] == partitions.replicas
+    racks = np.where(is_known, rack_numbers[positions], NOBODY)  # a matrix like `replicas`
     first_racks = racks[:, [0]]
     is_replica = partitions.replicas != NOBODY
     is_like_first = (racks == first_racks) | ~is_replica
@@ -133,7 +134,6 @@ def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]
             subjects.CLUSTER,
             f"racks have between {smallest} and {pluralize(largest, 'broker')}",
             evidence(("rack", "brokers"), sorted(brokers_by_rack.items())),
-            severity=Severity.WARNING if largest >= 2 * smallest else Severity.INFO,
         )
 
 
