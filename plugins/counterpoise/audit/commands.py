@@ -30,6 +30,13 @@ def kafka(tool: str, *words: object) -> str:
     return " ".join([f"{tool}.sh", _SERVER, *quoted])
 
 
+def to_fill_in(*lines: str) -> tuple[str, ...]:
+    """Return lines as comments: pasted as they are they do nothing, since a value is missing."""
+    if not lines:
+        return ()
+    return ("# fill in what is in capitals:", *(f"# {line}" for line in lines))
+
+
 def counterpoise(*words: object) -> str:
     quoted = [shell_word(str(word)) for word in words]
     return " ".join(["counterpoise", *quoted])

@@ -10,6 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import Configs
 from counterpoise.model.safe_text import properties_value
 
@@ -87,7 +88,7 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
-    """Return the line of server.properties, with the listeners that the broker advertises now."""
+    """Return the line of server.properties to fill in, with what the broker advertises now."""
     key = ADVERTISED if ADVERTISED in configs else LISTENERS
     configured = listeners_of(value_of(configs, key))
     listeners = configured or (Listener("LISTENER", "", "PORT"),)
@@ -96,5 +97,5 @@ def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
     ]
     return (
         f"# server.properties of broker {broker_id}, then restart it:",
-        f"{ADVERTISED}={properties_value(','.join(values))}",
+        *to_fill_in(f"{ADVERTISED}={properties_value(','.join(values))}"),
     )

@@ -398,7 +398,7 @@ def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
     if severity:
         assert found[0].plan is not None, "the others have room"
         assert (
-            found[0].fix[0].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
+            found[0].fix[1].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
         )
 
 
@@ -519,7 +519,7 @@ def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
     )
     if fires:
         assert found[0].evidence is not None and found[0].evidence.rows[0][0] == "orders"
-        assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[0]
+        assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[1]
 
 
 def test_without_rates_what_retention_holds_is_unknown() -> None:

@@ -3,6 +3,7 @@
 A new rule needs a line in PAIRS: without one this fails.
 """
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -184,3 +185,22 @@ def test_a_rule_about_balance_fires_where_there_is_a_plan(rule: Rule) -> None:
     found = [one for one in planned_findings_of(fires()) if one.rule == rule.id]
     assert found
     assert all("; a plan copies" in one.summary for one in found)
+
+
+COMMANDS = re.compile(r"kafka-[a-z-]+\.sh |counterpoise |airflow |echo ")
+PLACEHOLDER = re.compile(r"\b(?!PLAINTEXT|SASL|SSL|CLIENT|BOOTSTRAP)[A-Z]{2,}(?:[-_][A-Z]+)*\b")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_line_to_paste_is_whole_and_says_where_it_goes(rule: Rule) -> None:
+    """A line without a value of its own is a comment: pasted as it is, it does nothing."""
+    for finding in findings_of(rule.id, PAIRS[rule.id][0]()):
+        place = ""
+        for line in finding.fix:
+            if line.startswith("#"):
+                place = line
+                continue
+            assert not PLACEHOLDER.search(line), line
+            if not COMMANDS.match(line):
+                assert re.search(r"server\.properties|every client|policy", place), line
+                assert place.endswith(":") or "put into the policy" in place, place

@@ -25,6 +25,7 @@ _BOOTSTRAP_LIST: Final = "https://kafka.apache.org/documentation/#producerconfig
 _KIP_631: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller"
 )
+_OF_CLIENTS: Final = "# the configuration of every client:"
 _ADDRESSES_PROPOSED: Final = 3
 _METADATA_ROW: Final = ("address", "cluster id", "brokers")
 
@@ -60,7 +61,7 @@ def bootstrap_few_addresses(facts: AuditFacts, *, least: int) -> Iterator[CheckR
         subjects.CLUSTER,
         f"the bootstrap list leads to {addresses}, fewer than {least}{balancer if shared else ''}",
         evidence(("entry", "resolves to"), rows),
-        fix=(_proposed_list(facts),),
+        fix=_proposed_list(facts),
         severity=Severity.WARNING if count < 2 and not shared else Severity.INFO,
     )
 
@@ -79,14 +80,14 @@ def sockets(checks: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def _proposed_list(facts: AuditFacts) -> str:
+def _proposed_list(facts: AuditFacts) -> tuple[str, ...]:
     """Return `bootstrap.servers=` of up to three live brokers, of different racks if there are."""
     live = [broker for broker in facts.live_brokers if broker["host"]]
     first_by_rack = {broker["rack"]: broker for broker in reversed(live)}
     first_of_racks = list(reversed(first_by_rack.values()))
     others = [broker for broker in live if broker not in first_of_racks]
     chosen = [*first_of_racks, *others][:_ADDRESSES_PROPOSED]
-    return f"bootstrap.servers={','.join(_address_of(broker) for broker in chosen)}"
+    return (_OF_CLIENTS, f"bootstrap.servers={','.join(_address_of(broker) for broker in chosen)}")
 
 
 def _address_of(broker: dict[str, object]) -> str:
@@ -157,7 +158,7 @@ def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
 def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
     addresses = [check.address for check in facts.endpoints.bootstrap]
     others = [other for other in addresses if other != address]
-    return (f"bootstrap.servers={','.join(others)}",) if others else ()
+    return (_OF_CLIENTS, f"bootstrap.servers={','.join(others)}") if others else ()
 
 
 @rule(
@@ -206,7 +207,7 @@ def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         subjects.CLUSTER,
         f"every reachable bootstrap address is in rack {rack}, of {len(cluster_racks)} racks",
         evidence(("address", "broker", "rack"), rows),
-        fix=(_proposed_list(facts),),
+        fix=_proposed_list(facts),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import LOOK, add_config, kafka
+from counterpoise.audit.commands import LOOK, add_config, kafka, to_fill_in
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.full_retention import bytes_at_full_retention
 from counterpoise.audit.rule import (
@@ -223,9 +223,11 @@ def _retention_too_long(
         f"broker {broker_id}: its topics will hold {format_bytes(needed_bytes)} at full retention; "
         f"its disks have {format_bytes(disk_bytes)}",
         evidence(("topic", "on this broker, at full retention"), rows, topic_count),
-        fix=tuple(
-            add_config("topics", topics[row], {"retention.bytes": "BYTES_PER_PARTITION"})
-            for row in largest[:_TOPICS_IN_FIX]
+        fix=to_fill_in(
+            *(
+                add_config("topics", topics[row], {"retention.bytes": "BYTES_PER_PARTITION"})
+                for row in largest[:_TOPICS_IN_FIX]
+            )
         ),
     )
 
@@ -335,4 +337,5 @@ def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...
 
 
 def _shorten(topics: Sequence[str]) -> tuple[str, ...]:
-    return tuple(add_config("topics", topic, {"retention.ms": "MILLISECONDS"}) for topic in topics)
+    values = {"retention.ms": "MILLISECONDS"}
+    return to_fill_in(*(add_config("topics", topic, values) for topic in topics))

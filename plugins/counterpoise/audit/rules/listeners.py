@@ -219,8 +219,7 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
                 evidence(("broker", "security protocol"), rows),
                 fix=(
                     "# server.properties of all brokers, then restart them one by one: one "
-                    f"protocol for {name} in",
-                    PROTOCOL_MAP,
+                    f"protocol for {name} in {PROTOCOL_MAP}",
                 ),
             )
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Measure, evidence, rule
 from counterpoise.model import subjects
@@ -45,7 +46,7 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
             "the broker has no rack"
             if len(racks) == 1
             else f"none of the {len(racks):,} brokers has a rack",
-            fix=("# server.properties of each broker, then restart it:", _SET_RACK),
+            fix=("# server.properties of each broker, then restart it:", *to_fill_in(_SET_RACK)),
         )
         return
     rows = [(broker_id, rack or "none") for broker_id, rack in sorted(racks.items())]
@@ -55,7 +56,10 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
             subjects.broker(broker_id),
             f"broker {broker_id} has no rack, {others} one",
             evidence(("broker", "rack"), rows),
-            fix=(f"# server.properties of broker {broker_id}, then restart it:", _SET_RACK),
+            fix=(
+                f"# server.properties of broker {broker_id}, then restart it:",
+                *to_fill_in(_SET_RACK),
+            ),
         )
 
 
